@@ -23,7 +23,7 @@ from normbench.errors import NormbenchError
 FOLD = 2
 
 
-def told(ragged: Any, row: int) -> list[list[int]]:
+def captions_of(ragged: Any, row: int) -> list[list[int]]:
     """The captions of one image, without their ends."""
     numbers = ragged.padded(torch.tensor([row]))[0][0].tolist()
     assert numbers[-1] == END
@@ -49,9 +49,9 @@ def test_made_captions_name_what_their_image_shows() -> None:
     assert torch.equal(split["image"], again["image"]) and torch.equal(
         split["captions"].values, again["captions"].values
     )
-    things = [{n for caption in told(split["captions"], row) for n in caption if made.words[n][:5] == "thing"}
+    things = [{n for caption in captions_of(split["captions"], row) for n in caption if made.words[n][:5] == "thing"}
               for row in range(len(split))]  # fmt: skip
-    assert all(len(told(split["captions"], row)) == 5 for row in range(len(split)))
+    assert all(len(captions_of(split["captions"], row)) == 5 for row in range(len(split)))
     assert max(map(len, things)) <= 5, "five captions name no more than the image shows"
     alike = split["image"] @ split["image"].T
     shared = torch.tensor([[len(a & b) for b in things] for a in things]).float()
@@ -65,7 +65,7 @@ def test_flickr8k_draws_which_captions_are_the_image() -> None:
     assert {name: len(split) for name, split in one.splits.items()} == {"train": 6000, "valid": 1000, "test": 1000}
     for split in one.splits.values():
         torch.testing.assert_close(split["image"].norm(dim=1), torch.ones(len(split)))
-        assert len(told(split["captions"], 0)) == 2
+        assert len(captions_of(split["captions"], 0)) == 2
     assert not torch.equal(one.splits["test"]["image"], other.splits["test"]["image"])
     assert int(one.splits["train"]["captions"].values.min()) == END
     assert UNKNOWN not in one.splits["valid"]["captions"].values, "its words have numbers too"
@@ -105,7 +105,7 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
     assert {name: split.index.tolist() for name, split in found.splits.items()} == {
         "train": [0, 1], "valid": [2, 3], "test": [5, 6, 7],
     }  # fmt: skip
-    first = told(found.splits["test"]["captions"], 0)
+    first = captions_of(found.splits["test"]["captions"], 0)
     assert len(first) == 5 and [found.words[n] for n in first[0]] == ["a", "dog", "<unknown>"], "w5 is of a test image"
     assert "w4" not in found.words, "of the validation images the first fold alone is known"
     assert "many" not in found.words
@@ -113,7 +113,7 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("change", "features", "said"),
+    ("change", "features", "message"),
     [
         (lambda e: e[3]["sentences"].clear(), None, "all/3.png has 0 captions instead of 5"),
         (lambda e: e[0].update(split="dev"), None, "is not Karpathy's dataset_coco.json (KeyError: 'dev')"),
@@ -127,11 +127,11 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
     ],
 )
 def test_what_does_not_fit_is_one_line(
-    own: Callable[..., Any], change: Callable[[list[Any]], None], features: Any, said: str
+    own: Callable[..., Any], change: Callable[[list[Any]], None], features: Any, message: str
 ) -> None:
     with pytest.raises(NormbenchError) as caught:
         own(change) if features is None else own(change, features)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_features_of_half_precision_are_of_length_1_too(own: Callable[..., Any]) -> None:
@@ -167,12 +167,12 @@ def test_damaged_files_are_one_line(
 
 def test_a_split_with_a_byte_order_mark_in_a_folder_deeper(own: Callable[..., Any], tmp_path: Path) -> None:
     own()
-    path, plain = tmp_path / coco.JSON, coco.images(tmp_path, 5)
+    path, found_images = tmp_path / coco.JSON, coco.images(tmp_path, 5)
     (path.parent / "unpacked").mkdir()
     (path.parent / "unpacked" / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     path.unlink()
     assert data.problems(compose.choice("data", "coco"), tmp_path) == []
-    assert coco.images(tmp_path, 5) == plain
+    assert coco.images(tmp_path, 5) == found_images
 
 
 def test_files_that_the_user_has_to_bring_are_named(tmp_path: Path) -> None:

@@ -161,17 +161,17 @@ def test_the_cache_is_kept_and_a_damaged_one_is_made_anew(
     config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = data.load(config, root).splits["train"]["inputs"]
-    (kept,) = (cache / "cifar10").iterdir()
-    whole = kept.read_bytes()
+    (cached,) = (cache / "cifar10").iterdir()
+    whole = cached.read_bytes()
     monkeypatch.setattr(hub, "_datasets", None)  # whoever decodes again fails
     assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
     middle = len(whole) // 2
     for damaged in (whole[:-9], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], b"", b"PK nonsense"):
-        kept.write_bytes(damaged)
+        cached.write_bytes(damaged)
         assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
-        with np.load(kept) as arrays:
+        with np.load(cached) as arrays:
             assert arrays["train_images"].shape == (60, 32, 32, 3)
 
 

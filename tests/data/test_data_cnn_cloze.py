@@ -67,8 +67,8 @@ def first(root: Path, part: str = "training") -> Path:
 
 
 def test_the_most_relevant_sentences_stay_in_their_order() -> None:
-    kept = cnn_cloze.relevant(ARTICLE.lower(), QUESTION.split(), 4)
-    assert kept == [*KEPT.split(), "@entity0"]  # the last word goes as a file is read
+    chosen = cnn_cloze.relevant(ARTICLE.lower(), QUESTION.split(), 4)
+    assert chosen == [*KEPT.split(), "@entity0"]  # the last word goes as a file is read
     assert cnn_cloze.relevant("a b . c d . e f", ["@placeholder", "x"], 2) == ["a", "b", ".", "c", "d", "."]
 
 
@@ -152,7 +152,7 @@ def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Pat
 
 
 def test_windows_line_ends_and_names_of_an_unpacking_program(config: dict[str, Any], root: Path) -> None:
-    plain = data.load(config, root)
+    unix = data.load(config, root)
     for path in (root / "cnn").rglob("*.question"):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
         path.rename(path.with_suffix(".QUESTION"))
@@ -160,8 +160,8 @@ def test_windows_line_ends_and_names_of_an_unpacking_program(config: dict[str, A
     (root / "cnn").rename(root / "CNN" / "cnn")  # a folder deeper
     assert data.problems(config, root) == []
     again = data.load(config, root)
-    assert again.copy == plain.copy
-    for part, split in plain.splits.items():
+    assert again.copy == unix.copy
+    for part, split in unix.splits.items():
         assert torch.equal(again.splits[part]["document"].values, split["document"].values)
 
 
@@ -175,17 +175,17 @@ def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path
 
 def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpack = f"Unpack cnn.tgz of https://cs.nyu.edu/~kcho/DMQA/ in {root} (tar -xzf cnn.tgz -C {root})"
-    way = f"{unpack}, or point NORMBENCH_DATA at it."
+    advice = f"{unpack}, or point NORMBENCH_DATA at it."
     first(root, "test").rename(first(root, "test").with_name("1.question"))
     first(root).unlink()
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
-    assert str(caught.value) == f"{root}/cnn/questions/training has 1 question files instead of 2. {way}"
+    assert str(caught.value) == f"{root}/cnn/questions/training has 1 question files instead of 2. {advice}"
     first(root).with_name("1.question").unlink()
     (first(root).parent / "._1.question").write_text("")
     with pytest.raises(NormbenchError) as caught:
         data.check(config, root)
-    assert str(caught.value) == f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {way}"
+    assert str(caught.value) == f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {advice}"
     monkeypatch.setenv("NORMBENCH_DATA", str(root))
     states = dict(list_command.states())
     assert states["cnn_cloze"] == str(caught.value)

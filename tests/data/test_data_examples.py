@@ -111,10 +111,10 @@ def test_smaller_batches_can_be_dropped() -> None:
 
 def test_sequences_can_be_shared() -> None:
     """Any of the same sequences in any order, some of them twice: as if each had been copied."""
-    kept = Ragged.of(torch.arange(10 * n, 10 * n + n) for n in (1, 3, 2, 4))
+    ragged = Ragged.of(torch.arange(10 * n, 10 * n + n) for n in (1, 3, 2, 4))
     chosen = [[2, 0, 2], [3, 1, 0]]
-    split = Split(**{f"t{i}": Shared(kept.values, kept.offsets, torch.tensor(c)) for i, c in enumerate(chosen)})
-    copied = Split(**{f"t{i}": kept[torch.tensor(c)] for i, c in enumerate(chosen)})
+    split = Split(**{f"t{i}": Shared(ragged.values, ragged.offsets, torch.tensor(c)) for i, c in enumerate(chosen)})
+    copied = Split(**{f"t{i}": ragged[torch.tensor(c)] for i, c in enumerate(chosen)})
     assert len(split) == 3 and split.lengths is not None and split.lengths.tolist() == [2, 1, 2]
     for index in (slice(None), slice(1, 3), torch.tensor([2, 2, 0])):
         ours, theirs = split.batch(index).tensors, copied.batch(index).tensors
@@ -123,7 +123,7 @@ def test_sequences_can_be_shared() -> None:
         split.every(2).batch(slice(None)).tensors["t1"], copied.every(2).batch(slice(None)).tensors["t1"]
     )
     moved = split.to(torch.device("cpu"))
-    assert isinstance(moved["t0"], Shared) and moved["t0"].values is kept.values, "nothing is copied"
+    assert isinstance(moved["t0"], Shared) and moved["t0"].values is ragged.values, "nothing is copied"
 
 
 @given(st.lists(st.integers(0, 4)), st.data())

@@ -53,12 +53,12 @@ def test_all_files(config: dict[str, Any], folder: Path, mirror: Any, made: dict
 
 def test_only_what_is_wrong(config: dict[str, Any], raw: Path, mirror: Any, made: dict[str, bytes]) -> None:
     (raw / IMAGES).write_bytes(b"<html>")
-    kept = (raw / "t10k-images-idx3-ubyte.gz").stat().st_mtime_ns
+    stamp = (raw / "t10k-images-idx3-ubyte.gz").stat().st_mtime_ns
     server = mirror()
     assert fetch.get(config, raw.parents[1], mirrors=[server.url]) == [raw / IMAGES]
     assert [name for name, _ in server.asked] == [IMAGES]
     assert complete(raw, made)
-    assert (raw / "t10k-images-idx3-ubyte.gz").stat().st_mtime_ns == kept
+    assert (raw / "t10k-images-idx3-ubyte.gz").stat().st_mtime_ns == stamp
 
 
 def test_embedded_set_needs_nothing(folder: Path) -> None:

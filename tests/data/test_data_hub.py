@@ -257,10 +257,10 @@ def test_what_load_dataset_kept_for_its_user(tmp_path: Path) -> None:
     config = imdb_config(tmp_path / "data")
     folder = hub_layout(tmp_path / "mine", {"train": reviews.TRAIN, "test": reviews.TEST})
     made = hub._datasets().load_dataset(str(folder), cache_dir=str(tmp_path / "elsewhere"))
-    kept = Path(made["train"].cache_files[0]["filename"]).parent
+    cached = Path(made["train"].cache_files[0]["filename"]).parent
     target = tmp_path / "datasets" / "someone___reviews" / "default" / "0.0.0" / ("b" * 40)
     target.mkdir(parents=True)
-    for path in kept.iterdir():
+    for path in cached.iterdir():
         (target / path.name.replace("mine-", "reviews-")).write_bytes(path.read_bytes())
     text = (target / "dataset_info.json").read_text()
     (target / "dataset_info.json").write_text(text.replace('"mine"', '"reviews"'))
@@ -291,12 +291,12 @@ def test_the_hubs_own_error_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_source_is_no_part_of_a_run() -> None:
-    plain, there = (
+    without, there = (
         compose.compose(grammar.parse(["model=imdb_rnn", "data=imdb", *more]))
         for more in ([], ["data.source=stanfordnlp/imdb"])
     )
-    assert there["data"]["source"] == "stanfordnlp/imdb" and identity.run_id(there) == identity.run_id(plain)
-    stored = compose.stored_form(plain)
+    assert there["data"]["source"] == "stanfordnlp/imdb" and identity.run_id(there) == identity.run_id(without)
+    stored = compose.stored_form(without)
     del stored["data"]["source"]  # of a run from before it could be said
     assert compose.restore(stored)["data"]["source"] == ""
 
@@ -371,7 +371,7 @@ def test_real_reviews_in_the_hubs_order(tmp_path: Path) -> None:
     for name in config["declares"]["files"]:
         rows["train" if "train" in name else "test"] = hub.columns(data.root() / name, ["text"])["text"]
     order = imdb.as_in_archive(12500)
-    shown = {
+    beginnings = {
         0: "I rented I AM CURIOUS-YELLOW from my video store",
         24999: "The story centers around Barry McKenzie",
         19923: "There is no relation at all between Fortier and Profiler",
@@ -379,7 +379,7 @@ def test_real_reviews_in_the_hubs_order(tmp_path: Path) -> None:
         12236: 'George P. Cosmatos\' "Rambo: First Blood Part II"',
     }
     assert np.random.default_rng(42).permutation(25000)[:3].tolist() == [19923, 18453, 12236]
-    for place, start in shown.items():
+    for place, start in beginnings.items():
         assert rows["train"][order[place]].startswith(start)
     folder = hub_layout(tmp_path / "mine", rows)
     assert sums(data.load(config | {"source": str(folder)}, tmp_path, 1)) == sums(data.load(config, None, 1))

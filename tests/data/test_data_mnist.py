@@ -212,9 +212,9 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
 
 
 def test_the_set_that_the_help_shows(tmp_path: Path) -> None:
-    shown = textwrap.dedent(arguments.EPILOG.split("DIR/data/fashion.yaml with\n\n")[1].split("\n\n  normbench")[0])
+    example = textwrap.dedent(arguments.EPILOG.split("DIR/data/fashion.yaml with\n\n")[1].split("\n\n  normbench")[0])
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "fashion.yaml").write_text(shown)
+    (tmp_path / "data" / "fashion.yaml").write_text(example)
     declares = compose.declaration("data", "fashion", tmp_path)
     assert declares["sizes"] == {"train": 60000, "test": 10000}
     assert list(declares["files"]) == [f"fashion/{part}.gz" for part in PARTS]
@@ -386,8 +386,8 @@ def test_declared_files_are_torchvisions() -> None:
     from normbench.data import vision
 
     declared = yaml.safe_load(CONF.read_text())["declares"]["files"]
-    known = vision.torchvision().datasets.MNIST.resources
-    assert declared == {f"MNIST/raw/{name}": md5 for name, md5 in known}
+    published = vision.torchvision().datasets.MNIST.resources
+    assert declared == {f"MNIST/raw/{name}": md5 for name, md5 in published}
     assert all(mirror.endswith("/") for mirror in mnist.mirrors())
 
 

@@ -87,10 +87,10 @@ def test_names_are_capitalized_within_sentences() -> None:
 
 
 def test_a_question_by_hand() -> None:
-    told = novel_cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
+    tokens = novel_cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
     words = Numbers()
-    small = np.array([words[word.lower()] for word in told])
-    novel = novel_cloze._Novel(small, np.array([word[0].isupper() for word in told]), np.array([4, 8, len(told)]))
+    small = np.array([words[word.lower()] for word in tokens])
+    novel = novel_cloze._Novel(small, np.array([word[0].isupper() for word in tokens]), np.array([4, 8, len(tokens)]))
     numbers = np.arange(START, START + len(words))
     assert list(novel_cloze._questions("b", novel, numbers, 10, 8, 3)) == []  # the question is longer
     ids = set()
@@ -100,7 +100,7 @@ def test_a_question_by_hand() -> None:
         assert document.tolist() == [anna, saw, bob, stop, clara, saw, anna, stop] and answer == bob
         assert len({anna, bob, clara}) == 3 and {anna, bob, clara} <= set(range(ENTITY, START))
         assert [saw, stop] == numbers[[words["saw"], words["."]]].tolist()
-        assert (question == BLANK).tolist() == [word == "Bob" for word in told[8:]]
+        assert (question == BLANK).tolist() == [word == "Bob" for word in tokens[8:]]
         assert question[5] == numbers[words["bob"]] and question[2] == numbers[words["'s"]]
         ids.add(bob)
     assert len(ids) > 2

@@ -376,9 +376,9 @@ def test_content_of_parquet(tmp_path: Path) -> None:
     import pyarrow as pa
 
     rows = {"text": ["a,\n", 'é"', None], "label": [1, 0, 1]}
-    plain = pa.table(rows)
-    pq.write_table(plain.replace_schema_metadata({"a": "note"}), tmp_path / "a.parquet", compression="none")
-    coded = plain.set_column(0, "text", plain["text"].dictionary_encode())
+    uncoded = pa.table(rows)
+    pq.write_table(uncoded.replace_schema_metadata({"a": "note"}), tmp_path / "a.parquet", compression="none")
+    coded = uncoded.set_column(0, "text", uncoded["text"].dictionary_encode())
     pq.write_table(coded, tmp_path / "b.parquet", row_group_size=1)
     pq.write_table(pa.table({**rows, "label": [1, 0, 0]}), tmp_path / "c.parquet")
     sums = [content.of(tmp_path / f"{name}.parquet") for name in "abc"]
@@ -398,8 +398,8 @@ def test_content_of_something_else(tmp_path: Path, name: str, body: bytes) -> No
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_any_damage_of_arrays_is_told_as_such(tmp_path: Path, save: Any) -> None:
     """Of a file of the set as of what is kept in the cache, wherever bits are flipped."""
-    path, kept = tmp_path / "a.npz", {"a": np.arange(40), "b": np.array(["x", "yy"])}
-    save(path, **kept)
+    path, contents = tmp_path / "a.npz", {"a": np.arange(40), "b": np.array(["x", "yy"])}
+    save(path, **contents)
     body, draw, refused = path.read_bytes(), np.random.default_rng(0), 0
     for place in [*draw.integers(0, len(body), 80), *(at + 10 for at in range(len(body)) if body[at:][:2] == b"PK")]:
         path.write_bytes(body[:place] + bytes([body[place] ^ 1 << draw.integers(8)]) + body[place + 1 :])
@@ -407,8 +407,8 @@ def test_any_damage_of_arrays_is_told_as_such(tmp_path: Path, save: Any) -> None
             content.of(path)
         except ValueError:
             refused += 1
-        arrays, _ = array_cache.arrays(path, lambda: kept, "")
-        assert all(np.array_equal(arrays[name], kept[name]) for name in arrays)
+        arrays, _ = array_cache.arrays(path, lambda: contents, "")
+        assert all(np.array_equal(arrays[name], contents[name]) for name in arrays)
     assert refused > 40
 
 

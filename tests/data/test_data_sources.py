@@ -73,7 +73,7 @@ def bits() -> dict[str, bytes]:
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> bytes:
+def declared_copy(tmp_path: Path) -> bytes:
     """A copy of the arrays in other bytes than those that `prepare` writes."""
     arrays = {part: np.packbits(amat(rows, rows)[0].astype(np.uint8), axis=1) for part, rows in SIZES.items()}
     np.savez(tmp_path / "known.npz", **arrays)
@@ -81,14 +81,14 @@ def known(tmp_path: Path) -> bytes:
 
 
 @pytest.fixture
-def arrays(bits: dict[str, bytes], known: bytes, tmp_path: Path) -> dict[str, Any]:
+def arrays(bits: dict[str, bytes], declared_copy: bytes, tmp_path: Path) -> dict[str, Any]:
     """A set whose bytes depend on numpy."""
     return {
         "name": "binarized_mnist",
         "declares": {
             "sizes": SIZES,
             "remark": "a copy that is known",
-            "files": {NPZ: sha(known)},
+            "files": {NPZ: sha(declared_copy)},
             "content": {NPZ: content.of(tmp_path / "known.npz")},
             "sources": {"megabytes": 1, "files": {name: sha(body) for name, body in bits.items()}},
         },
@@ -174,8 +174,8 @@ def test_prepared_file_is_known_by_its_note(
     assert files.remark(arrays, folder) == ""
 
 
-def test_known_copy(arrays: dict[str, Any], folder: Path, prepared: Path, known: bytes) -> None:
-    prepared.write_bytes(known)
+def test_known_copy(arrays: dict[str, Any], folder: Path, prepared: Path, declared_copy: bytes) -> None:
+    prepared.write_bytes(declared_copy)
     assert data.problems(arrays, folder) == [] and files.remark(arrays, folder) == "a copy that is known"
 
 

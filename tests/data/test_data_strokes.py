@@ -123,8 +123,8 @@ def test_texts_are_whole_and_rare_symbols_are_one(config: dict[str, Any], root: 
     for split in loaded.splits.values():
         for row, numbers in zip(split.index.tolist(), lines_of(split, "characters"), strict=True):
             assert numbers.dtype == torch.int64
-            told = [loaded.words[number] for number in numbers.tolist()]
-            assert told == [symbol if symbol in loaded.words else strokes.OTHER for symbol in TEXTS[row]]
+            text = [loaded.words[number] for number in numbers.tolist()]
+            assert text == [symbol if symbol in loaded.words else strokes.OTHER for symbol in TEXTS[row]]
     others = sum(int((split["characters"].values == 56).sum()) for split in loaded.splits.values())
     assert others == 1 + 4 + 1  # & é ' 1 2 -
 
@@ -148,15 +148,15 @@ def test_what_models_ask_the_declarations_for(name: str) -> None:
 
 
 def test_points_of_a_line() -> None:
-    def told(points: str) -> str:
+    def refusal(points: str) -> str:
         with pytest.raises(NormbenchError) as caught:
             train_specs(["model=handwriting", f"data.points={points}"], False)
         return str(caught.value)
 
-    assert told("1") == "data.points=1 is too small: at least 2."
-    assert told("10000000000000000000") == "data.points=10000000000000000000 is too large: it must be below 2^63."
-    assert told("100001") == "data.points=100001 is too large: at most 100000."
-    assert told("2.5") == "data.points=2.5 is not a whole number."
+    assert refusal("1") == "data.points=1 is too small: at least 2."
+    assert refusal("10000000000000000000") == "data.points=10000000000000000000 is too large: it must be below 2^63."
+    assert refusal("100001") == "data.points=100001 is too large: at most 100000."
+    assert refusal("2.5") == "data.points=2.5 is not a whole number."
 
 
 # -- parts
@@ -171,13 +171,13 @@ def test_parts_are_of_whole_forms_and_in_every_run_the_same(config: dict[str, An
         assert split.index.tolist() == sorted(split.index.tolist()) == again.splits[part].index.tolist()
         assert torch.equal(split["strokes"].values, again.splits[part]["strokes"].values)
     assert first.copy["sha256"] == data_checksum(config["declares"])
-    said = (
+    remark = (
         "IAM-OnDB: 5 lines train, 4 test, of forms drawn here, and a writer may be in both: the owners' lists are not "
         "at hand"
     )
-    assert first.copy["deviations"] == [said]
+    assert first.copy["deviations"] == [remark]
     places = ", ".join(f"iam_ondb/{name}.txt" for name in LISTS)
-    assert first.notes == (f"{said} (below {root}: {places})",)
+    assert first.notes == (f"{remark} (below {root}: {places})",)
 
 
 def test_forms_are_drawn_whatever_others_there_are() -> None:
@@ -200,7 +200,7 @@ def listed(root: Path, train: str, first: str = "", second: str = "", test: str 
 
 
 def test_the_owners_lists_are_used_where_they_are(config: dict[str, Any], root: Path) -> None:
-    drawn = data.load(config, root).copy["sha256"]
+    random_copy = data.load(config, root).copy["sha256"]
     listed(root, "a01-001", "d04-111 e05-000", "c03-007a", "b02-010z")
     loaded = data.load(config, root)
     assert forms_of(loaded.splits["test"]) == {"b02-010z"}
@@ -208,12 +208,12 @@ def test_the_owners_lists_are_used_where_they_are(config: dict[str, Any], root: 
     assert loaded.copy["deviations"] == [
         "IAM-OnDB: 5 lines train, 3 test, of the forms in the owners' lists, which leave out 1 of those here"
     ]
-    assert loaded.notes == tuple(loaded.copy["deviations"]) and loaded.copy["sha256"] != drawn
+    assert loaded.notes == tuple(loaded.copy["deviations"]) and loaded.copy["sha256"] != random_copy
     # Of the lists alone.
     listed(root, "a01-001", "d04-111", "c03-007a a01-000u", "b02-010z")
     other = data.load(config, root)
     assert other.copy["deviations"] == ["IAM-OnDB: 6 lines train, 3 test, of the forms in the owners' lists"]
-    assert other.copy["sha256"] not in (drawn, loaded.copy["sha256"])
+    assert other.copy["sha256"] not in (random_copy, loaded.copy["sha256"])
 
 
 def test_the_test_part_is_the_rest_where_its_list_is_not_passed_on(config: dict[str, Any], root: Path) -> None:
@@ -279,11 +279,11 @@ def test_line_ends_of_windows(config: dict[str, Any], root: Path) -> None:
     lists = [f"iam_ondb/{name}.txt" for name in LISTS]
     for name, form in zip(lists, FORMS, strict=False):
         (root / name).write_text(f"{form}\n")
-    plain = data.load(config, root)
+    unix = data.load(config, root)
     for name in (TSV, *lists):
         (root / name).write_bytes(b"\xef\xbb\xbf" + (root / name).read_bytes().replace(b"\n", b"\r\n"))
     again = data.load(config, root)
-    assert again.copy == plain.copy and again.notes == plain.notes
+    assert again.copy == unix.copy and again.notes == unix.notes
 
 
 def test_files_that_are_missing_or_damaged(config: dict[str, Any], root: Path, tmp_path: Path) -> None:
@@ -374,8 +374,10 @@ def test_real_lines() -> None:
     assert round(float((lengths == 500).float().mean()), 3) == 0.764
     numbers = torch.cat([split["characters"].values for split in loaded.splits.values()])
     counts = numbers.bincount(minlength=57)
-    told = {symbol: int(counts[loaded.words.index(symbol)]) for symbol in (" ", "e", ".", ",", '"', "X", strokes.OTHER)}
-    assert told == {" ": 53072, "e": 35832, ".": 5197, ",": 2826, '"': 1840, "X": 4, strokes.OTHER: 4066}
+    frequencies = {
+        symbol: int(counts[loaded.words.index(symbol)]) for symbol in (" ", "e", ".", ",", '"', "X", strokes.OTHER)
+    }
+    assert frequencies == {" ": 53072, "e": 35832, ".": 5197, ",": 2826, '"': 1840, "X": 4, strokes.OTHER: 4066}
     assert int(counts.sum()) == 351556
     for split in loaded.splits.values():
         values, offsets = split["strokes"].values, split["strokes"].offsets[:-1]

@@ -26,7 +26,7 @@ TITLES = [f"Author_Novel{i}_18{i:02}" for i in range(20)]
 AROUND = ("previous", "sentence", "next")
 
 
-def told(split: Split, row: int, names: list[str]) -> tuple[str, ...]:
+def texts_of(split: Split, row: int, names: list[str]) -> tuple[str, ...]:
     """Previous, sentence and next as texts; each ends with its END, which is left out here."""
     batch = split.batch(slice(row, row + 1)).tensors
     rows = [batch[name][0][batch[f"{name}_mask"][0]].tolist() for name in AROUND]
@@ -71,18 +71,18 @@ def test_triples_are_neighbours_of_one_book() -> None:
     }
     arrays = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"})
     splits, names = triples.splits(arrays, {}), arrays["words"].tolist()
-    assert [told(splits["train"], row, names) for row in range(len(splits["train"]))] == [
+    assert [texts_of(splits["train"], row, names) for row in range(len(splits["train"]))] == [
         ("a one .", "a two !", "a three"),
         ("a four", "a five", "a six"),
         ("b one", "b two", "b three"),
     ]
     # words are those of the training books, most frequent first, of equally frequent ones the first
     assert names[:6] == ["<end>", "<unknown>", "a", "one", "b", "two"] and "zebra" not in names and "c" not in names
-    assert told(splits["valid"], 0, names) == ("<unknown> one two", "<unknown> two", "<unknown>")
-    assert told(splits["test"], 0, names) == ("<unknown> one", "a two", "a three two")
+    assert texts_of(splits["valid"], 0, names) == ("<unknown> one two", "<unknown> two", "<unknown>")
+    assert texts_of(splits["test"], 0, names) == ("<unknown> one", "a two", "a three two")
     few = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"}, size=4)
     assert few["words"].tolist() == ["<end>", "<unknown>", "a", "one"]
-    assert told(triples.splits(few, {})["train"], 1, few["words"].tolist()) == ("a <unknown>",) * 3
+    assert texts_of(triples.splits(few, {})["train"], 1, few["words"].tolist()) == ("a <unknown>",) * 3
 
 
 def test_some_are_spread_evenly() -> None:
@@ -91,7 +91,7 @@ def test_some_are_spread_evenly() -> None:
     splits = triples.splits(arrays, {"train": 4, "test": 20})
     assert {part: len(split) for part, split in splits.items()} == {"train": 4, "valid": 20, "test": 20}
     names = arrays["words"].tolist()
-    assert [told(splits["train"], row, names)[0] for row in range(4)] == [f"word{c} x" for c in "afkp"]
+    assert [texts_of(splits["train"], row, names)[0] for row in range(4)] == [f"word{c} x" for c in "afkp"]
     with pytest.raises(NormbenchError, match=r"data\.triples=21 are more than there are: 20\."):
         triples.splits(arrays, {"train": 21})
 
@@ -101,18 +101,18 @@ def test_triples_with_a_long_sentence_can_be_dropped_from_the_batches() -> None:
     draw = np.random.default_rng(1)
     texts = {name: [" ".join(["w"] * k) for k in draw.integers(1, 8, 60)] for name in ("a", "b", "c", "d")}
     arrays = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"}, length=5)
-    before, after = (triples.splits(arrays, {}, way) for way in ("before", "after"))
+    before, after = (triples.splits(arrays, {}, filtered) for filtered in ("before", "after"))
     sizes = [[len(text.split()) for text in texts[name]] for name in ("a", "b")]
     around = [own[k - 1 : k + 2] for own in sizes for k in range(1, 59)]
     batched = [three for three in around if three[1] <= 6]
-    kept = [three for three in batched if max(three) <= 5]
+    short = [three for three in batched if max(three) <= 5]
     split = after["train"]
     assert split.lengths is not None and split.dropped is not None
-    assert split.lengths.tolist() == [middle + 1 for _, middle, _ in kept] == before["train"].lengths.tolist()  # type: ignore[union-attr]
+    assert split.lengths.tolist() == [middle + 1 for _, middle, _ in short] == before["train"].lengths.tolist()  # type: ignore[union-attr]
     left = [middle for _, middle, _ in batched if middle <= 5]  # a batch of six words is dropped whole
-    assert sorted([*split.lengths - 1, *split.dropped - 1]) == sorted(left) and len(kept) < len(left) < len(batched)
+    assert sorted([*split.lengths - 1, *split.dropped - 1]) == sorted(left) and len(short) < len(left) < len(batched)
     assert all(part.dropped is None for part in (*before.values(), after["valid"], after["test"]))
-    some = triples.splits(arrays, {"train": len(kept) // 2}, "after")["train"]
+    some = triples.splits(arrays, {"train": len(short) // 2}, "after")["train"]
     assert some.dropped is not None
     assert len(some.dropped) == len(split.dropped) * len(some) // len(split)
     sampler = Sampler.of(
@@ -170,7 +170,7 @@ def test_novels_are_split_by_title(novels: dict[str, Any], tmp_path: Path, cache
     for part, split in first.splits.items():
         assert len(split) == {"train": 100, "valid": 5, "test": 5}[part]
         assert np.array_equal(split["sentence"].values, again.splits[part]["sentence"].values)
-        seen = {told(split, row, list(first.words))[1].split()[1] for row in range(len(split))}
+        seen = {texts_of(split, row, list(first.words))[1].split()[1] for row in range(len(split))}
         assert seen <= (numbers[part] if part == "train" else {"<unknown>"})
     with pytest.raises(NormbenchError, match=r"data\.triples=9999 are more than there are: 160\."):
         data.load({**novels, "triples": 9999}, tmp_path)
@@ -232,7 +232,7 @@ def lines(book: int, count: int = 9) -> str:
 def seen(loaded: data.Dataset) -> dict[str, set[str]]:
     """The numbers of the books of each part's sentences; those held out are unknown words."""
     return {
-        part: {told(split, row, list(loaded.words))[1].split()[1] for row in range(len(split))}
+        part: {texts_of(split, row, list(loaded.words))[1].split()[1] for row in range(len(split))}
         for part, split in loaded.splits.items()
     }
 
@@ -257,9 +257,9 @@ def test_a_mark_of_the_byte_order_is_no_word(corpus: dict[str, Any], tmp_path: P
         for i in range(19):
             (tmp_path / "bookcorpus" / f"{i:02}.txt").write_text(lines(i), encoding=encoding)
         found.append(data.load(corpus, tmp_path))
-    plain, marked = found
-    assert marked.words == plain.words and marked.copy == plain.copy and "\ufeff" not in marked.words
-    for part, split in plain.splits.items():
+    unmarked, marked = found
+    assert marked.words == unmarked.words and marked.copy == unmarked.copy and "\ufeff" not in marked.words
+    for part, split in unmarked.splits.items():
         assert np.array_equal(split["sentence"].values, marked.splits[part]["sentence"].values)
 
 

@@ -70,16 +70,16 @@ def test_the_reader_is_that_of_its_code(arm: str, updating: bool) -> None:
     p = {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
     document, valid, question, asked, answer = (part.numpy() for part in batch)
     assert not valid.all()
-    kept: Any = 0.5
+    share: Any = 0.5
     if updating:
         draw, size = stream(1, "dropout", 2), p["attention.weight"].shape[1]
         shapes = [(*document.shape, size), (*question.shape, size), (len(document), size)]
-        kept = [draw.random(shape, dtype="float32") >= 0.5 for shape in shapes]
+        share = [draw.random(shape, dtype="float32") >= 0.5 for shape in shapes]
         names = np.arange(len(p["embedding.weight"]))
         entities = network.entities
         names[ENTITY : ENTITY + entities] = ENTITY + stream(1, "entities", 2).permutation(entities)
         document, question, answer = names[document], names[question], names[answer]
-    wanted = reference.probabilities(p, by_site(network, arm), (document, valid), (question, asked), kept)
+    wanted = reference.probabilities(p, by_site(network, arm), (document, valid), (question, asked), share)
     nll = -np.log(wanted[range(len(answer)), answer] + 1e-8)
     if updating:
         with models.update(network.train(), 1, 2):
@@ -196,9 +196,9 @@ def test_the_reader_has_the_size_that_is_declared() -> None:
 def test_samples_show_the_weight_of_every_word() -> None:
     network = built(small("attentive_reader")).eval()
     data = datasets.load(small("attentive_reader").config["data"])
-    drawn = network.sample(3, 2, data)
-    assert drawn == network.sample(3, 2, data) != network.sample(4, 2, data)
-    page = drawn["question-1.html"].decode()
+    pages = network.sample(3, 2, data)
+    assert pages == network.sample(3, 2, data) != network.sample(4, 2, data)
+    page = pages["question-1.html"].decode()
     weights = [float(weight) for weight in re.findall(r'title="([0-9.]+)"', page)]
     assert sum(weights) == pytest.approx(1, abs=0.01) and "&lt;blank&gt;" in page and "answered " in page
     assert network.sample(3, 2, replace(data, words=())) == {}, "numbers that stand for nothing"

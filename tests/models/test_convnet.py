@@ -54,7 +54,7 @@ def norm_of(name: str, channels: int, side: int) -> nn.Module:
     return nn.GroupNorm(1, channels) if name == "group" else nn.Identity()
 
 
-def plain(name: str) -> nn.Sequential:
+def torch_layers(name: str) -> nn.Sequential:
     """The network of torch's layers, images (B, 3, 32, 32)."""
     layers: list[nn.Module] = []
     for i, side in enumerate(SIDES):
@@ -70,7 +70,7 @@ def both(name: str) -> tuple[Model, nn.Sequential, Tensor, Tensor]:
     Ours has the channels last, in what the dense layer reads and in a gain for each element.
     """
     spec = small("convnet", *NORMS[name])
-    network, theirs, draw = built(spec).double(), plain(name), torch.Generator().manual_seed(0)
+    network, theirs, draw = built(spec).double(), torch_layers(name), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=draw, dtype=torch.float64))

@@ -144,14 +144,14 @@ def test_of_two_samples_the_expected_bound_is_known() -> None:
 
 
 def test_the_scale_is_that_of_layer_normalization_at_the_first_glimpse() -> None:
-    scaled, plain = (built(small("draw", *ARMS[arm], "model.init=normal")) for arm in ("none-scaled", "none"))
-    assert isinstance(scaled, Draw) and isinstance(plain, Draw)
+    scaled, unscaled = (built(small("draw", *ARMS[arm], "model.init=normal")) for arm in ("none-scaled", "none"))
+    assert isinstance(scaled, Draw) and isinstance(unscaled, Draw)
     inputs = batches(small("draw"), 1)[0]["inputs"]
     scaled.rescale(inputs)
     begin = {name: t.clone() for name, t in scaled.state_dict().items()}
     scaled.rescale(inputs.flip(0))
     assert all(torch.equal(t, begin[name]) for name, t in scaled.state_dict().items()), "the data have no part in it"
-    for name, parameter in plain.named_parameters():
+    for name, parameter in unscaled.named_parameters():
         assert torch.equal(parameter, begin[name]), "the weights are the same"
     noise = torch.from_numpy(np.random.default_rng(0).standard_normal((500, 1, 4))).float()
     first = next(scaled.paint(torch.zeros(500, 64), noise))
@@ -180,8 +180,8 @@ def test_torchs_initial_draws_are_those_of_a_linear_layer_for_each_term_of_a_gat
     assert {name.rpartition(".")[2] for name in parameters} == {
         *("weight", "bias", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
     }
-    for plain in ("normal", "glorot_uniform"):
-        network = built(small("draw", f"model.init={plain}", "model.bias=double"))
+    for unscaled in ("normal", "glorot_uniform"):
+        network = built(small("draw", f"model.init={unscaled}", "model.bias=double"))
         assert not any(p.any() for p in network.parameters() if p.dim() == 1)
     one = built(small("draw", "model.init=torch"))
     assert isinstance(one, Draw)
@@ -195,9 +195,9 @@ def test_samples_are_pictures_of_the_seed() -> None:
     found, again, other = (network.sample(seed, 5, data) for seed in (1, 1, 2))
     assert found == again and found.keys() == {"drawn.png", "painting.png"} and found["drawn.png"] != other["drawn.png"]
     side = 8 * pictures.ENLARGED
-    with Image.open(io.BytesIO(found["drawn.png"])) as drawn, Image.open(io.BytesIO(found["painting.png"])) as painting:
+    with Image.open(io.BytesIO(found["drawn.png"])) as sheet, Image.open(io.BytesIO(found["painting.png"])) as painting:
         gap = pictures.GAP * pictures.ENLARGED
-        assert drawn.size == (4 * side + 3 * gap, 2 * side + gap)
+        assert sheet.size == (4 * side + 3 * gap, 2 * side + gap)
         assert painting.size == (3 * side + 2 * gap, side)
         colours = painting.convert("RGB").getcolors(1 << 16)
         assert colours and pictures.FRAME in [colour for _, colour in colours]
@@ -210,8 +210,8 @@ def test_weights_that_are_no_numbers_leave_black_pictures(value: float) -> None:
         for parameter in network.parameters():
             parameter.fill_(value)
     found = network.sample(1, 2, datasets.load(small("draw").config["data"]))
-    with Image.open(io.BytesIO(found["drawn.png"])) as drawn:
-        assert drawn.convert("L").getpixel((0, 0)) == 0
+    with Image.open(io.BytesIO(found["drawn.png"])) as sheet:
+        assert sheet.convert("L").getpixel((0, 0)) == 0
 
 
 def test_a_frame_is_where_the_filters_are() -> None:
@@ -227,17 +227,17 @@ def test_a_frame_is_where_the_filters_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("model.read_size=9",), "model.read_size=9 must be from 1 to the picture's 8 pixels a side."),
         (("model.write_size=0",), "model.write_size=0 is too small: at least 1."),
         (("model.glimpses=0",), "model.glimpses=0 is too small: at least 1."),
     ],
 )
-def test_bad_input(words: tuple[str, ...], told: str) -> None:
+def test_bad_input(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(NormbenchError) as error:
         built(small("draw", *words))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_pictures_that_are_not_square_are_refused() -> None:

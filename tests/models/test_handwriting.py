@@ -131,8 +131,8 @@ def test_derivatives_are_bounded_inside_by_default_and_alike_in_all_backends() -
             found[words, name] = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
         torch.testing.assert_close(found[words, name], found[words, "loop"], rtol=1e-9, atol=1e-9)
     assert found[words, "loop"].norm() < 0.1 * found[(), "loop"].norm()
-    usual = small("handwriting").config["model"]
-    assert (usual["clip_gates"], usual["clip_outputs"]) == (10, 100)
+    defaults = small("handwriting").config["model"]
+    assert (defaults["clip_gates"], defaults["clip_outputs"]) == (10, 100)
 
 
 def test_the_batch_does_not_change_what_bounds_do_to_a_line() -> None:

@@ -66,9 +66,9 @@ def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) 
         bias[:units] += 1  # unit_forget_bias
         masks = []
         for features in (h.shape[2], units):
-            drawn = draw.random((4 if per_gate else 1, len(inputs), features), dtype="float32") >= 0.2
-            drawn = drawn / 0.8 if updating else drawn + 1.0 - drawn
-            masks.append([drawn[k if per_gate else 0] for k in (1, 0, 3, 2)])
+            dropout_mask = draw.random((4 if per_gate else 1, len(inputs), features), dtype="float32") >= 0.2
+            dropout_mask = dropout_mask / 0.8 if updating else dropout_mask + 1.0 - dropout_mask
+            masks.append([dropout_mask[k if per_gate else 0] for k in (1, 0, 3, 2)])
         weights = (p[f"{cell}.weight_ih"][rows].T, p[f"{cell}.weight_hh"][rows].T, bias[rows])
         h = torch.from_numpy(keras.lstm(h.numpy(), *(w.numpy() for w in weights), *masks))
         h = keras.layer_normalization(

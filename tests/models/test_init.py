@@ -90,12 +90,12 @@ def initialized(rules: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def test_the_most_specific_pattern_decides_with_its_numbers_and_its_factor() -> None:
-    plain = {"*": {"scheme": "normal", "std": 2}, "lstm.cells.*.weight_hh": "orthogonal"}
-    found = initialized(plain)
+    initial = {"*": {"scheme": "normal", "std": 2}, "lstm.cells.*.weight_hh": "orthogonal"}
+    found = initialized(initial)
     recurrent = found["lstm.cells.0.weight_hh"].view(4, 8, 8)
     torch.testing.assert_close(recurrent @ recurrent.mT, torch.eye(8).expand(4, 8, 8), rtol=0, atol=1e-5)
     assert float(found["lstm.cells.0.weight_ih"].std()) == pytest.approx(2, rel=0.2) and not found["logits.bias"].any()
-    scaled = initialized({**plain, "lstm.cells.*.weight_hh": {"scheme": "orthogonal", "times": 0.05}})
+    scaled = initialized({**initial, "lstm.cells.*.weight_hh": {"scheme": "orthogonal", "times": 0.05}})
     torch.testing.assert_close(scaled["lstm.cells.0.weight_hh"], 0.05 * found["lstm.cells.0.weight_hh"])
     assert torch.equal(scaled["logits.weight"], found["logits.weight"])
     of_option = initialized({"*": {"scheme": "normal", "std": "model.hidden_size"}})  # 8

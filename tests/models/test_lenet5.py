@@ -89,19 +89,19 @@ def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one(
     """`start=unit`: what each layer reads has root mean square 1; `scale` divides by the root of the width."""
     for start, power in (("unit", 0.0), ("inverse_root_d", -0.5)):
         spec = small("lenet5", f"model.start={start}")
-        network, drawn = built(spec), built(small("lenet5"))
+        network, original = built(spec), built(small("lenet5"))
         inputs, targets = batches(spec, 1)[0].values()
         models.start_from_data(network, Split(inputs=inputs, targets=targets).batch(slice(None)), spec.seed)
         with torch.no_grad():
             outputs = list(network.layers(inputs))
         layers = [*network.conv, *network.dense]
-        before = [*(layer.linear for layer in [*drawn.conv, *drawn.dense][1:]), drawn.logits]
+        before = [*(layer.linear for layer in [*original.conv, *original.dense][1:]), original.logits]
         after = [*(layer.linear for layer in layers[1:]), network.logits]
         for h, old, new in zip(outputs, before, after, strict=False):
             factor = h.shape[1] ** power / h.square().mean().sqrt()
             torch.testing.assert_close(new.weight, factor * old.weight)
-    plain, scaled = (built(small("lenet5", f"model.scale={s}")) for s in ("one", "inverse_root_d"))
-    one, other = (next(network.layers(inputs)) for network in (plain, scaled))
+    unscaled, scaled = (built(small("lenet5", f"model.scale={s}")) for s in ("one", "inverse_root_d"))
+    one, other = (next(network.layers(inputs)) for network in (unscaled, scaled))
     torch.testing.assert_close(other, one / 6**0.5)
     with pytest.raises(NormbenchError, match="without normalization"):
         built(small("lenet5", "model.start=unit", "norm=layer"))

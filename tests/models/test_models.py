@@ -215,15 +215,15 @@ def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: s
 @pytest.mark.parametrize("model", MODELS)
 def test_arms_share_their_initial_draws(model: str) -> None:
     """A normalizer has no part in the draws of the weights, nor has the order in which they are made."""
-    plain = dict(built(small(model)).named_parameters())
+    without = dict(built(small(model)).named_parameters())
     for norm in [norm for norm in NORMS if able(model, norm)]:
         network = built(small(model, *usual(model, norm), "norm.preceding_bias=drop"))
         own = own_parameters(network)
         for name, parameter in network.named_parameters():
             if name not in own:
-                assert torch.equal(parameter, plain[name]), (norm, name)
+                assert torch.equal(parameter, without[name]), (norm, name)
     again, other = dict(built(small(model)).named_parameters()), dict(built(small(model, "seed=2")).named_parameters())
-    for name, parameter in plain.items():
+    for name, parameter in without.items():
         assert torch.equal(parameter, again[name])
         assert parameter.dim() < 2 or not torch.equal(parameter, other[name]), name
 

@@ -63,9 +63,9 @@ def test_ranks_are_those_of_a_stable_sort() -> None:
 
 
 def test_folds_are_ranked_among_themselves() -> None:
-    image, told = points(5, 4), points(5, 2, 4, seed=1)
-    each, medians = retrieval.in_folds(image, told, 3, retrieval.order_violation)
-    parts = [retrieval.in_folds(image[a:b], told[a:b], 9, retrieval.order_violation) for a, b in ((0, 3), (3, 5))]
+    image, texts = points(5, 4), points(5, 2, 4, seed=1)
+    each, medians = retrieval.in_folds(image, texts, 3, retrieval.order_violation)
+    parts = [retrieval.in_folds(image[a:b], texts[a:b], 9, retrieval.order_violation) for a, b in ((0, 3), (3, 5))]
     for name, values in each.items():
         assert torch.equal(values, torch.cat([part[0][name] for part in parts]))
     assert all(medians[name] == sum(part[1][name] for part in parts) / 2 for name in medians)
@@ -99,16 +99,16 @@ def test_the_network_is_the_one_of_section_6_1() -> None:
             h = u * h + (1 - u) * n
         return (h / h.norm()).abs()
 
-    told = []
+    texts = []
     for row, mask in zip(batch["captions"], batch["captions_mask"], strict=True):
         words = row[mask].tolist()
         ends = [i for i, word in enumerate(words) if word == END]
-        told.append([words[a:b] for a, b in zip([0, *(e + 1 for e in ends)], [e + 1 for e in ends], strict=False)])
+        texts.append([words[a:b] for a, b in zip([0, *(e + 1 for e in ends)], [e + 1 for e in ends], strict=False)])
     v = batch["image"] @ p["image.weight"].T + p["image.bias"]
     v = (v / v.norm(dim=1, keepdim=True)).abs()
     collected = network.collect(**batch)
     torch.testing.assert_close(collected["image"], v, rtol=1e-10, atol=1e-12)
-    s = torch.stack([torch.stack([sentence(words) for words in image]) for image in told])
+    s = torch.stack([torch.stack([sentence(words) for words in image]) for image in texts])
     torch.testing.assert_close(collected["captions"], s, rtol=1e-10, atol=1e-12)
     with models.update(network, 1, 4):
         draw = network.draws("caption")

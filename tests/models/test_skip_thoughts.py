@@ -58,9 +58,11 @@ def test_losses_are_those_of_the_formulas(arm: str) -> None:
     network, batch = made(arm), {name: t[:4] for name, t in batches(small("skip_thoughts"), 1)[0].items()}
     p, wanted = parameters(network), []
     for row in range(4):
-        told = {name: batch[name][row][batch[f"{name}_mask"][row]].tolist() for name in ("sentence", *triples_around())}
-        v = reference.vector(p, told["sentence"])
-        wanted.append([reference.nll(p, name, v, told[name], arm == "conditioned") for name in triples_around()])
+        given = {
+            name: batch[name][row][batch[f"{name}_mask"][row]].tolist() for name in ("sentence", *triples_around())
+        }
+        v = reference.vector(p, given["sentence"])
+        wanted.append([reference.nll(p, name, v, given[name], arm == "conditioned") for name in triples_around()])
     found = network.evaluate(**batch)
     for name, of_name in zip(triples_around(), np.transpose(wanted), strict=True):
         np.testing.assert_allclose(found[f"{name}_nll"].sums.detach(), of_name, rtol=1e-10)
@@ -117,16 +119,16 @@ def test_the_loss_in_blocks_is_the_plain_one(rows: int, monkeypatch: pytest.Monk
     h, weight, bias, targets = tensors(rows)
     with torch.no_grad():
         bias[targets[0]] -= 20
-    plain = -(torch.softmax(h @ weight.T + bias, 1).gather(1, targets[:, None]) + 1e-8).log().squeeze(1)
+    direct = -(torch.softmax(h @ weight.T + bias, 1).gather(1, targets[:, None]) + 1e-8).log().squeeze(1)
     total = softmax.total(h, weight, bias, targets)
-    torch.testing.assert_close(total, plain.sum(), rtol=1e-12, atol=0)
-    torch.testing.assert_close(softmax.nll(h, weight, bias, targets), plain.detach(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(total, direct.sum(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(softmax.nll(h, weight, bias, targets), direct.detach(), rtol=1e-12, atol=0)
     second = []
-    for loss in (total, plain.sum()):
+    for loss in (total, direct.sum()):
         (first,) = torch.autograd.grad(loss, h, create_graph=True)
         second += torch.autograd.grad(first.square().sum(), weight, retain_graph=True)
     torch.testing.assert_close(*second, rtol=1e-9, atol=1e-14)
-    wanted = torch.autograd.grad(plain.sum() * 0.7, (h, weight, bias))
+    wanted = torch.autograd.grad(direct.sum() * 0.7, (h, weight, bias))
     for ours, theirs in zip(torch.autograd.grad(total * 0.7, (h, weight, bias)), wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-14)
 
@@ -150,11 +152,11 @@ def test_vectors_are_last_states_of_unit_length(stories: datasets.Dataset) -> No
     """In whatever company and order; small letters, unknown words, the end where it is asked for; nothing is zeros."""
     network = made("ln")
     p, numbers = parameters(network), triples.numbered(stories.words)
-    told = ["The good cat comes.", "now", "the cat  sneezes", "", "bad dog looks again now"]
+    lines = ["The good cat comes.", "now", "the cat  sneezes", "", "bad dog looks again now"]
     for eos in (True, False):
-        found = network.encode(told, eos, stories)
+        found = network.encode(lines, eos, stories)
         assert found.shape == (5, network.encoder.hidden_size) and found.dtype == np.float32
-        for sentence, row in zip(told, found, strict=True):
+        for sentence, row in zip(lines, found, strict=True):
             words = [numbers.get(w, 1) for w in sentence.lower().replace(".", " .").split()] + ([0] if eos else [])
             v = reference.vector(p, words)
             np.testing.assert_allclose(row, v / np.linalg.norm(v) if len(words) else v, atol=1e-6)
@@ -208,11 +210,11 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
     found = [(r["step"], r["mode"], r["split"]) for r in records if r["split"] in names]
     along = [(step, "along", name) for step, name in itertools.product((0, 2, 4), names)]
     assert found == [*along, *((4, "stage", name) for name in names)]
-    with np.load(run.path / "outcomes" / "last.npz") as kept:
-        assert {key for key in kept if key[:2] in ("mr", "si")} == {
+    with np.load(run.path / "outcomes" / "last.npz") as outcomes:
+        assert {key for key in outcomes if key[:2] in ("mr", "si")} == {
             f"{name}|{what}" for name in names for what in ("count", "|accuracy")
         }
-        assert 0 < np.unpackbits(kept["mr||accuracy"], count=int(kept["mr|count"])).sum() < kept["mr|count"]
+        assert 0 < np.unpackbits(outcomes["mr||accuracy"], count=int(outcomes["mr|count"])).sum() < outcomes["mr|count"]
     values = [r["accuracy"] for r in records if r["split"] == "mr"]
     assert values[0] != values[1] and values[2] == values[3]
 
@@ -238,9 +240,9 @@ def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
 ) -> None:
     real, calls = SkipThoughts.encode, []
 
-    def encode(self: SkipThoughts, told: list[str], eos: bool, data: datasets.Dataset) -> np.ndarray:
+    def encode(self: SkipThoughts, lines: list[str], eos: bool, data: datasets.Dataset) -> np.ndarray:
         calls.append(eos)
-        return real(self, told, eos, data) * np.float32(value if len(calls) == 4 else 1)  # SICK's, the second time
+        return real(self, lines, eos, data) * np.float32(value if len(calls) == 4 else 1)  # SICK's, the second time
 
     monkeypatch.setattr(relatedness, "EPOCHS", 2)
     monkeypatch.setattr(SkipThoughts, "encode", encode)
@@ -248,8 +250,8 @@ def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "diverged"
     status = json.loads((run.path / "status.json").read_text())
-    says = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
-    assert status["reason"].startswith(f"after step 2: {says}")
+    reason = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
+    assert status["reason"].startswith(f"after step 2: {reason}")
     found = [(r["step"], r["mode"], r["split"]) for r in curve(run.path) if r["step"] == 2]
     assert [f[1:] for f in found] == [("running", "train"), ("eval", "valid"), ("eval", "test"), ("along", "mr")]
     monkeypatch.setattr(SkipThoughts, "encode", lambda *_: pytest.fail("it was trained again"))

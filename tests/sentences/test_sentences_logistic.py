@@ -30,10 +30,10 @@ def problem(rows: int, columns: int, length: float = 1.0) -> tuple[np.ndarray, n
 def test_it_is_what_scikit_learn_converges_to(rows: int, columns: int, length: float, form) -> None:
     x, y, train = problem(rows, columns, length)
     found = logistic.decisions(logistic.rows(form(x)), torch.from_numpy(y), torch.from_numpy(train), COSTS)
-    for cost, told in zip(COSTS, found, strict=True):
+    for cost, values in zip(COSTS, found, strict=True):
         for k in range(len(train)):
             expected = reference.decisions(x, y, train[k], cost)
-            np.testing.assert_allclose(told[k].numpy(), expected, rtol=2e-3, atol=2e-3)
+            np.testing.assert_allclose(values[k].numpy(), expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(200, 20), (60, 90)])
@@ -42,8 +42,8 @@ def test_the_gradient_is_as_small_as_promised(rows: int, columns: int) -> None:
     x, y, train = problem(rows, columns)
     z = np.c_[x, np.ones(rows)]
     found = logistic.decisions(logistic.rows(x), torch.from_numpy(y), torch.from_numpy(train), COSTS)
-    for cost, told in zip(COSTS, found, strict=True):
-        a = told.numpy()
+    for cost, values in zip(COSTS, found, strict=True):
+        a = values.numpy()
         solved = cost * (train * (y - 1 / (1 + np.exp(-a)))) @ z @ z.T
         assert np.abs(a - solved).max() <= np.sqrt(2) * logistic.GRADIENT
 

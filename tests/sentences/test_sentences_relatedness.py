@@ -73,11 +73,11 @@ def test_it_stops_where_the_trial_part_is_no_better_and_goes_one_look_back(monke
     test = made(30)
     found, squared = relatedness.evaluate(made(140), made(20), test)
     assert len(fits) == 3
-    told = relatedness.predicted(fits[1], test.features)
-    np.testing.assert_array_equal(squared, (told - test.scores) ** 2)
+    predictions = relatedness.predicted(fits[1], test.features)
+    np.testing.assert_array_equal(squared, (predictions - test.scores) ** 2)
     assert found["mse"] == squared.mean()
-    assert found["pearson"] == pytest.approx(stats.pearsonr(told, test.scores)[0])
-    assert found["spearman"] == pytest.approx(stats.spearmanr(told, test.scores)[0])
+    assert found["pearson"] == pytest.approx(stats.pearsonr(predictions, test.scores)[0])
+    assert found["spearman"] == pytest.approx(stats.spearmanr(predictions, test.scores)[0])
 
 
 def test_constant_predictions_are_not_correlated() -> None:

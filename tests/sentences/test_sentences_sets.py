@@ -22,14 +22,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return labelled.write(tmp_path / "data", monkeypatch)
 
 
-def encode(told: list[str], eos: bool) -> np.ndarray:
-    return labelled.vectors(told)
+def encode(texts: list[str], eos: bool) -> np.ndarray:
+    return labelled.vectors(texts)
 
 
 def test_a_set_is_read_whole_with_its_empty_sentences(folder: Path) -> None:
     mpqa = sets.read("mpqa", folder)
     assert len(mpqa.all) == len(mpqa.targets["mpqa"]) == labelled.ROWS["mpqa"] and mpqa.all.count("") == 1
-    assert all("caf\u00e9\u0085" in told for told in mpqa.all if told), "a line ends at a line feed alone"
+    assert all("caf\u00e9\u0085" in texts for texts in mpqa.all if texts), "a line ends at a line feed alone"
     sick = sets.read("sick", folder)
     assert list(sick.sentences) == [f"sick_{part}_{side}" for part in ("train", "trial", "test") for side in "ab"]
     assert {part: len(scores) for part, scores in sick.targets.items()} == labelled.PAIRS
@@ -41,10 +41,10 @@ def test_a_set_is_read_whole_with_its_empty_sentences(folder: Path) -> None:
 def test_every_set_gives_a_record_of_its_encoded_sentences(folder: Path) -> None:
     asked: list[tuple[int, bool]] = []
 
-    def watched(told: list[str], eos: bool) -> np.ndarray:
-        assert all(told), "no encoder is asked for an empty sentence"
-        asked.append((len(told), eos))
-        return encode(told, eos)
+    def watched(texts: list[str], eos: bool) -> np.ndarray:
+        assert all(texts), "no encoder is asked for an empty sentence"
+        asked.append((len(texts), eos))
+        return encode(texts, eos)
 
     scored = list(sentences.evaluate(watched, folder, nested=False))
     found = [one.record for one in scored]
@@ -87,7 +87,7 @@ def test_all_sets_are_there_before_any_is_computed(folder: Path) -> None:
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
 def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
     given = sets.read("mpqa", folder)
-    found = rows.encoded(lambda told, eos: form(labelled.vectors(told)), given, "x")
+    found = rows.encoded(lambda texts, eos: form(labelled.vectors(texts)), given, "x")
     found = found if isinstance(found, np.ndarray) else found.toarray()
     expected = labelled.vectors(given.all)
     assert expected[7, -1] == 1 and given.all[7] == ""
@@ -98,8 +98,8 @@ def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
 def test_files_have_the_rows_of_their_own_sentences(folder: Path, tmp_path: Path) -> None:
     for name in ("sick", "cr"):
         given = sets.read(name, folder)
-        for stem, told in given.sentences.items():
-            np.save(tmp_path / f"{stem}.npy", labelled.vectors(told))
+        for stem, texts in given.sentences.items():
+            np.save(tmp_path / f"{stem}.npy", labelled.vectors(texts))
     found = rows.Files(tmp_path)
     assert found.names == ["sick", "cr"]
     for name in found.names:
@@ -108,7 +108,7 @@ def test_files_have_the_rows_of_their_own_sentences(folder: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "message"),
     [
         (np.ones((2, 3)), "2 vectors for the 3 sentences of x.txt"),
         (np.ones(3), r"have the shape \(3,\) instead of \(3, numbers\)"),
@@ -125,8 +125,8 @@ def test_files_have_the_rows_of_their_own_sentences(folder: Path, tmp_path: Path
         (np.full((3, 1), np.finfo(np.longdouble).max), r"row 0 \('a'\) holds NaN or Inf"),
     ],
 )
-def test_rows_that_do_not_fit_are_one_line(found, says: str) -> None:
-    with pytest.raises(NormbenchError, match=f"^of: .*{says}"):
+def test_rows_that_do_not_fit_are_one_line(found, message: str) -> None:
+    with pytest.raises(NormbenchError, match=f"^of: .*{message}"):
         rows.checked(found, ["a", "b", "c"], "of", "x.txt")
 
 
@@ -144,17 +144,17 @@ def test_rows_that_do_not_fit_are_one_line(found, says: str) -> None:
 )
 def test_numbers_are_the_same_in_whatever_type_they_come(kind, times: float, form, folder: Path) -> None:
     """|u - v| and u ⊙ v of bytes and halves do not fit into bytes and halves."""
-    usual = np.float32 if kind == ">f4" else np.float64
+    wanted_type = np.float32 if kind == ">f4" else np.float64
 
     def scored(of) -> dict:
         (found,) = sentences.evaluate(of, folder, nested=False, names=["sick"])
         return found.record
 
-    def given(told: list[str], eos: bool) -> np.ndarray:
-        return (times * labelled.vectors(told)).astype(kind)
+    def given(texts: list[str], eos: bool) -> np.ndarray:
+        return (times * labelled.vectors(texts)).astype(kind)
 
-    expected = scored(lambda told, eos: given(told, eos).astype(usual))
-    assert scored(lambda told, eos: form(given(told, eos))) == expected
+    expected = scored(lambda texts, eos: given(texts, eos).astype(wanted_type))
+    assert scored(lambda texts, eos: form(given(texts, eos))) == expected
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -189,13 +189,13 @@ def test_the_bag_of_words_is_a_sum_of_its_words_vectors() -> None:
     assert found.shape == (4, 50) and found.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
     a, b = found[2], found[1]
-    both = a * np.linalg.norm(_drawn("a")) + b * np.linalg.norm(_drawn("b"))
+    both = a * np.linalg.norm(_word_vector("a")) + b * np.linalg.norm(_word_vector("b"))
     np.testing.assert_allclose(found[0], both / np.linalg.norm(both), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(yardsticks.bag_of_words(50, 1)(["zzz", "b"], False)[1], b)
     assert not np.allclose(yardsticks.bag_of_words(50, 2)(["b"], False)[0], b)
 
 
-def _drawn(word: str) -> np.ndarray:
+def _word_vector(word: str) -> np.ndarray:
     from normbench.streams import stream
 
     return stream(1, "word", word).standard_normal(50, dtype=np.float32)

@@ -53,7 +53,7 @@ def test_every_form_gives_the_same(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("a.txt", b"the 1 2\ndog 1\n", "line 2 has 1 numbers behind its word, not 2"),
         ("a.txt", b"the 1 two\n", "could not convert string to float: 'two'"),
@@ -67,28 +67,28 @@ def test_every_form_gives_the_same(name: str, tmp_path: Path) -> None:
         ("a.txt", b"", "of the model's 1 words the file has 0"),
     ],
 )
-def test_what_is_no_file_of_vectors_is_one_line(name: str, content: bytes, says: str, tmp_path: Path) -> None:
+def test_what_is_no_file_of_vectors_is_one_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(NormbenchError) as caught:
         word_vectors.fit(word_vectors.read(tmp_path / name, WORDS), {"the": np.zeros(2)})
-    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_the_map_is_that_of_least_squares() -> None:
     draw = np.random.default_rng(0)
-    known = {f"w{i}": draw.standard_normal(3).astype(np.float32) for i in range(50)}
-    own = {word: draw.standard_normal(2) for word in (*list(known)[:20], "w99")}
-    x = np.stack([known[f"w{i}"] for i in range(20)]).astype(np.float64)
+    of_file = {f"w{i}": draw.standard_normal(3).astype(np.float32) for i in range(50)}
+    own = {word: draw.standard_normal(2) for word in (*list(of_file)[:20], "w99")}
+    x = np.stack([of_file[f"w{i}"] for i in range(20)]).astype(np.float64)
     y = np.stack([own[f"w{i}"] for i in range(20)])
     centred, of = x - x.mean(0), y - y.mean(0)  # the intercept takes up the means
     slopes = np.linalg.solve(centred.T @ centred, centred.T @ of)
-    by = word_vectors.fit(known, own)
+    by = word_vectors.fit(of_file, own)
     np.testing.assert_allclose(by[:-1], slopes, rtol=1e-9)
-    given = np.stack([known["w40"], known["w41"]])
+    given = np.stack([of_file["w40"], of_file["w41"]])
     wanted = (given - x.mean(0)) @ slopes + y.mean(0)
     np.testing.assert_allclose(word_vectors.mapped(given, by), wanted, rtol=1e-5, atol=1e-6)
     with pytest.raises(NormbenchError, match="the file has 3: at least 4 are needed"):
-        word_vectors.fit(known, {word: own[word] for word in ("w0", "w1", "w2")})
+        word_vectors.fit(of_file, {word: own[word] for word in ("w0", "w1", "w2")})
 
 
 def test_a_model_reads_further_words_by_them(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_model_reads_further_words_by_them(tmp_path: Path) -> None:
     lines = (f"{word} {' '.join(map(str, row.tolist()))}\n" for word, row in rows.items())
     (tmp_path / "a.txt").write_text("".join(lines))
     asked = [f"{one} {other}", f"zebra {other}", f"quokka {other}"]
-    plain = encode(spec.id, asked, results=tmp_path)
+    without = encode(spec.id, asked, results=tmp_path)
     found = encode(spec.id, asked, results=tmp_path, expand=tmp_path / "a.txt")
-    np.testing.assert_array_equal(plain[1], plain[2])  # unknown, both
-    np.testing.assert_array_equal(found[[0, 2]], plain[[0, 2]])
+    np.testing.assert_array_equal(without[1], without[2])  # unknown, both
+    np.testing.assert_array_equal(found[[0, 2]], without[[0, 2]])
     np.testing.assert_allclose(found[1], found[0], atol=1e-5)
-    assert abs(found[1] - plain[1]).max() > 1e-3
+    assert abs(found[1] - without[1]).max() > 1e-3
 
 
 def test_a_run_with_a_normalizer_of_ones_own_encodes_with_its_folder(tmp_path: Path) -> None:
