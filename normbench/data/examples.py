@@ -102,7 +102,7 @@ class Split:
     ) -> None:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
         self.mean_over, self.index, self.dropped = mean_over, index, dropped
-        self.selected: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
+        self.selected: frozenset[str] | None = None  # the tensors of a batch; None for all
         assert len({len(tensor) for tensor in tensors.values()}) == 1
 
     def __len__(self) -> int:

@@ -65,7 +65,7 @@ def both(case: str, took: Took, goal: float | None = None) -> Iterator[Value]:
 
 def against_scikit_learn(folder: Path, size: int) -> Iterator[Value]:
     x, y = vectors("mr", folder, size).astype(np.float64), sets.read("mr", folder).targets["mr"]
-    part = folds.cut(folds.order(y))[0]
+    part = np.array_split(folds.order(y), folds.PARTS)[0]
     train = np.ones((1, len(y)), bool)
     train[0, part] = False
     with_one = np.c_[x, np.ones(len(x))]
