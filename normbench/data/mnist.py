@@ -42,10 +42,13 @@ def mirrors() -> list[str]:
 
 def _read(config: Mapping[str, Any], part: str, *paths: Path) -> Split:
     """A part, from its files of images and of labels."""
-    images, labels = (
-        np.frombuffer(body, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
-        for shape, body in map(content.idx, paths)
-    )
+    try:
+        images, labels = (
+            np.frombuffer(body, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+            for shape, body in map(content.idx, paths)
+        )
+    except ValueError as error:  # a file of a user's own set, whose declared sum says nothing of its format
+        raise NormbenchError(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
     facts = config["declares"]
     rows, pixels, classes = int(facts["sizes"][part]), int(facts["features"]), int(facts["classes"])
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
