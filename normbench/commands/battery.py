@@ -96,7 +96,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     for fault in failures:
         say(console, f"\n  failed: {fault}")
     facts = compose.declaration("norm", adopted.name, adopted.config_dir)
-    summary = battery_page.Standing(
+    summary = battery_page.BatteryPage(
         name=adopted.name,
         title=str(facts["title"]),
         source=str(facts["source"]),
@@ -165,7 +165,7 @@ def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str,
     return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
-def write(summary: battery_page.Standing, place: Path) -> tuple[Path, Path]:
+def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
     """Write battery.json and the page; returns their paths."""
     page = battery_page.write(summary, place / "page")
     with files.alone(place):
@@ -279,7 +279,7 @@ def _repeat_command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _as_json(summary: battery_page.Standing) -> bytes:
+def _as_json(summary: battery_page.BatteryPage) -> bytes:
     """The numbers of the page as JSON."""
     content: dict[str, Any] = {
         "schema": 1,

@@ -88,7 +88,7 @@ def selecting(task: groups.Task) -> list[str]:
     words = [f"{key}={configuration.text(task.cells[0].values[key])}" for key in keys]
     count, unit = task.budget
     length = [f"train.epochs={count}"] if unit == "epochs" else ["train.epochs=0", f"train.steps={count}"]
-    return [*words, *task.said.split(), *length]
+    return [*words, *task.data_options.split(), *length]
 
 
 def show(

@@ -1,1 +1,1 @@
-"""Runs beside each other: what differs between them, which may be compared, and what the comparison says."""
+"""Comparisons of runs: which runs may be compared, how they differ, and the answer in numbers and words."""

@@ -1,8 +1,8 @@
-"""What runs say of a question: per cell a mean with its interval, against the baseline a difference, and one sentence.
+"""The answer to a question: a mean with its interval per cell, its difference from the baseline, and one sentence.
 
-Cells are compared where their facets are equal, arms as `difference` does. All pairs of arms of a group, those with the
-baseline among them, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family by
-itself, and so is each metric that is asked for.
+Cells are compared where their facets are equal, by `difference`. All pairs of arms of a group, including those with the
+baseline, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family of its own, and
+so is each metric.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from normbench.compare.difference import (
     Difference,
     as_json,
     describe_difference,
-    held_against,
+    difference_of,
     judge,
 )
 from normbench.compare.groups import Cell, Task
@@ -34,36 +34,36 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, Censored, Point, Reached, at_epoch, best_step, series, time_to_level
 from normbench.stats.statistics import t_interval
 
-UNEVEN = 1.5  # between the slowest and the fastest seed of an arm: their machine did other things as well
+UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
 
 @dataclass(frozen=True)
 class Row:
-    """A cell and what it says; numbers in the shown unit. `values`: the asked one by seed, None if it has none."""
+    """The numbers of one cell, in the unit of the page. `values`: the metric by seed, None without a number."""
 
     cell: Cell
     arm: str
     values: Mapping[int, float | None]
     at: Entry  # at the asked point
-    best: Entry  # at the best of what is monitored
+    best: Entry  # at the best value of the monitored metric
     time: Entry | None  # to the level
     seconds_per_step: float | None
     difference: Difference | None = None  # against the baseline
 
     @property
     def diverged(self) -> int:
-        """Runs that ended without the asked number, those among them whose last evaluation alone was not finite."""
+        """Runs that ended without a finite number; also those in which only the last evaluation was not finite."""
         return self.at.diverged
 
     @property
     def lost(self) -> bool:
-        """Whether all its runs diverged, and they are enough for a word."""
+        """Whether all its runs diverged, and there are enough of them for a verdict."""
         return self.diverged == len(self.cell.runs) >= FEWEST
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that may be held against each other, the best first. `pairs`: the family of tests that all words rest on.
+    """Cells that may be compared, the best first. `pairs`: the family of tests behind all words.
     `tuned`: each arm at its own best learning rate."""
 
     place: str
@@ -73,23 +73,27 @@ class Group:
 
     @cached_property
     def lost(self) -> list[str]:
-        """The arms whose runs all diverged: more seeds of these decide nothing."""
+        """The arms whose runs all diverged: more seeds would decide nothing."""
         return [row.arm for row in self.rows if row.lost]
 
     @cached_property
-    def of_best(self) -> list[Difference]:
-        """The best arm against each of the others, but for those that are lost."""
+    def best_against_others(self) -> list[Difference]:
+        """The best arm against each of the others, without lost arms."""
         best = self.rows[0].arm
         return [pair for pair in self.pairs if pair.first == best and not {best, pair.second} & {*self.lost}]
 
     @cached_property
     def winner(self) -> str:
         """The best arm, if it is ahead of all others; else ""."""
-        return self.rows[0].arm if self.of_best and all(pair.word == AHEAD for pair in self.of_best) else ""
+        return (
+            self.rows[0].arm
+            if self.best_against_others and all(pair.word == AHEAD for pair in self.best_against_others)
+            else ""
+        )
 
     @property
     def against(self) -> list[Difference]:
-        """Each arm against the baseline: pairs, turned where the baseline is the first."""
+        """Each arm against the baseline: the pairs, reversed where the baseline is the first."""
         return [row.difference for row in self.rows if row.difference]
 
     @property
@@ -101,19 +105,19 @@ class Group:
 
     @property
     def open(self) -> list[Difference]:
-        """What is undecided: each arm against the baseline, and the best one against the others in front."""
-        told = [d for d in self.against if d.word == UNDECIDED and not {d.first, d.second} & {*self.lost}]
-        known = {frozenset((d.first, d.second)) for d in self.against}
+        """The undecided pairs: each arm against the baseline, and the best arm against the others in front."""
+        open_pairs = [d for d in self.against if d.word == UNDECIDED and not {d.first, d.second} & {*self.lost}]
+        compared = {frozenset((d.first, d.second)) for d in self.against}
         front = self.front
         lead = [
             pair
             for pair in self.pairs
             if pair.word == UNDECIDED and pair.first == self.rows[0].arm and pair.second in front
         ]
-        return [*told, *(pair for pair in lead if frozenset((pair.first, pair.second)) not in known)]
+        return [*open_pairs, *(pair for pair in lead if frozenset((pair.first, pair.second)) not in compared)]
 
     def sentences(self, question: Question) -> tuple[list[str], list[str]]:
-        """Who wins, by how much, or that it is open; and of each further comparison what it says, without a stop."""
+        """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
         return _sentences(self, question)
 
     def sentence(self, question: Question) -> str:
@@ -124,7 +128,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Answer:
-    """`groups` by facets, then those with each arm at its own best learning rate."""
+    """`groups`: one for each combination of facets, then those with each arm at its own best learning rate."""
 
     task: Task
     question: Question
@@ -133,21 +137,21 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        told = [
+        sentences = [
             f"{f'{group.place}: ' if group.place else ''}{group.sentence(self.question)}"
             for group in self.groups
             if len(group.rows) > 1
         ]
-        return " ".join(told)
+        return " ".join(sentences)
 
     @property
     def by(self) -> str:
-        """What the best of a run is chosen by: `by valid NLL`."""
+        """The metric that chooses the best evaluation of a run: `by valid NLL`."""
         return f"by {chosen_by(self.task)}"
 
     @property
     def heading(self) -> str:
-        """What the numbers are: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
+        """The title of the table: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
         q = self.question
         when = "at the end" if q.at == END else f"at the best {self.by}"
         unit = f", {q.metric.unit}" if q.metric.unit else ""
@@ -155,7 +159,7 @@ class Answer:
         return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
 
     def as_json(self, pairs: bool = True) -> dict[str, Any]:
-        """All of it as plain data, NaN as null. pairs: also each arm against each other, of which there may be many."""
+        """All of it as JSON values, NaN as null. pairs: include each arm against each other arm."""
         q = self.question
         return {
             "task": {"key": self.task.key, "title": self.task.title},
@@ -182,7 +186,7 @@ class Answer:
 
 
 def answer(task: Task, question: Question) -> Answer:
-    """Every cell of the task by facets; with several learning rates each arm at its own best one beside them."""
+    """Compare the cells of a task by facets, and with several learning rates also each arm at its own best one."""
     places: dict[str, list[Cell]] = {}
     for cell in task.cells:
         places.setdefault(question.place(cell), []).append(cell)
@@ -193,13 +197,13 @@ def answer(task: Task, question: Question) -> Answer:
 
 
 def chosen_by(task: Task) -> str:
-    """What says when a run is at its best: `valid NLL`."""
+    """The metric that says when a run is at its best: `valid NLL`."""
     monitor = task.monitored
     return metrics.format_metric(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
 
 
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
-    """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there.
+    """The number of one run in the unit of the page; None where it diverged, is unfinished or has no number there.
 
     variant: words that name another evaluation than the default one, as `stats.series.at_epoch` reads them.
     """
@@ -212,7 +216,7 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
-    """first − second over pairs of equal seeds at every evaluation that both have, as logged, with its interval."""
+    """first − second over pairs of equal seeds, as logged, with its interval, at every evaluation that both have."""
     pairs = []
     for run in first.done:
         for other in second.done:
@@ -236,9 +240,9 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
     pairs = judge(
-        [held_against(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
+        [difference_of(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
     )
-    against = {d.first: d for pair in pairs for d in (pair, pair.turned) if d.second == question.against}
+    against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, tuned)
 
 
@@ -279,12 +283,12 @@ def _reached(run: RunRecord, question: Question) -> Reached | Censored | None:
 
 
 def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
-    """Each arm with several learning rates at the one that is best on what its runs monitor, and what is unfair."""
+    """Groups with each arm at the learning rate that is best by the monitored metric, and notes on what is unfair."""
     facets = tuple(key for key in question.facets if key != TUNED)
-    plain = replace(question, facets=facets, against="")
+    without_rate = replace(question, facets=facets, against="")
     places: dict[str, dict[str, list[Cell]]] = {}
     for cell in task.cells:
-        places.setdefault(plain.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
+        places.setdefault(without_rate.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
     groups, notes = [], []
     for place, arms in places.items():
         chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
@@ -293,15 +297,15 @@ def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
         rates = {arm: cell.label([TUNED]) for arm, cell in chosen.items()}
         names = {cell.key: f"{arm} {rates[arm]}".strip() for arm, cell in chosen.items()}
         base = chosen.get(question.against)
-        asked = replace(plain, arms={**question.arms, **names}, against=names[base.key] if base else "")
+        asked = replace(without_rate, arms={**question.arms, **names}, against=names[base.key] if base else "")
         groups.append(_group(list(chosen.values()), place, asked, tuned=True))
         where = f"{place}: " if place else ""
         counts = {arm: len(cells) for arm, cells in arms.items()}
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{count} of {arm}" for arm, count in counts.items())
-            notes.append(f"{where}Learning rates tried: {told}. Whoever may choose among more looks better.")
+            tried = ", ".join(f"{count} of {arm}" for arm, count in counts.items())
+            notes.append(f"{where}Learning rates tried: {tried}. Whoever may choose among more looks better.")
         if edge := [arm for arm, cell in chosen.items() if _at_edge(cell, arms[arm])]:
-            notes.append(f"{where}The best learning rate of {_listed(edge)} is the first or last of those tried.")
+            notes.append(f"{where}The best learning rate of {_join(edge)} is the first or last of those tried.")
     if groups and task.monitored and task.monitored["split"] == question.split:
         notes.append(f"Learning rates are chosen by {chosen_by(task)}, the split that is shown: optimistic.")
     return groups, notes
@@ -314,7 +318,7 @@ def _at_edge(chosen: Cell, cells: Sequence[Cell]) -> bool:
 
 
 def _monitored(cell: Cell) -> tuple[int, float]:
-    """Fewest lost runs, then the best mean of what is monitored, at each run's best."""
+    """Sort key: lost runs, then the mean of the monitored metric at each run's best, lower is better."""
     values = []
     for run in cell.done:
         monitor, step = run.monitor, best_step(run)
@@ -326,20 +330,20 @@ def _monitored(cell: Cell) -> tuple[int, float]:
 
 
 def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]:
-    """What has to be known before the numbers are believed."""
+    """Warnings to read before the numbers are believed."""
     notes = [
-        f"{cell.norm} has several runs of seed {_listed([*map(str, cell.twice)])}: of one configuration, made by other "
-        "code. One counts, and other seeds may be of either: delete those of the code that is gone."
+        f"{cell.norm} has several runs of seed {_join([*map(str, cell.repeated_seeds)])}: of one configuration, "
+        "made by other code. One counts, and other seeds may be of either: delete those of the code that is gone."
         for cell in task.cells
-        if cell.twice
+        if cell.repeated_seeds
     ]
     if longer := sum(bool(run.cut_from) for run in task.runs):
-        told = f"{longer} runs are longer ones" if longer > 1 else "One run is a longer one"
-        notes.append(f"{told}, cut to {task.length}.")
+        words = f"{longer} runs are longer ones" if longer > 1 else "One run is a longer one"
+        notes.append(f"{words}, cut to {task.length}.")
     if unfinished := [run for cell in task.cells for run in cell.unfinished]:
         counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
-        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        notes.append(f"Not counted: {told}.")
+        words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        notes.append(f"Not counted: {words}.")
     if diverged := sum(row.diverged for group in groups if not group.tuned for row in group.rows):
         notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
     compared = sum(len(group.rows) > 1 for group in groups)
@@ -371,43 +375,43 @@ def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
     if max(counts) < FEWEST:
         return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."], []
     if group.winner:
-        told = [f"{d.second} ({d.text(unit)})" for d in group.of_best]
-        first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
+        others = [f"{d.second} ({d.text(unit)})" for d in group.best_against_others]
+        first = f"Winner{how}: {group.winner}, ahead of {_join(others)}."
     else:
         few = [row.arm for row in group.rows if row.at.n < FEWEST and not row.lost]
         front = [arm for arm in group.front if arm not in few]
-        first = f"No winner{how}: undecided between {_listed(front)}."
+        first = f"No winner{how}: undecided between {_join(front)}."
         if len(front) == 1:
             why = "adjusted for all pairs not ahead of every arm"
             if few:
-                why = f"{_listed(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
+                why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
             first = f"No winner{how}: {front[0]} is in front, but {why}."
     decided = [
         d
         for row in group.rows
         if (d := row.difference) and d.word != UNDECIDED and group.winner not in (d.first, d.second)
     ]
-    lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
+    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
     return [first, *lost], [*(describe_difference(d, unit) for d in decided), *_open(group.open, unit)]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:
-    """What is undecided, and why; for the same reason against the same arm, or of the same arm, together."""
+    """The undecided pairs and why; pairs with the same reason and an arm in common share one phrase."""
     alike: dict[tuple[str, str], list[Difference]] = {}
     for d in differences:
         alike.setdefault((d.second, d.because(unit)), []).append(d)
-    told: dict[tuple[str, str], list[Difference]] = {}
+    merged: dict[tuple[str, str], list[Difference]] = {}
     for (second, why), group in alike.items():
-        told.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
+        merged.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
     found = []
-    for (_, why), group in told.items():
+    for (_, why), group in merged.items():
         ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
-        words = f"{_listed(ours)} against {_listed(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
+        words = f"{_join(ours)} against {_join(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
         found.append(f"{words} ({why})" if why else words)
     return found
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -1,8 +1,8 @@
 """A run's configuration as flat keys, what differs between runs, and the words that select some of them.
 
 A key is a dotted one of the configuration (`optim.lr`); the name of a choice is that of its group (`norm`, not
-`norm.name`). What says nothing of what was trained is left out: the seed, how long, how often it was saved or
-evaluated, and what evaluations there were beside the default one.
+`norm.name`). Keys that do not change what is trained are left out: the seed, the length,
+the interval of saving and evaluation, and evaluations other than the default one.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
                 found[group] = "none"
             continue
         name = str(node.get("name", ""))
-        known = {**_legacy(group, name), **node}
+        options = {**_legacy(group, name), **node}
         passing = _passing(group, name)
         found[group] = name
-        for key, value in known.items():
+        for key, value in options.items():
             if key not in ("name", "declares") and key not in passing:
                 _leaves(f"{group}.{key}", value, found)
     if isinstance(norm := config.get(ARM_GROUP), Mapping):
@@ -79,13 +79,13 @@ def _of_sites(norm: Mapping[str, Any]) -> str:
 
 def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
     """Of each its `flat` form, computed once for those that have the same parts but for their seed."""
-    known: dict[tuple[int, ...], Values] = {}
+    cached: dict[tuple[int, ...], Values] = {}
     found = []
     for config in configurations:
         parts = tuple(id(part) for key, part in config.items() if key != "seed")
-        if parts not in known:
-            known[parts] = flat(config)
-        found.append(known[parts])
+        if parts not in cached:
+            cached[parts] = flat(config)
+        found.append(cached[parts])
     return found
 
 
@@ -102,12 +102,12 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
         choices.update((group, values.get(group)) for group in GROUPS)
         choices["", None] += 1
         for key, value in values.items():
-            shown = text(value)
-            found.setdefault(key, {}).setdefault(shown, value)
+            written = text(value)
+            found.setdefault(key, {}).setdefault(written, value)
             group, dot, _ = key.partition(".")
             place = (group, values.get(group)) if dot and group in GROUPS else ("", None)
             counts = peers.setdefault((key, place), {})
-            counts[shown] = counts.get(shown, 0) + 1
+            counts[written] = counts.get(written, 0) + 1
     # a key that some of its peers lack differs too
     differ = dict.fromkeys(
         key for (key, place), counts in peers.items() if len(counts) > 1 or sum(counts.values()) < choices[place]
@@ -138,7 +138,7 @@ def short(value: Any, among: Iterable[float] = ()) -> str:
         return text(value)
     others = [other for other in among if other != value]
     alike = ([format(number, form) for number in (value, *others)] for form in _FORMS)
-    return next((said for said, *theirs in alike if said not in theirs), text(value))
+    return next((digits for digits, *theirs in alike if digits not in theirs), text(value))
 
 
 def numbers(configurations: Iterable[Values]) -> dict[str, set[float]]:
@@ -158,13 +158,13 @@ def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[floa
 
 def labels(runs: Sequence[RunSpec]) -> list[str]:
     """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
-    known = [flat(run.config) for run in runs]
-    keys = differing(known)
-    among = numbers(known)
+    configurations = [flat(run.config) for run in runs]
+    keys = differing(configurations)
+    among = numbers(configurations)
     seeds = len({run.seed for run in runs}) > 1
     return [
         " ".join(word for word in (label(values, keys, among), f"seed={run.seed}" if seeds or not keys else "") if word)
-        for run, values in zip(runs, known, strict=True)
+        for run, values in zip(runs, configurations, strict=True)
     ]
 
 
@@ -179,11 +179,11 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int, config_dir: Pa
     for group in (g for g in GROUPS if g not in words):
         if group in values and _composed(config_dir, *format_words(words))[0].get(group) != values[group]:
             words[group] = str(values[group])
-    usual, length = _composed(config_dir, *format_words(words))
+    defaults, length = _composed(config_dir, *format_words(words))
     for key, value in values.items():
-        if key not in (*GROUPS, FILE) and not _is_site(key) and text(usual.get(key)) != text(value):
+        if key not in (*GROUPS, FILE) and not _is_site(key) and text(defaults.get(key)) != text(value):
             words[key] = text(value)
-    if any(text(usual.get(key)) != text(values.get(key)) for key in {*usual, *values} if _is_site(key)):
+    if any(text(defaults.get(key)) != text(values.get(key)) for key in {*defaults, *values} if _is_site(key)):
         words[f"{ARM_GROUP}.{SITES}"] = text(config[ARM_GROUP][SITES])
     if epochs and epochs != length[0]:
         words["train.epochs"] = str(epochs)
@@ -206,12 +206,12 @@ def format_words(words: Mapping[str, str]) -> list[str]:
 
 def describe_config(config: Mapping[str, Any]) -> str:
     """A run by itself: its model and normalizer, and what differs from their defaults: `lenet5 layer optim.lr=0.01`."""
-    words = plain = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
+    words = names = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
     with contextlib.suppress(NormbenchError, KeyError):
         words = overrides(config, 0, 0)
         words.pop("train.steps", None)
         words.pop("train.epochs", None)
-    return " ".join(plain.get(key, f"{key}={value}") for key, value in words.items())
+    return " ".join(names.get(key, f"{key}={value}") for key, value in words.items())
 
 
 def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -225,8 +225,10 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     """
     if not runs or not words:
         return list(runs)
-    told = flats([run.config for run in runs])
-    known = [{**labels_of(run), **length_of(run), **values} for run, values in zip(runs, told, strict=True)]
+    configurations = flats([run.config for run in runs])
+    candidates = [
+        {**labels_of(run), **length_of(run), **values} for run, values in zip(runs, configurations, strict=True)
+    ]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     names = {name for run in runs for place in ((run.experiment, run.arm), *run.elsewhere) for name in place}
@@ -239,11 +241,11 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
         key, equals, wanted = word.partition("=")
         if not equals:
             continue
-        if not any(key in values for values in known):
-            keys = dict.fromkeys(key for values in known for key in values)
+        if not any(key in values for values in candidates):
+            keys = dict.fromkeys(key for values in candidates for key in values)
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         patterns = _alternatives(wanted)
-        there = {text(values[key]): values[key] for values in known if key in values}
+        there = {text(values[key]): values[key] for values in candidates if key in values}
         if key == "run":  # by its beginning, as everywhere
             patterns = [begun_by(pattern, there) or pattern for pattern in patterns]
         for pattern in patterns:
@@ -254,11 +256,12 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
                 apart = _filed_apart(pattern, runs) if key == "experiment" else ""
                 named = () if key == "run" else there  # no id is like another
                 raise unknown(f"{word}: no run here has {key}={pattern}{apart}.", pattern, named)
-        fitting = {said for said, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
+        fitting = {written for written, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
         keep = [
-            kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)
+            selected and key in values and text(values[key]) in fitting
+            for selected, values in zip(keep, candidates, strict=True)
         ]
-    return [run for run, kept in zip(runs, keep, strict=True) if kept]
+    return [run for run, selected in zip(runs, keep, strict=True) if selected]
 
 
 def _filed_apart(experiment: str, runs: Sequence[RunRecord]) -> str:
@@ -285,12 +288,12 @@ def _alternatives(wanted: str) -> list[str]:
 
 def _fits(value: Any, pattern: str) -> bool:
     """Whether a pattern names the value, as it is or in a shorter form."""
-    said = text(value)
-    if (bounds := _RANGE.fullmatch(pattern)) and said.isdecimal():
-        return int(bounds[1]) <= int(said) <= int(bounds[2])
+    written = text(value)
+    if (bounds := _RANGE.fullmatch(pattern)) and written.isdecimal():
+        return int(bounds[1]) <= int(written) <= int(bounds[2])
     if isinstance(value, float) and pattern in (format(value, form) for form in _FORMS):
         return True
-    return fnmatchcase(said, pattern.replace("[", "[[]")) or said == text(_parsed(pattern))
+    return fnmatchcase(written, pattern.replace("[", "[[]")) or written == text(_parsed(pattern))
 
 
 @functools.cache
@@ -326,7 +329,7 @@ def _passing(group: str, name: str) -> frozenset[str]:
 
 @functools.cache
 def declares(group: str, name: str) -> Mapping[str, Any]:
-    """What a choice declares, nothing where it is not known here: a user's own, or of another version."""
+    """The declaration of a choice; empty for an unknown one: a user's own, or of another version."""
     try:
         return compose.declaration(group, name) if group else compose.root_declaration()
     except NormbenchError:
@@ -334,7 +337,7 @@ def declares(group: str, name: str) -> Mapping[str, Any]:
 
 
 def is_probe(model: str) -> bool:
-    """Whether a model is examined instead of trained; one that is not known here is trained."""
+    """Whether a model is examined instead of trained; an unknown one is trained."""
     return bool(declares("model", model).get("probe"))
 
 

@@ -1,7 +1,7 @@
-"""Two arms held against each other: a difference with its interval, its p, and the word that these allow.
+"""The difference of two arms with its interval, its p, and the word that these allow.
 
-Of pairs with the same seed, else by Welch of all seeds, which is said. A word needs 5 seeds a side and an interval that
-excludes 0, after Holm's adjustment; seeds that all say the same have no interval, and no word.
+Runs are paired by seed where possible, else compared by Welch's test, and the text says which. A word needs 5 seeds a
+side and, after Holm's adjustment, an interval that excludes 0; seeds without any spread have no interval and no word.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import REACH, detectable_effect, holm, p_value, paired, seeds_needed, welch
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-ROUNDING = 1e-12  # of the largest number: a narrower interval is that of numbers without spread
+ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
 Numbers = Mapping[int, float]  # by seed, finite ones alone
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, in the shown unit; p of no difference, and adjusted by Holm for those told with it.
+    """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
 
-    `word`: of the first against the second; `why` where a word is withheld for another reason than power. `sd`: of one
-    pair; two groups have no single spread. `most`: seeds of the larger side. `told`: how many share Holm's adjustment.
+    `word`: of the first against the second; `why`: the reason for no word, unless it is power alone. `sd`: of one
+    pair; two groups have no single spread. `most`: seeds of the larger side. `tests`: how many share Holm's adjustment.
     """
 
     first: str
@@ -40,21 +40,21 @@ class Difference:
     why: str = ""
     sd: float | None = None
     most: int = 0
-    told: int = 1
+    tests: int = 1
 
     @functools.cached_property
     def detectable(self) -> float | None:
-        """What so many seeds show with 80 % power, whatever becomes of the others that share the adjustment."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.told, POWER) if self.sd else None
+        """The effect that this many seeds detect with 80 % power at the level ALPHA / tests."""
+        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER) if self.sd else None
 
     @functools.cached_property
     def needed(self) -> int | None:
-        """Seeds that would show the difference seen, as above."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.told, POWER) if self.sd else None
+        """The number of seeds that would detect the observed difference, at the same power and level."""
+        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER) if self.sd else None
 
     @property
-    def turned(self) -> Difference:
-        """Second minus first, of the same test."""
+    def reversed(self) -> Difference:
+        """Second minus first, by the same test."""
         return replace(
             self,
             first=self.second,
@@ -65,11 +65,11 @@ class Difference:
         )
 
     def because(self, unit: str = "") -> str:
-        """Why there is no word; "" where there is one, or nothing to say."""
+        """Why there is no word; "" where there is a word, or no reason is known."""
         return "" if self.word != UNDECIDED else self.why or _power(self, unit)
 
     def text(self, unit: str = "") -> str:
-        """`-0.62 [-1.01, -0.23] points`, and that seeds are not paired, or that one side has more of them."""
+        """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them."""
         if self.mean is None:
             return ""
         if self.interval is None:
@@ -79,12 +79,12 @@ class Difference:
         return f"{mean} [{low}, {high}]{unit and f' {unit}'}{seeds}"
 
 
-def held_against(
+def difference_of(
     first: Mapping[int, float | None], second: Mapping[int, float | None], names: tuple[str, str] = ("", "")
 ) -> Difference:
-    """first − second over pairs of equal seeds; by Welch over all where they share fewer than the smaller side has.
+    """first − second over pairs of equal seeds; by Welch over all seeds if the smaller side has unpaired ones.
 
-    No word yet: see `worded`.
+    No word yet: see `judge`.
     """
     a = {seed: v for seed, v in first.items() if v is not None}
     b = {seed: v for seed, v in second.items() if v is not None}
@@ -104,17 +104,19 @@ def held_against(
 
 
 def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
-    """The same with Holm's p over all of them, and a word each.
+    """The differences with Holm's p over all of them, and a word each.
 
-    `lost`: diverged runs by arm; an arm that lost some is never ahead, as its mean is one of survivors.
+    `lost`: diverged runs by arm; an arm that lost runs is never ahead, because its mean is one of survivors.
     """
-    known = [place for place, d in enumerate(differences) if d.p is not None]
-    adjusted = dict(zip(known, holm([differences[place].p or 0.0 for place in known]), strict=True))
-    return [_judge_one(d, adjusted.get(place), max(1, len(known)), lost, rising) for place, d in enumerate(differences)]
+    tested = [place for place, d in enumerate(differences) if d.p is not None]
+    adjusted = dict(zip(tested, holm([differences[place].p or 0.0 for place in tested]), strict=True))
+    return [
+        _judge_one(d, adjusted.get(place), max(1, len(tested)), lost, rising) for place, d in enumerate(differences)
+    ]
 
 
-def _judge_one(d: Difference, adjusted: float | None, told: int, lost: Mapping[str, int], rising: bool) -> Difference:
-    d = replace(d, holm=adjusted, told=told)
+def _judge_one(d: Difference, adjusted: float | None, tests: int, lost: Mapping[str, int], rising: bool) -> Difference:
+    d = replace(d, holm=adjusted, tests=tests)
     if d.n < FEWEST:
         return replace(d, why=f"n = {d.n}: no verdict")
     if d.interval is None:
@@ -132,16 +134,16 @@ def _judge_one(d: Difference, adjusted: float | None, told: int, lost: Mapping[s
 def _power(d: Difference, unit: str) -> str:
     if d.detectable is None:
         return ""
-    shown = f"{number(d.detectable, d.detectable / 5)}{unit and f' {unit}'}"
-    told = f"n = {d.n} shows {shown} with {100 * POWER:.0f} % power"
+    detectable = f"{number(d.detectable, d.detectable / 5)}{unit and f' {unit}'}"
+    text = f"n = {d.n} shows {detectable} with {100 * POWER:.0f} % power"
     if d.needed is not None and d.needed > d.n:
         far = f"out of reach (more than {REACH} seeds)"
-        told += f"; {far}" if d.needed > REACH else f"; about {d.needed} seeds would show the difference seen"
-    return told
+        text += f"; {far}" if d.needed > REACH else f"; about {d.needed} seeds would show the difference seen"
+    return text
 
 
 def describe_difference(d: Difference, unit: str) -> str:
-    """Of one with a word: `batch is ahead of none (-1.8 [-2.9, -0.7] points)`."""
+    """A difference with a word: `batch is ahead of none (-1.8 [-2.9, -0.7] points)`."""
     return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text(unit)})"
 
 

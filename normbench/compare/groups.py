@@ -23,32 +23,32 @@ Budget = tuple[int, str]
 class Cell:
     """Runs of one configuration that differ in their seed alone, by seed; `values` is that configuration, flat.
 
-    Its fidelity is among the values: what an experiment calls reduced is not averaged with what it calls the paper's.
-    `among`: the numbers of all cells of its task, by key. `twice`: the seeds that have several such runs, made by other
-    code each, of which one counts.
+    Its fidelity is among the values: reduced runs are not averaged with those at the paper's fidelity.
+    `among`: the numbers of all cells of its task, by key. `repeated_seeds`: the seeds with several finished runs, made
+    by different code, of which one counts.
     """
 
     key: str
     values: Mapping[str, Any]
     runs: tuple[RunRecord, ...]
     among: Mapping[str, set[float]]
-    twice: tuple[int, ...] = ()
+    repeated_seeds: tuple[int, ...] = ()
 
     @property
     def norm(self) -> str:
         """Its normalizer."""
         return str(self.values.get(configuration.ARM_GROUP, ""))
 
-    def shown(self, key: str) -> str:
-        """Its value as people read it, told from those of the other cells."""
+    def format_value(self, key: str) -> str:
+        """Its value with as many digits as distinguish it from those of the other cells."""
         return configuration.short(self.values.get(key), self.among.get(key, ()))
 
     def label(self, keys: Iterable[str]) -> str:
-        """What these keys say of it."""
+        """Its values of these keys: `optim.lr=0.001`."""
         return configuration.label(self.values, keys, self.among)
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
-        """The same with these in the place of the runs of their ids, cut to its length where they are longer."""
+        """The cell with its runs replaced by those loaded, longer ones cut to its length."""
         whole = [(run, loaded.get(run.id, run)) for run in self.runs]
         runs = (
             _cut(w, run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps)
@@ -56,8 +56,8 @@ class Cell:
         return replace(self, runs=tuple(runs))
 
     @cached_property
-    def called(self) -> dict[str, set[str]]:
-        """What experiments call its runs, by experiment; of one's own runs too."""
+    def arm_names(self) -> dict[str, set[str]]:
+        """The names of its arm, by experiment."""
         names: dict[str, set[str]] = {}
         for run in self.runs:
             for experiment, arm in ((run.experiment, run.arm), *run.elsewhere):
@@ -79,20 +79,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Task:
-    """Cells of one model on the same data for the same budget: what may be held against each other."""
+    """Cells of one model on the same data for the same budget: they may be compared."""
 
     key: str
     model: str
     data: str
     budget: Budget
     cells: tuple[Cell, ...]
-    said: str = ""  # options of the data by which it differs from other tasks
+    data_options: str = ""  # the options of its data that other tasks have otherwise
 
     @property
     def title(self) -> str:
         """`mnist_mlp on digits, 10 epochs`."""
         fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
-        words = [f"{self.model} on {self.data or 'no data'}", self.said, self.length, "/".join(fidelities)]
+        words = [f"{self.model} on {self.data or 'no data'}", self.data_options, self.length, "/".join(fidelities)]
         return ", ".join(word for word in words if word)
 
     @property
@@ -107,7 +107,7 @@ class Task:
 
     @cached_property
     def monitored(self) -> Mapping[str, str]:
-        """What the best of a run is chosen by: split, metric, goal; nothing where its runs monitor different ones."""
+        """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""
         found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
         return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
 
@@ -118,31 +118,31 @@ class Task:
 
     @cached_property
     def arm_keys(self) -> tuple[str, ...]:
-        """What tells arms apart, unless asked otherwise: the normalizer, its options, fidelity; else all there is."""
+        """The keys that name an arm by default: the normalizer, its options, fidelity; else all that differ."""
         own = [key for key in self.differing if key.partition(".")[0] in (configuration.ARM_GROUP, FIDELITY)]
         if own == [FIDELITY]:
-            own = [configuration.ARM_GROUP, FIDELITY]  # the same from two sources: still told by its name
+            own = [configuration.ARM_GROUP, FIDELITY]  # one normalizer at two fidelities: its name is part of the arm's
         return tuple(own or self.differing)
 
     def arms(self, by: Sequence[str]) -> dict[str, str]:
-        """The name of each cell's arm, by the cell's key: what these keys say, or its name in its experiment.
+        """The name of each cell's arm, by the cell's key: the values of these keys, or its name in its experiment.
 
-        The latter where all its runs are of experiments and no other cell of the same facets has it too. Of experiments
-        that call a cell by different names, the one that has most of these cells names it.
+        The latter where all its runs are of experiments and no other cell with the same facets has the same name. If
+        experiments have different names for a cell, the experiment with most of these cells decides.
         """
-        names = {cell.key: self._named(cell, by) for cell in self.cells}
+        names = {cell.key: self._arm_name(cell, by) for cell in self.cells}
         if tuple(by) != self.arm_keys:
             return names
         facets = [key for key in self.differing if key not in by]
         filed: dict[tuple[str, str], set[str]] = {}  # the keys of the cells that have this name in one place
         own: dict[str, tuple[str, str]] = {}
-        cells_of = Counter(experiment for cell in self.cells for experiment in cell.called)
+        cells_of = Counter(experiment for cell in self.cells for experiment in cell.arm_names)
         for cell in self.cells:
-            if not cell.runs or ADHOC in cell.called:
+            if not cell.runs or ADHOC in cell.arm_names:
                 continue
-            arms = set[str]().union(*cell.called.values())
+            arms = set[str]().union(*cell.arm_names.values())
             if len(arms) > 1:
-                arms = cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))]
+                arms = cell.arm_names[min(cell.arm_names, key=lambda experiment: (-cells_of[experiment], experiment))]
             if len(arms) == 1:
                 own[cell.key] = cell.label(facets), next(iter(arms))
                 filed.setdefault(own[cell.key], set()).add(cell.key)
@@ -151,20 +151,20 @@ class Task:
             names |= {key: name for key, (_, name) in own.items() if name not in taken}
         return names
 
-    def _named(self, cell: Cell, by: Sequence[str]) -> str:
-        """The choice alone for a group, key and value for an option; options that differ among cells of its choice."""
-        words = [] if by else [cell.norm]  # of one that stands alone
+    def _arm_name(self, cell: Cell, by: Sequence[str]) -> str:
+        """For a group its choice alone; for an option that differs among the cells of this choice, key and value."""
+        words = [] if by else [cell.norm]  # the only cell of its task
         for key in by:
             group, dot, _ = key.partition(".")
             alike = [c for c in self.cells if not dot or c.values.get(group) == cell.values.get(group)]
             if key not in cell.values or (dot and len({configuration.text(c.values.get(key)) for c in alike}) == 1):
                 continue
-            value = cell.shown(key)
+            value = cell.format_value(key)
             words.append(value if key in configuration.GROUPS else f"{key}={value}")
         return " ".join(words) or "all"
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:
-        """The same with these in the place of the runs of their ids: with their records."""
+        """The task with its runs replaced by those loaded, which have their records."""
         return replace(self, cells=tuple(cell.with_runs(loaded) for cell in self.cells))
 
 
@@ -176,48 +176,51 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    known: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that are told apart by their seeds alone
+    same: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that differ only in their seed
     flats = configuration.flats([run.config for run in runs])
-    for run, plain in zip(runs, flats, strict=True):
+    for run, config in zip(runs, flats, strict=True):
         budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
-        what = id(plain), run.fidelity, budget
-        if what not in known:
-            flat = {**plain, FIDELITY: run.fidelity}
+        key = id(config), run.fidelity, budget
+        if key not in same:
+            flat = {**config, FIDELITY: run.fidelity}
             own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
             place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
             cell = configuration.fingerprint([place, flat])
             values[cell], data[place] = flat, own
-            known[what] = groups.setdefault(place, {}).setdefault(cell, [])
-        known[what].append(run)
+            same[key] = groups.setdefault(place, {}).setdefault(cell, [])
+        same[key].append(run)
     found = []
     for place, members in groups.items():
         model, _, count, unit = place
         name = data[place].get("data", "")
         alike = [data[other] for other in groups if other[0] == model and data[other].get("data", "") == name]
-        said = configuration.label(data[place], configuration.differing(alike), configuration.numbers(alike))
+        options = configuration.label(data[place], configuration.differing(alike), configuration.numbers(alike))
         among = configuration.numbers(values[cell] for cell in members)
         cells = tuple(
-            Cell(_short(cell), values[cell], _by_seed(group), among, _twice(group)) for cell, group in members.items()
+            Cell(_short(cell), values[cell], _by_seed(group), among, _repeated_seeds(group))
+            for cell, group in members.items()
         )
-        found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
+        found.append(
+            Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, options)
+        )
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
 
 def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs, and of each length those of longer ones that went through it, of the seeds that have none that short.
+    """The runs, and longer runs cut to each shorter length of the same comparison, for seeds without a run that short.
 
-    The lengths are those of what differs in its normalizer alone: a comparison keeps what somebody has gone on with.
-    Runs need no records for it.
+    So a comparison keeps the runs that were extended later. The lengths come from configurations that differ in their
+    normalizer alone. Runs need no records for it.
     """
     alike: dict[tuple[str, str, bool], dict[str, dict[int, list[RunRecord]]]] = {}  # by configuration and length
-    known: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
+    fingerprints: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
     for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
         if configuration.is_probe(str(flat.get("model", ""))):
             continue  # has no shorter one in it
-        if id(flat) not in known:
+        if id(flat) not in fingerprints:
             rest = {key: value for key, value in flat.items() if key.partition(".")[0] != configuration.ARM_GROUP}
-            known[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)
-        others, whole = known[id(flat)]
+            fingerprints[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)
+        others, whole = fingerprints[id(flat)]
         place = alike.setdefault((others, run.fidelity, bool(run.epochs)), {})
         place.setdefault(whole, {}).setdefault(run.steps, []).append(run)
     found = list(runs)
@@ -230,7 +233,7 @@ def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _shorter(lengths: Mapping[int, Sequence[RunRecord]], epochs: int, steps: int) -> Iterator[RunRecord]:
-    """What was asked for longer, cut to this length, of the seeds that were not asked for it."""
+    """Longer runs cut to this length, for the seeds without a finished run of this length."""
     had = {run.seed for run in lengths.get(steps, ()) if run.status in FINISHED}
     for length in sorted(length for length in lengths if length > steps):
         for run in sorted(lengths[length], key=lambda run: (run.seed, run.id)):
@@ -249,7 +252,7 @@ def _cut(run: RunRecord, steps: int) -> RunRecord:
 
 
 def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
-    """Whether a longer run was evaluated at this length as one that ends there: by its curve, or its configuration."""
+    """Whether a longer run has the evaluations of one that ends here, by its curve, or else by its configuration."""
     asked = {**EARLIER, **run.config.get("eval", {})}
     every = asked["every"]
     if asked["test"] != "each" or type(every) is not int or every < 1:
@@ -261,14 +264,14 @@ def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
-    """One run a seed: a finished one before others."""
+    """One run per seed, preferably a finished one."""
     ranked = sorted(runs, key=lambda run: (run.seed, run.status not in FINISHED, run.id))
     chosen = {run.seed: run for run in reversed(ranked)}
     return tuple(chosen[seed] for seed in sorted(chosen))
 
 
-def _twice(runs: Sequence[RunRecord]) -> tuple[int, ...]:
-    """Seeds with several finished runs: ids differ where configurations do not, so the code did, such as one's own."""
+def _repeated_seeds(runs: Sequence[RunRecord]) -> tuple[int, ...]:
+    """Seeds with several finished runs of one configuration: their ids differ because the code did."""
     counts = Counter(run.seed for run in runs if run.status in FINISHED)
     return tuple(sorted(seed for seed, count in counts.items() if count > 1))
 

@@ -1,4 +1,4 @@
-"""What the numbers of a run are: how they are written, and which way is better."""
+"""The metrics of a run: names, units, and whether higher is better."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = {"nll": "NLL"}
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that evaluations log. `share`: between 0 and 1, shown in per cent; `rising`: higher is better."""
+    """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better."""
 
     name: str
     share: bool = False
@@ -25,12 +25,12 @@ class Metric:
 
     @property
     def loss(self) -> bool:
-        """Whether it is one whose ratios matter: drawn on a logarithmic axis, interpolated on its logarithm."""
+        """Whether its ratios matter: it has a logarithmic axis and is interpolated on its logarithm."""
         return self.name in LOSSES
 
     @property
     def factor(self) -> float:
-        """From what is logged to what is shown."""
+        """From the logged unit to the displayed one."""
         return 100.0 if self.share else 1.0
 
     @property
@@ -39,7 +39,7 @@ class Metric:
 
     @property
     def step_unit(self) -> str:
-        """Of a difference."""
+        """The unit of a difference."""
         return "points" if self.share else ""
 
 
@@ -70,5 +70,5 @@ def format_metric(split: str, name: str) -> str:
 
 
 def chief(metrics: list[Metric]) -> Metric:
-    """The one to begin with: the first that is a share, which needs no unit to be understood, else the first."""
+    """The default metric: the first share, since it needs no unit to be understood, else the first."""
     return next((metric for metric in metrics if metric.share), metrics[0])

@@ -1,4 +1,4 @@
-"""What the papers and their authors have beside a comparison: curves and numbers of the same quantity."""
+"""Curves and numbers of the papers and their authors for the quantity of a comparison."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from normbench.stats.series import Reached, time_to_level
 
 @lru_cache(maxsize=64)
 def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
-    """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
+    """The artifacts made of this experiment's runs. They are searched as text: parsing all takes seconds."""
     found = []
     for name in artifacts.ids():
         text = (artifacts.HERE / f"{name}.yaml").read_text(encoding="utf-8")
-        said = re.search(r"^experiment:\s*(\S+)", text, re.MULTILINE)
-        if experiment in (name, said and said[1]):
+        declared = re.search(r"^experiment:\s*(\S+)", text, re.MULTILINE)
+        if experiment in (name, declared and declared[1]):
             artifact = artifacts.read(name)
             if artifact.experiment == experiment:
                 found.append(artifact)
@@ -32,20 +32,20 @@ def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
 
 
 def references(task: Task, question: Question) -> list[Reference]:
-    """The paper's values and its authors' logs of the asked quantity, from the figures that these runs are drawn in."""
+    """The paper's values and its authors' logs of this quantity, from the figures that contain these runs."""
     found: dict[str, Reference] = {}
-    shown = {run.id for run in task.runs}
+    ids = {run.id for run in task.runs}
     for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
         if not artifact.reference:
             continue
-        # one run a cell: references do not depend on runs, but on there being any
+        # one run a cell is enough: a panel with any run has its references
         runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
         own = [run for run in runs if run.experiment == artifact.experiment]
         for panel in artifacts.panels(artifact, own) if own else ():
             q = panel.quantity
             if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
                 continue
-            if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
+            if any(run in ids for line in panel.lines for _, run, _ in line.seeds):
                 for reference in panel.references:
                     name = f"{reference.name}, {panel.column}"
                     factor = question.metric.factor
@@ -54,7 +54,7 @@ def references(task: Task, question: Question) -> list[Reference]:
 
 
 def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
-    """The same in numbers: `name`, `last` with its place `x`, and `time` to the level, as text where it is a bound."""
+    """The references as numbers: `name`, `last` with its place `x`, and `time` to the level as text."""
     found = []
     sign = -1 if question.metric.rising else 1
     factor = question.metric.factor
@@ -71,12 +71,12 @@ def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
     return found
 
 
-def numbers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """The numbers that a paper has for exactly these variants, with the place where they stand."""
+def numbers(cell: Cell, variants: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The papers' numbers for exactly these variants, each with its place in the reference."""
     for experiment in dict.fromkeys(run.experiment for run in cell.runs):
         for artifact in _artifacts_of(experiment):
             for name, found in _mappings(artifact.reference, ()):
-                if set(found) == set(ways):
+                if set(found) == set(variants):
                     yield f"paper: {' '.join(name)}", found
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a task: which number, when, against which arm, to which level; each has a choice to begin with."""
+"""The question to a task: which number, when, against which arm, to which level; each part has a default."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from normbench.stats.series import Series, level_at_share, series
 
 END, BEST = "end", "best"
 MODE = "eval"
-TUNED = "optim.lr"  # what each arm may have at its own best
+TUNED = "optim.lr"  # each arm is also compared at its own best value of it
 SHARE = 0.95
-NOTHING = "none"  # the choice of any group that changes nothing: the baseline where there is one
-CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # of a budget: what its records call it
+NOTHING = "none"  # the choice of no normalizer: the default baseline
+CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # the unit of a budget -> its key in records
 
 
 @dataclass(frozen=True)
 class Question:
     """`at`: the last evaluation (`end`) or the best of what the run monitors (`best`); `by`: the keys that tell arms
-    apart, `facets` the others that differ; `against`: the arm that the others are held against, "" with one arm;
-    `level`: in the unit that is logged, None where there is none on the way; `arms`: their names by the cells' keys."""
+    apart, `facets` the others that differ; `against`: the baseline, "" with one arm;
+    `level`: in the logged unit, None where no curve improves; `arms`: their names by the cells' keys."""
 
     split: str
     metric: Metric
@@ -48,16 +48,16 @@ class Question:
         return self.arms[cell.key]
 
     def place(self, cell: Cell) -> str:
-        """The facets of a cell: only cells of one place are held against each other."""
+        """The facets of a cell: only cells of one place are compared."""
         return cell.label(self.facets)
 
     def curve(self, run: Any) -> Series:
-        """The asked number over the budget's clock, as logged."""
+        """The metric over the budget's clock, as logged."""
         return series(run, *self.where, x=self.clock)
 
     @classmethod
     def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
-        """The question in words: split, metric, at, by (keys, comma), against, level; what is not asked is chosen.
+        """A question from words: split, metric, at, by (keys, comma), against, level; those missing get their default.
 
         NormbenchError where the task has no such thing, or no record at all.
         """
@@ -70,8 +70,8 @@ class Question:
         name = asked.get("metric") or metrics.chief(logged[split]).name
         metric = next((metric for metric in logged[split] if metric.name == name), None)
         if metric is None:
-            known = [metric.name for metric in logged[split]]
-            raise unknown(f"metric={name}: {task.title} logs no such number on {split}.", name, known)
+            metric_names = [metric.name for metric in logged[split]]
+            raise unknown(f"metric={name}: {task.title} logs no such number on {split}.", name, metric_names)
         at = asked.get("at") or END
         if at not in (END, BEST):
             raise unknown(f"at={at} is no point of a run.", at, (END, BEST))
@@ -84,11 +84,11 @@ class Question:
         names = task.arms(by)
         clock = CLOCK_OF[task.budget[1]]
         question = cls(split, metric, at, by, facets, "", None, clock, names)
-        question = replace(question, against=_against(task, question, asked.get("against", "")))
+        question = replace(question, against=_baseline(task, question, asked.get("against", "")))
         return question.at_level(task, asked.get("level", ""))
 
     def at_level(self, task: Task, asked: str) -> Question:
-        """The same to a level: the one asked for, in the shown unit, else where SHARE of the way of all curves is."""
+        """The question with a level: the given one, in the displayed unit, else SHARE of the way of all curves."""
         if asked:
             try:
                 level = float(asked.rstrip(" %")) / self.metric.factor
@@ -108,16 +108,16 @@ class Question:
             best = level_at_share(curves, 1.0, better="higher" if self.metric.rising else "lower") or found
             level = next(
                 rounded
-                for digits in (*range(2, 15), 17)  # as few as leave it where it is: some curve has to come there
+                for digits in (*range(2, 15), 17)  # as few digits as possible, so that some curve still reaches it
                 if abs((rounded := float(f"{found:.{digits}g}")) - found) <= abs(best - found) / 2 or digits == 17
             )
         return replace(self, level=level)
 
 
-def _against(task: Task, question: Question, asked: str) -> str:
-    """The baseline: the arm asked for, else the one whose normalizer does nothing, else the first.
+def _baseline(task: Task, question: Question, asked: str) -> str:
+    """The baseline: the given arm, else the one without a normalizer, else the first.
 
-    An arm that nothing can be held against is not chosen: all its runs have ended, and none with a number.
+    An arm whose runs all ended without a number is no default.
     """
     names, by = question.arms, question.by
     arms = list(dict.fromkeys(names.values()))
@@ -126,7 +126,7 @@ def _against(task: Task, question: Question, asked: str) -> str:
             return asked
         having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.norm == asked))
         if not having and len(by) == 1:  # the value alone
-            having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.shown(by[0]) == asked))
+            having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.format_value(by[0]) == asked))
         if len(having) == 1:
             return having[0]
         if having:
@@ -136,12 +136,12 @@ def _against(task: Task, question: Question, asked: str) -> str:
         return ""
     alive = {names[cell.key] for cell in task.cells if any(_may_have_a_number(run, question) for run in cell.runs)}
     arms = [arm for arm in arms if arm in alive] or arms
-    plain = [name for cell in task.cells if cell.norm == NOTHING and (name := names[cell.key]) in arms]
-    return next((name for name in arms if name == NOTHING), plain[0] if plain else arms[0])
+    baselines = [name for cell in task.cells if cell.norm == NOTHING and (name := names[cell.key]) in arms]
+    return next((name for name in arms if name == NOTHING), baselines[0] if baselines else arms[0])
 
 
 def _may_have_a_number(run: RunRecord, question: Question) -> bool:
-    """Whether it ended with a finite number of what is asked, or has not ended."""
+    """Whether it ended with a finite number of this metric, or has not ended."""
     if run.status != "done":
         return run.status not in FINISHED
     curve = question.curve(run)

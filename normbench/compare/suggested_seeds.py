@@ -1,4 +1,4 @@
-"""The commands that would decide what is open: the same runs with further seeds."""
+"""The commands that would decide open comparisons: the same runs with further seeds."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ SHOWN = 4  # comparisons
 
 
 def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
-    """Of the open comparisons that need the fewest seeds, what both sides lack; nothing where all is decided or out of
-    reach. `config_dir`: a folder of the user's own choices; `given`: options that all commands need here.
+    """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
+
+    Empty where all is decided or out of reach. `given`: options that are added to all commands.
     """
-    asked: list[tuple[int, Cell, Cell]] = []  # how many seeds, and who
+    asked: list[tuple[int, Cell, Cell]] = []  # (seeds needed, the two cells)
     for group in answer.groups:
         cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
             wanted = FEWEST if d.n < FEWEST else d.needed or REACH + 1
             if d.n < wanted <= REACH:
                 asked.append((wanted, cells[d.first], cells[d.second]))
-    shown = sorted(asked, key=lambda one: one[0])[:SHOWN]
-    seeds: dict[str, int] = {}  # how many each cell needs in all
-    for wanted, *pair in shown:
+    nearest = sorted(asked, key=lambda one: one[0])[:SHOWN]
+    seeds: dict[str, int] = {}  # how many each cell needs in total
+    for wanted, *pair in nearest:
         for cell in pair:
             seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
     lacking: dict[tuple[int, int], list[Cell]] = {}
@@ -50,10 +51,10 @@ def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Se
 def commands(
     cells: Sequence[Cell], first: int, last: int, config_dir: Path | None = None, given: Sequence[str] = ()
 ) -> list[str]:
-    """Commands that run these cells with the seeds from `first` to `last`; runs of an artifact as its runs, and those
-    of another experiment as its own.
+    """Commands that run these cells with the seeds from `first` to `last`: `reproduce` for runs of an artifact,
+    `train` for others.
 
-    A line that says why, of a cell that cannot be composed here: with a choice of the user's own, or another version's.
+    A cell whose choices are not known here gets a line that says why: they are a user's own, or another version's.
     """
     found, unknown = [], []
     filed: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
@@ -62,7 +63,7 @@ def commands(
     for cell in cells:
         run = cell.runs[0]
         gone = ""
-        with contextlib.suppress(NormbenchError):  # whose choices are not known here: an experiment of theirs has them
+        with contextlib.suppress(NormbenchError):  # a choice that is not known here: its experiment may know it
             gone = edited(run.config, run.id, config_dir)
         if gone:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}: {gone}")
@@ -83,13 +84,13 @@ def commands(
         words += [] if fidelity == "paper" else ["--fidelity", fidelity]
         words += [part for name in (*arms, *axes) for part in ("--only", name)]
         found.append(shlex.join([*words, "--seeds", f"{first}-{last}", *given]))
-    known = []
+    overrides = []
     for cell in own:
         try:
-            known.append(configuration.overrides(cell.runs[0].config, *_length(cell), config_dir))
+            overrides.append(configuration.overrides(cell.runs[0].config, *_length(cell), config_dir))
         except NormbenchError as error:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}: {error}")
-    swept = [_sweep(words, first, last, given) for words in _sweeps(known)]
+    swept = [_sweep(words, first, last, given) for words in _sweeps(overrides)]
     return [*found, *swept, *dict.fromkeys(unknown)]  # cells that differ in a learning rate lack the same choice
 
 
@@ -99,7 +100,7 @@ def _sweep(words: Sequence[str], first: int, last: int, given: Sequence[str]) ->
 
 
 def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    """The words of one sweep where the configurations are a full product of what differs, else of one each."""
+    """The words of one sweep where the configurations are a full product of their values, else of one sweep each."""
     if not asked:
         return []
     keys = list(asked[0])

@@ -1,7 +1,7 @@
-"""Runs mirrored to Weights & Biases while they train, by a process of its own that reads their curves.
+"""Runs mirrored to Weights & Biases while they train, by a separate process that reads their curves.
 
-Training knows nothing of it: the mirror can hang, fail or be killed, and costs the command at most GRACE_SECONDS at
-its end. Lines of JSON on the mirror's standard input say which run begins and which one has ended.
+Training does not depend on it: the mirror can hang, fail or be killed, and costs the command at most GRACE_SECONDS at
+its end. Lines of JSON on the mirror's standard input announce the start and the end of each run.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ class Follower:
 
 @contextmanager
 def following(logger: Config, results: Path, then: Listener) -> Iterator[Follower]:
-    """Mirror what is reported inside this context, as `logger` says; `name: none` only passes events on."""
+    """Mirror the events inside this context to `logger`; with `name: none` only pass them on."""
     follower = Follower(then, results / "runs")
     if logger["name"] == "none":
         yield follower
         return
     arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb"), str(GRACE_SECONDS)]
     follower.process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "normbench.export.mirror", *arguments],  # -P: no module of where we are
+        [sys.executable, "-P", "-m", "normbench.export.mirror", *arguments],  # -P: no module of the working directory
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # the user's Ctrl-C is for the runs; the mirror is told when they have ended
+        start_new_session=True,  # Ctrl-C goes to the runs; the mirror ends after them
     )
     assert follower.process.stdin is not None and follower.process.stderr is not None
-    # a thread each: a mirror that hangs fills its pipes, and nobody else may wait for that
+    # a thread each: a hanging mirror fills its pipes, and training must not wait for it
     threading.Thread(target=_write, args=(follower.messages, follower.process.stdin), daemon=True).start()
-    said: list[str] = []
-    reader = threading.Thread(target=_collect, args=(follower.process.stderr, said), daemon=True)
+    errors: list[str] = []
+    reader = threading.Thread(target=_collect, args=(follower.process.stderr, errors), daemon=True)
     reader.start()
     try:
         yield follower
     finally:
         follower.messages.put(None)
-        follower.notes = _close(follower.process, reader, said, logger["mode"])
+        follower.notes = _close(follower.process, reader, errors, logger["mode"])
 
 
 def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]:
@@ -99,40 +99,42 @@ def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> Non
             pipe.write((json.dumps(message) + "\n").encode())
             pipe.flush()
         pipe.close()
-    except OSError:  # the mirror is gone: _close says so
+    except OSError:  # the mirror has ended: _close reports it
         pass
 
 
-def _collect(pipe: IO[bytes], said: list[str]) -> None:
+def _collect(pipe: IO[bytes], errors: list[str]) -> None:
     for line in pipe:
-        said.append(line.decode(errors="replace").strip())
+        errors.append(line.decode(errors="replace").strip())
 
 
-def _close(process: subprocess.Popen[bytes], reader: threading.Thread, said: list[str], mode: str) -> list[str]:
+def _close(process: subprocess.Popen[bytes], reader: threading.Thread, errors: list[str], mode: str) -> list[str]:
     again = f"The runs are whole; send them with: normbench export wandb --mode {mode}"
     try:
         code = process.wait(GRACE_SECONDS)
-    except BaseException as error:  # too long, or a second Ctrl-C: either way nothing of the mirror stays
-        os.killpg(process.pid, signal.SIGKILL)  # with W&B's own helper process
+    except BaseException as error:  # timeout, or a second Ctrl-C: end the mirror
+        os.killpg(process.pid, signal.SIGKILL)  # with W&B's helper process
         process.wait()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return [f"W&B mirror: it had not ended after {GRACE_SECONDS:.0f} s and was stopped. {again}"]
     reader.join(1.0)
-    notes = list(dict.fromkeys(line for line in said if line.startswith("mirror: ")))
+    notes = list(dict.fromkeys(line for line in errors if line.startswith("mirror: ")))
     if code or notes:
-        reason = notes[0].removeprefix("mirror: ") if notes else (said[-1] if said else f"it ended with code {code}")
+        reason = (
+            notes[0].removeprefix("mirror: ") if notes else (errors[-1] if errors else f"it ended with code {code}")
+        )
         return [f"W&B mirror: {reason}. {again}"]
     return []
 
 
-# --- the mirror's own process ----------------------------------------------------------------------------------------
+# --- the mirror's process --------------------------------------------------------------------------------------------
 
 
-class Followed:
-    """One run that is being mirrored; opened at W&B when its first epoch is there, offline once it is finished.
+class MirroredRun:
+    """One mirrored run: opened at W&B at its first epoch, or offline when it is finished.
 
-    A file cannot be gone on with, as a server's run can: it is written whole.
+    An offline file cannot be continued, as a server's run can, so it is written whole.
     """
 
     def __init__(self, run: RunRecord, path: Path, target: Any) -> None:
@@ -140,7 +142,7 @@ class Followed:
         self.opened: Any = None
 
     def look(self, ended: bool = False) -> None:
-        """Send the epochs that are whole. The curve of a run that goes on from a checkpoint may shrink meanwhile."""
+        """Send the complete epochs. The curve of a run that resumes from a checkpoint may shrink meanwhile."""
         if self.target.mode == "offline" and not ended:
             return
         try:
@@ -175,7 +177,7 @@ def main() -> None:
     target = Target(mode, project, entity, Path(folder))
     messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
     source = os.fdopen(os.dup(0), "r")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # W&B must not read our messages as an answer to a question of its own
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # W&B must not read our messages as answers to its prompts
     threading.Thread(target=_read, args=(source, messages, float(grace)), daemon=True).start()
     try:
         _follow(messages, target)
@@ -184,7 +186,7 @@ def main() -> None:
 
 
 def _follow(messages: queue.Queue[dict[str, Any] | None], target: Any) -> None:
-    followed: dict[str, Followed] = {}
+    followed: dict[str, MirroredRun] = {}
     while True:
         try:
             message = messages.get(timeout=POLL_SECONDS)
@@ -196,7 +198,7 @@ def _follow(messages: queue.Queue[dict[str, Any] | None], target: Any) -> None:
             break
         if "start" in message:
             record = RunRecord(**message["start"])
-            followed[record.id] = Followed(record, Path(message["path"]), target)
+            followed[record.id] = MirroredRun(record, Path(message["path"]), target)
         elif message["end"] in followed:
             followed.pop(message["end"]).end(message["status"])
     for run in followed.values():
@@ -207,7 +209,7 @@ def _read(source: IO[str], messages: queue.Queue[dict[str, Any] | None], grace: 
     for line in source:
         messages.put(json.loads(line))
     messages.put(None)
-    # the command has ended, or was killed: with it goes a mirror that hangs, and W&B's helper in the same session
+    # the command has ended or was killed: a hanging mirror and W&B's helper in the same session end with it
     timer = threading.Timer(2 * grace, os.killpg, (os.getpgid(0), signal.SIGKILL))
     timer.daemon = True
     timer.start()

@@ -22,37 +22,37 @@ PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "exampl
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of the table of some runs: what is said once per run, what places a record in it, metrics."""
+    """The columns of the table of some runs: those with one value per run, the place of a record, metrics."""
 
-    known: Mapping[str, Mapping[str, Any]]  # by run
+    settings: Mapping[str, Mapping[str, Any]]  # by run
     keys: Sequence[str]
     axes: Mapping[str, str]
     metrics: Sequence[str]
 
     @classmethod
     def of(cls, runs: Sequence[RunRecord]) -> Layout:
-        """Of the configuration the model, data and normalizer, and what differs between these runs."""
-        told = map(_in_columns, configuration.flats([run.config for run in runs]))
-        known = {run.id: values for run, values in zip(runs, told, strict=True)}
-        keys = list(dict.fromkeys([*ALWAYS, *configuration.differing(known.values())]))
+        """The columns of these runs: of the configuration the model, data, normalizer, and all keys that differ."""
+        flats = map(_in_columns, configuration.flats([run.config for run in runs]))
+        settings = {run.id: values for run, values in zip(runs, flats, strict=True)}
+        keys = list(dict.fromkeys([*ALWAYS, *configuration.differing(settings.values())]))
         axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes} - {*keys})}
         metrics = {key for run in runs for record in run.columns.kinds() for key in record} - set(PLACES)
-        return cls(known, keys, axes, sorted(metrics))
+        return cls(settings, keys, axes, sorted(metrics))
 
     @property
     def columns(self) -> list[str]:
         return [*configuration.LABELS, *self.keys, *self.axes.values(), *PLACES, *self.metrics]
 
     def head(self, run: RunRecord) -> dict[str, Any]:
-        """What all rows of a run begin with."""
-        head = configuration.labels_of(run) | {key: self.known[run.id].get(key) for key in self.keys}
+        """The first columns, equal in all rows of a run."""
+        head = configuration.labels_of(run) | {key: self.settings[run.id].get(key) for key in self.keys}
         return head | {column: run.axes.get(key) for key, column in self.axes.items()}
 
 
 def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
     """Column names and one row per record: labels, configuration, axes, place in the run, metrics.
 
-    What a record lacks is None.
+    A value that a record lacks is None.
     """
     layout = Layout.of(runs)
     table = []
@@ -66,7 +66,7 @@ def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def settings(run: RunRecord) -> dict[str, Any]:
-    """What the run is, by key, each a value that fits into a column: a list as the command line takes it."""
+    """The configuration of a run by key, with values that fit into a column: a list as the command line takes it."""
     return _in_columns(configuration.flat(run.config))
 
 
@@ -83,7 +83,7 @@ def _column(axis: str) -> str:
 
 
 def write_csv(runs: Sequence[RunRecord], path: Path) -> int:
-    """Numbers in their shortest round-trip form, `nan` and `inf` as such, nothing for what is missing."""
+    """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing."""
     layout = Layout.of(runs)
     files.make_folder(path.parent)
     with files.alone(path.parent), files.atomic(path) as file:
@@ -100,7 +100,7 @@ def _line(values: Iterable[Any]) -> bytes:
 
 
 def _lines(run: RunRecord, layout: Layout) -> Iterator[str]:
-    """A line per record, those of records alike made together: ten times as fast as one by one."""
+    """A line per record. Records with the same keys are formatted together, ten times as fast as one by one."""
     head = _line(layout.head(run).values()).decode()[:-1]
     return run.columns.each(lambda first, columns: _alike(head, first, columns, layout))
 
@@ -121,7 +121,7 @@ def _alike(head: str, first: Mapping[str, Any], columns: Mapping[str, Sequence[A
 
 
 def write_parquet(runs: Sequence[RunRecord], path: Path) -> int:
-    """The same columns with types; NaN is a value, what is missing is null."""
+    """The same columns with types; NaN is a value, a missing one is null."""
     import pyarrow
     import pyarrow.parquet
 

@@ -1,4 +1,4 @@
-"""One of our runs as a Weights & Biases run. The only place that imports wandb."""
+"""A run as a Weights & Biases run. The only module that imports wandb."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from normbench.runs import files
 from normbench.runs.record import PLACE, RunRecord
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
-ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # of W&B's errors those for which no key, or a wrong one, is why
+ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # W&B's errors for a missing or wrong key
 PLACES = {
     "train": " (training mode)",
     "running": " (running mean)",
     "whole": " (whole split)",
     "along": " (along training)",
-}  # of a record's mode; the plain name is evaluation
+}  # by a record's mode; evaluation has no suffix
 
 
 @dataclass
 class Target:
-    """Where runs go: `offline` into files below `folder`, `online` to the server that wandb is set up for.
+    """Where runs go: `offline` into files below `folder`, `online` to the server that wandb is configured for.
 
-    Call `settle` when all is sent: W&B writes behind one's back, and only then is it noted what has arrived.
+    Call `settle` when all runs are sent: W&B writes in the background, and only then does the ledger get its entries.
     """
 
     mode: str
     project: str
     entity: str
     folder: Path
-    finished: dict[str, float] = field(default_factory=dict)  # run id -> its last epoch, or a part of one
+    finished: dict[str, float] = field(default_factory=dict)  # run id -> its last epoch, which may be fractional
 
     def make_folder(self) -> None:
-        """NormbenchError where nothing can be written there: W&B would leave its files below /tmp."""
+        """NormbenchError where the folder cannot be written: W&B would fall back to /tmp."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
@@ -56,11 +56,11 @@ class Target:
             ) from None
 
     def ledger(self, run: str) -> Path:
-        """What of a run has arrived here, so that nothing is sent twice."""
+        """The file that notes the last epoch sent of a run, so that nothing is sent twice."""
         return self.folder / "sent" / f"{run}.{self.mode}.json"
 
     def arrived(self, run: str) -> float:
-        """The last epoch of a run that is there, or a part of one; -1 for none."""
+        """The last epoch of a run that was sent, which may be fractional; -1 for none."""
         try:
             content = json.loads(self.ledger(run).read_text())
             return float(content["epoch"]) if content["project"] == self._place() else -1
@@ -68,18 +68,18 @@ class Target:
             return -1
 
     def has(self, run: RunRecord) -> bool:
-        """Whether all of a run is there."""
+        """Whether all epochs of a run were sent."""
         return self.arrived(run.id) >= max((record["epoch"] for record in run.records), default=-1)
 
     @property
     def files(self) -> str:
-        """Where the runs lie that were written offline, and how they get to a server."""
+        """Where the offline files are, and the command that sends them to a server."""
         return f"W&B files of finished runs: {self.folder}; to a server: wandb sync {self.folder}/wandb/offline-run-*"
 
     def clear(self, run: str) -> None:
-        """Remove what was written offline of a run before: the file that follows has all of it, from step 0 on.
+        """Remove earlier offline files of a run: the next file has all its steps from 0 on.
 
-        Another project's stays.
+        Files of another project stay.
         """
         if self.ledger(run).exists() and self.arrived(run) < 0:
             return
@@ -88,7 +88,7 @@ class Target:
             shutil.rmtree(folder)
 
     def settle(self) -> None:
-        """Wait for W&B to have written everything; then note the finished runs."""
+        """Wait until W&B has written everything, then note the finished runs in the ledger."""
         if not self.finished:
             return
         _wandb().teardown()
@@ -115,7 +115,7 @@ def name(run: RunRecord) -> str:
 def epochs(records: Sequence[Mapping[str, Any]], after: float) -> Iterator[dict[str, Any]]:
     """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`.
 
-    Without the passes over other orders and parts of the examples, which only the lowest epochs have.
+    Without passes over other orders and parts of the examples.
     """
     merged: dict[float, dict[str, Any]] = {}
     for record in records:
@@ -160,17 +160,17 @@ class WandbRun:
                     disable_code=True,
                     save_code=False,
                     x_disable_stats=True,
-                    x_disable_meta=True,  # host name, user and command line are nobody's business
+                    x_disable_meta=True,  # host name, user and command line stay private
                     host="-",
                     username="-",
                 ),
             )
-        except Exception as error:  # whatever W&B raises: a mirror's failure is a line, never a traceback
+        except Exception as error:  # of any type: a failure of W&B is one line, never a traceback
             asked_wrongly = type(error).__name__ in ASKED_WRONGLY
             raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}", 2 if asked_wrongly else 4) from None
-        if target.mode == "online":  # the server knows best what it has of a run that was cut off
-            known = self.run.summary.get("epoch")
-            self.sent = max(self.sent, known) if isinstance(known, int | float) else self.sent
+        if target.mode == "online":  # of an interrupted run the server may have more than the ledger says
+            newest = self.run.summary.get("epoch")
+            self.sent = max(self.sent, newest) if isinstance(newest, int | float) else self.sent
         self.run.define_metric("epoch")
         self.run.define_metric("*", step_metric="epoch")
 
@@ -181,14 +181,14 @@ class WandbRun:
             self.sent = row["epoch"]
 
     def finish(self, status: str, reason: str = "", seconds: float | None = None) -> None:
-        """Close it with the run's status; a diverged run is a result, an interrupted one goes on some day."""
+        """Close it with the run's status; a diverged run counts as a result, an interrupted one as failed."""
         self.run.summary.update({"status": status, "reason": reason, "seconds": seconds})
         self.run.finish(exit_code=0 if status in ("done", "diverged") else 1)
         self.target.finished[self.id] = self.sent
 
 
 def send(run: RunRecord, target: Target) -> bool:
-    """Replay one finished run; False if it is there already. `target.settle()` makes it last."""
+    """Replay one finished run; False if it was sent already. Call `target.settle()` afterwards."""
     if target.has(run):
         return False
     opened = WandbRun(run, target)
@@ -207,7 +207,7 @@ def _config(run: RunRecord) -> dict[str, Any]:
 
 
 def _wandb() -> Any:
-    # asked for by its own arguments, never by what happens to be in the environment
+    # our arguments decide, not the environment
     for name in ("WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_NAME", "WANDB_TAGS"):
         os.environ.pop(name, None)
     with contextlib.suppress(ImportError):

@@ -1,3 +1,3 @@
-"""The static report, from packs and verdicts alone, and a battery's page; the dashboard: an index of all runs, and the
-server that answers from it. No torch.
+"""The static report from packs and verdicts, the page of a battery, and the dashboard: an index of all runs and the
+server that reads it. No torch.
 """

@@ -1,4 +1,4 @@
-"""The page of a battery: where one normalizer stands. From plain values; the command gathers them."""
+"""The page of a battery: one normalizer against others. The command gathers its values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from normbench.web import figures, forest, site
 
 @dataclass(frozen=True)
 class Outcome:
-    """One trial with its runs by normalizer, effects, milliseconds per step, and what did not come to an end."""
+    """One trial with its runs by normalizer, effects, milliseconds per step, and reasons of failed runs."""
 
     trial: Trial
     runs: Mapping[str, Sequence[RunRecord]]
@@ -29,35 +29,35 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """All that the page says."""
+class BatteryPage:
+    """The content of the page."""
 
     name: str
     title: str
     source: str
     file: str
-    derived: str  # the YAML, where it was made from what the file does
+    derived: str  # the YAML, where it was derived from the module's behaviour
     fidelity: str
     command: str
-    promises: Sequence[tuple[str, int]]  # what it keeps to, and on how many layouts
+    promises: Sequence[tuple[str, int]]  # promises that hold, and on how many layouts
     table1: tuple[Sequence[str], Sequence[Sequence[str]]]
     outcomes: Sequence[Outcome]
     notes: Sequence[str]
 
 
-def write(standing: Standing, target: Path) -> Path:
+def write(battery: BatteryPage, target: Path) -> Path:
     """The page below `target`, which is replaced as a whole."""
-    looks = _looks(standing)
+    looks = _looks(battery)
 
     def fill(folder: Path) -> None:
         text = (
             site.environment()
-            .get_template("standing.html")
+            .get_template("battery_page.html")
             .render(
-                standing=standing,
+                battery=battery,
                 version=normbench.__version__,
                 arms=[(name, look, on_dark(look.colour)) for name, look in looks.items()],
-                sections=[_section(outcome, looks) for outcome in standing.outcomes],
+                sections=[_section(outcome, looks) for outcome in battery.outcomes],
             )
         )
         (folder / "index.html").write_text(text, encoding="utf-8")
@@ -66,22 +66,22 @@ def write(standing: Standing, target: Path) -> Path:
     return target / "index.html"
 
 
-def _looks(standing: Standing) -> dict[str, Look]:
-    names = dict.fromkeys([standing.name, *(name for o in standing.outcomes for name in o.trial.specs)])
+def _looks(battery: BatteryPage) -> dict[str, Look]:
+    names = dict.fromkeys([battery.name, *(name for o in battery.outcomes for name in o.trial.specs)])
     colours = colours_of(names)
     return {name: Look(name, colours[name]) for name in names}
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     runs = [run for own in outcome.runs.values() for run in own]
-    shown = quantities(runs)
-    drawn = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where, runs) for where in shown])
-    found = entries(outcome.runs, shown)
+    asked = quantities(runs)
+    drawings = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where, runs) for where in asked])
+    found = entries(outcome.runs, asked)
     parts = [_part(effect) for effect in outcome.effects]
     scale = forest.limits(parts)
     return {
         "outcome": outcome,
-        "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawn],
+        "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawings],
         "table": grid(found, "") if found else None,
         "effects": [
             ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
@@ -92,11 +92,11 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
 def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, str, str]]) -> list[Entry]:
     """The last values of each normalizer's runs, shares in per cent."""
     every = [run for own in runs.values() for run in own]
-    known = {where: metric(every, where) for where in asked}
+    metrics = {where: metric(every, where) for where in asked}
     return [
         final_entry(own, "", norm, format_metric(where[0], where[2]), where, m.factor, m.unit, log=m.loss)
         for norm, own in runs.items()
-        for where, m in known.items()
+        for where, m in metrics.items()
     ]
 
 
@@ -105,7 +105,7 @@ def _quantity(where: tuple[str, str, str], runs: Sequence[RunRecord]) -> Quantit
 
 
 def _part(effect: Effect) -> dict[str, Any]:
-    """In the form that the forest plot reads; nothing is claimed."""
+    """An effect as the forest plot reads it, without a claim."""
     estimate = effect.estimate
     return {
         "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,

@@ -1,4 +1,4 @@
-"""A task with its answer as the page shows it: rows, colours, figures."""
+"""A task with its answer as rows, colours and figures of the page."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_ROWS = 60  # of a forest plot
 
 
-class Kept(Generic[T]):
-    """The last results by key: what is computed of runs is the same as long as they have the same records."""
+class Cache(Generic[T]):
+    """The latest results by key; a key with the `state` of runs changes when they get new records."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.known = most, OrderedDict[Hashable, T]()
+        self.most, self.results = most, OrderedDict[Hashable, T]()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self.known:
-            self.known[key] = make()
-            while len(self.known) > self.most:
-                self.known.popitem(last=False)
-        self.known.move_to_end(key)
-        return self.known[key]
+        if key not in self.results:
+            self.results[key] = make()
+            while len(self.results) > self.most:
+                self.results.popitem(last=False)
+        self.results.move_to_end(key)
+        return self.results[key]
 
 
 def state(runs: Iterable[RunRecord]) -> Hashable:
-    """Equal as long as nothing new is known of these runs."""
+    """A key that changes when a run gets another status or more records."""
     return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
 
 
-_LINES = Kept[Line](1000)
+_LINES = Cache[Line](1000)
 
 
-class Drawn:
+class TaskFigures:
     """One task with its answer, as rows, chips and figures."""
 
     def __init__(self, task: Task, question: Question, clock: str) -> None:
         self.task, self.question = task, question
-        self.told = answer(task, question)
+        self.answer = answer(task, question)
         self.looks = _looks(task, question)
         self.clock = clock if clock in clocks(task) else question.clock
-        self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
-        self.best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
+        self.rows = {row.cell.key: row for group in self.answer.groups if not group.tuned for row in group.rows}
+        self.best = {row.cell.key for group in self.answer.groups if group.tuned for row in group.rows}
         self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
         self.ordered = sorted(task.cells, key=self._place)
 
     def _place(self, cell: Cell) -> tuple[Any, ...]:
-        """Arms as they come, the baseline first; within an arm numbers by their size."""
+        """Sort key: the baseline first, then arms in order of appearance; within an arm numbers by size."""
         q, arm = self.question, self.question.arm(cell)
         return arm != q.against, self.arm_names.index(arm), *(_rank(cell.values.get(key)) for key in q.facets)
 
     def arms(self) -> list[dict[str, Any]]:
-        known: dict[str, list[tuple[Look, str]]] = {}
+        looks: dict[str, list[tuple[Look, str]]] = {}
         for cell in self.ordered:
-            known.setdefault(self.question.arm(cell), []).append(self.looks[cell.key])
+            looks.setdefault(self.question.arm(cell), []).append(self.looks[cell.key])
         return [
             {
                 "key": _key(arm),
@@ -78,26 +78,26 @@ class Drawn:
                 "dark": on_dark(own[0][0].colour),
                 "dash": own[0][1] if len(own) == 1 else "solid",
             }
-            for arm, own in known.items()
+            for arm, own in looks.items()
         ]
 
     def facets(self) -> list[dict[str, Any]]:
         found = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
-            texts = {value_text(cell, key): cell.shown(key) if key in cell.values else "–" for cell in cells}
-            values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
+            texts = {value_text(cell, key): cell.format_value(key) if key in cell.values else "–" for cell in cells}
+            values = [{"key": _key(f"{key}={text}"), "label": label} for text, label in texts.items()]
             found.append({"key": key, "values": values})
         return found
 
     def cells(self) -> list[dict[str, Any]]:
-        """Arms in their order, each with its places; a number is the answer's.
+        """The cells in the order of their arms, with the answer's numbers.
 
-        `other_rate`: the answer has the cell's arm at another learning rate, its best one there.
+        `other_rate`: the cell's arm has its best result at another learning rate.
         """
         found = []
         arm = self.question.arm
-        tuned = {(arm(cell), self._spoken(cell, TUNED)) for cell in self.task.cells if cell.key in self.best}
+        tuned = {(arm(cell), self._describe_facets(cell, TUNED)) for cell in self.task.cells if cell.key in self.best}
         for cell in self.ordered:
             row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
             found.append(
@@ -106,7 +106,7 @@ class Drawn:
                     "arm": _key(row.arm),
                     "arm_label": row.arm,
                     "label": look.name,
-                    "other_rate": cell.key not in self.best and (row.arm, self._spoken(cell, TUNED)) in tuned,
+                    "other_rate": cell.key not in self.best and (row.arm, self._describe_facets(cell, TUNED)) in tuned,
                     "place": [_key(f"{key}={value_text(cell, key)}") for key in self.question.facets],
                     "colour": look.colour,
                     "dark": on_dark(look.colour),
@@ -134,7 +134,7 @@ class Drawn:
         q = self.question
         lines = [self._line(cell) for cell in self.ordered]
         lost = {run.id: run.reason for run in self.task.runs if run.status == "diverged"}
-        drawn = figures.curves(
+        figure = figures.curves(
             lines,
             self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
             paper_references.references(self.task, q) if self.clock == q.clock else (),
@@ -143,10 +143,10 @@ class Drawn:
             self._times(),
         )
         dashes = {key: dash for key, (_, dash) in self.looks.items()}
-        for trace in drawn["data"]:
+        for trace in figure["data"]:
             if trace["meta"]["role"] in ("mean", "seed"):
                 trace["line"]["dash"] = dashes[trace["meta"]["arm"]]
-        return drawn
+        return figure
 
     def _quantity(self, name: str) -> Quantity:
         q = self.question
@@ -157,7 +157,7 @@ class Drawn:
         return _line(cell, self.looks[cell.key][0], self.question, (self.clock, self._stretch(cell), of_seeds))
 
     def _stretch(self, cell: Cell) -> float:
-        """From what is logged to the shown clock: seconds and examples of an update are this cell's."""
+        """The factor from the logged clock to the displayed one: this cell's seconds or examples per update."""
         if self.clock == "seconds":
             return self.rows[cell.key].seconds_per_step or 0.0
         return float(cell.values.get("train.batch_size", 1)) if self.clock == "examples" else 1.0
@@ -178,16 +178,16 @@ class Drawn:
         return found
 
     def forest(self) -> figures.Figure | None:
-        """Every arm against the baseline; first where each has its own best learning rate."""
+        """Every arm against the baseline; groups with each arm at its own best learning rate come first."""
         q = self.question
         effects = []
-        for group in sorted(self.told.groups, key=lambda group: not group.tuned):
+        for group in sorted(self.answer.groups, key=lambda group: not group.tuned):
             for row in group.rows:
                 if (d := row.difference) is None or d.mean is None:
                     continue
-                name, place = q.arm(row.cell), self._spoken(row.cell, TUNED if group.tuned else "")
+                name, place = q.arm(row.cell), self._describe_facets(row.cell, TUNED if group.tuned else "")
                 if group.tuned:
-                    name += f" · lr={row.cell.shown(TUNED)}"
+                    name += f" · lr={row.cell.format_value(TUNED)}"
                     place = " · ".join(word for word in (place, "best rate of each") if word)
                 look = replace(self.looks[row.cell.key][0], name=name)
                 effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text(), place))
@@ -198,12 +198,12 @@ class Drawn:
         title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
         return figures.forest(effects[:MOST_ROWS], title)
 
-    def _spoken(self, cell: Cell, but: str = "") -> str:
-        """The facets of a cell that differ between cells, but for this one."""
+    def _describe_facets(self, cell: Cell, but: str = "") -> str:
+        """The facets of a cell as text, without the key `but`."""
         return _where(cell, self.question, [key for key in self.question.facets if key != but])
 
     def sensitivity(self) -> figures.Figure | None:
-        """The number against the learning rate, where there are several."""
+        """The metric against the learning rate; None with one rate."""
         q = self.question
         if TUNED not in self.task.differing:
             return None
@@ -221,20 +221,20 @@ class Drawn:
             lines.setdefault(arm, []).append(setting)
             name = " · ".join(word for word in arm if word)
             looks.setdefault(arm, replace(self.looks[cell.key][0], name=name))
-        shown = [(_key(arm[0]), looks[arm], settings) for arm, settings in lines.items()]
-        return figures.sensitivity(shown, "Learning rate", f"{q.split} {q.metric.title}{_unit(q, ', ')}", q.metric.loss)
+        arms = [(_key(arm[0]), looks[arm], settings) for arm, settings in lines.items()]
+        return figures.sensitivity(arms, "Learning rate", f"{q.split} {q.metric.title}{_unit(q, ', ')}", q.metric.loss)
 
 
 def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
 
-    Arms of one normalizer that differ in something else are told apart by colour as well. A setting has the
-    same dash in every colour in which that is free.
+    With one normalizer in the whole task, each arm has its own colour. A setting has the same dash in every colour
+    where that dash is free.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
     colours = colours_of(cell.norm for cell in task.cells)
     alike = len(colours) == 1 and len(arms) > 1
-    varying = {  # a facet that is the same wherever an arm was run tells nothing of it
+    varying = {  # a facet with one value in all runs of an arm is left out of its names
         arm: {
             key
             for key in question.facets
@@ -262,20 +262,20 @@ def _setting(cell: Cell, question: Question) -> tuple[Any, ...]:
 
 
 def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) -> str:
-    """The facets of a cell, or these of them; keys without their group where that leaves no doubt: `lr=0.001`."""
+    """The facets of a cell as text, or only `keys`; without their group where that is unambiguous: `lr=0.001`."""
     last = Counter(key.rpartition(".")[2] for key in question.facets)
     words = []
     for key in question.facets:
         if key in cell.values and (keys is None or key in keys):
             short = key.rpartition(".")[2]
-            words.append(f"{short if last[short] == 1 else key}={cell.shown(key)}")
+            words.append(f"{short if last[short] == 1 else key}={cell.format_value(key)}")
     return " ".join(words)
 
 
 def _line(cell: Cell, look: Look, question: Question, how: tuple[str, float, int]) -> Line:
-    """Mean, interval and seeds of a cell in the shown units, over all its runs with records, as they are drawn.
+    """Mean, interval and seeds of a cell in displayed units, over all its runs with records, thinned for the plot.
 
-    how: the clock, what its unit is of the logged one's, and the columns of a seed's curve.
+    how: the clock, its factor from the logged clock, and the columns of a seed's curve.
     """
     runs = [run for run in cell.runs if run.records]
     key = (state(runs), question.where, question.metric.factor, how)
@@ -300,7 +300,7 @@ def _computed(runs: Sequence[RunRecord], question: Question, clock: str, stretch
 
 
 def logged_clock(clock: str) -> str:
-    """What of a record is counted for this clock."""
+    """The key of a record that this clock is computed from."""
     return clock if clock in ("epoch", "step") else "step"
 
 
@@ -340,7 +340,7 @@ def seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]
 
 
 def counts(runs: Iterable[RunRecord]) -> dict[str, int]:
-    """How many in which state, those that are done left out."""
+    """The number of runs by state, without those that are done."""
     return dict(Counter(run.status for run in runs if run.status != "done"))
 
 
@@ -349,13 +349,13 @@ def value_text(cell: Cell, key: str) -> str:
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:
-    """For an order: numbers by size, then all else by its text."""
+    """Sort key: numbers by size, then all other values by their text."""
     number = isinstance(value, int | float)
     return not number, float(value) if number else 0.0, configuration.text(value)
 
 
 def _key(text: str) -> str:
-    """A name for the address; where it has the mark that parts names there, its hash."""
+    """A name for the address: the text, or its hash if it contains the separator of names."""
     return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
 
 

@@ -1,4 +1,4 @@
-"""Panels as Plotly figures: plain dicts, so that drawing a page needs no import of plotly.
+"""Panels as Plotly figures: dicts, so that a page needs no import of plotly.
 
 Every trace carries `meta`: the arm, its role (mean, band, seed) and its colour on a light and on a dark page; the
 page's script shows, hides and colours traces by it.
@@ -22,7 +22,7 @@ def figure(panel: Panel) -> Figure:
     """One panel: per arm its mean, the 95 % interval, and each seed (hidden until asked for)."""
     data = [trace for line in panel.lines for trace in line_traces(line)]
     data += [reference_trace(reference) for reference in panel.references if panel.lines]
-    data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later ones lie on top
+    data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
         axis |= {"type": "log", "dtick": 1}
@@ -46,7 +46,7 @@ def figure(panel: Panel) -> Figure:
 
 
 def _whole(panel: Panel) -> dict[str, Any]:
-    """A tick at each epoch, where halves would stand between so few."""
+    """A tick at each epoch where there are so few that Plotly would label halves."""
     ends = [point.x for line in panel.lines for point in line.points]
     few = panel.quantity.over_time and panel.quantity.clock == "epoch" and ends and 1 <= max(ends) - min(ends) <= 5
     return {"dtick": 1} if few else {}
@@ -74,12 +74,12 @@ def _ticks(low: float, high: float) -> dict[str, Any]:
 
 
 def label(text: str) -> str:
-    """Text that Plotly shows as it is: it reads names as a small HTML of its own, and `%{...}` as a template."""
+    """Text that Plotly displays unchanged: it parses names as HTML and `%{...}` as a template."""
     return html.escape(visible(text), quote=False).replace("%{", "%&#123;")
 
 
 def reference_trace(reference: Reference) -> dict[str, Any]:
-    """A curve that is known as numbers alone, in grey."""
+    """A curve from published numbers, in grey."""
     return {
         "x": [epoch for epoch, _ in reference.points],
         "y": [value for _, value in reference.points],
@@ -93,12 +93,12 @@ def reference_trace(reference: Reference) -> dict[str, Any]:
 
 
 def meta(arm: str, colour: str) -> dict[str, Any]:
-    """By which the page's script knows a trace, beside its role."""
+    """The arm and colours of a trace, which the page's script reads."""
     return {"arm": arm, "light": colour, "dark": on_dark(colour)}
 
 
 def line_traces(line: Line) -> list[dict[str, Any]]:
-    """Band, mean and seeds of one arm; what a hover says of a mean has its interval and n."""
+    """Band, mean and seeds of one arm; hovering over a mean displays its interval and n."""
     look, x = line.look, [point.x for point in line.points]
     own = meta(line.arm, look.colour)
     dash = "solid" if look.in_paper else "dash"

@@ -1,7 +1,7 @@
-"""Figures of a comparison as Plotly data: curves, paired difference, forest, sensitivity, heat map; from plain numbers.
+"""Figures of a comparison as Plotly data: curves, paired difference, forest, sensitivity, heat map.
 
 As in `figures`, every trace carries `meta`: the cell (`arm`), its role and its colour on a light and on a dark page.
-What cannot be drawn at the plot's width is left out, so that extremes and gaps stay where they are.
+Curves are thinned to the plot's width; extremes and gaps stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from normbench.stats.series import Point, Series
 from normbench.web.figures import Figure, bare, figure, label, meta
 
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
-OF_SEEDS = 160  # the same of a seed's faint curve, fewer where there are many: all share ALL_SEEDS
+OF_SEEDS = 160  # the same for a seed's faint curve; many seeds share ALL_SEEDS
 ALL_SEEDS = 8_000
 ROW = 46  # pixels of a forest plot's row: a line of text, and the interval below it
 HEADING = 0.5  # of a row: the name of a place above its rows
@@ -28,19 +28,19 @@ LONGEST = 44  # characters of a label within a plot
 
 @dataclass(frozen=True)
 class Effect:
-    """One row of the forest plot: `text` is what stands beside the interval."""
+    """One row of the forest plot: `text` is beside the interval."""
 
     cell: str
     look: Look
     mean: float | None
     interval: tuple[float, float] | None
     text: str
-    place: str = ""  # where it was seen: rows of one place stand below its name
+    place: str = ""  # its facets: rows of one place are below its name
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One learning rate of an arm: the metric there over seeds, whether it is this arm's best."""
+    """One learning rate of an arm: the mean over seeds, and whether it is the best rate of this arm."""
 
     x: float
     mean: float | None
@@ -128,29 +128,29 @@ def curves(
     """Mean, 95 % band and seeds of every cell, a cross where a run diverged, the level and when it was reached.
 
     lines: thinned; `arm` is the cell's key. lost: why, by id of the runs that diverged. times: by cell the mean time
-    to the level, its interval, and what a hover says.
+    to the level, its interval, and the text on hovering.
     """
-    shown = [line for line in lines if line.points]
-    drawn = figure(
+    visible = [line for line in lines if line.points]
+    drawing = figure(
         # of a single run the mean is its curve; that an axis is logarithmic is a switch of the page
-        Panel("", replace(quantity, log=False), [_without_single(line) for line in shown], references)
+        Panel("", replace(quantity, log=False), [_without_single(line) for line in visible], references)
     )
-    alone = {line.arm for line in shown if len(line.seeds) == 1}
-    for trace in drawn["data"]:
+    alone = {line.arm for line in visible if len(line.seeds) == 1}
+    for trace in drawing["data"]:
         if trace["meta"]["arm"] in alone and trace["meta"]["role"] == "mean":
             del trace["customdata"]  # a run alone has no interval to tell
             trace["hovertemplate"] = "%{y:.4~g}"
         elif trace["meta"]["role"] == "seed":
             trace |= {"hoverinfo": "skip", "opacity": 0.45}
             del trace["hovertemplate"]
-    drawn["data"] += [cross for line in shown if (cross := _crosses(line, lost or {}))]
-    if level is not None and shown:
-        drawn["data"] += _level(level, shown, times or {})
-    layout = drawn["layout"]
-    layout["hovermode"] = "closest" if len(shown) > 12 else "x unified"
-    layout["meta"] = {"ranges": _ranges(shown), "log": quantity.log}
+    drawing["data"] += [cross for line in visible if (cross := _crosses(line, lost or {}))]
+    if level is not None and visible:
+        drawing["data"] += _level(level, visible, times or {})
+    layout = drawing["layout"]
+    layout["hovermode"] = "closest" if len(visible) > 12 else "x unified"
+    layout["meta"] = {"ranges": _ranges(visible), "log": quantity.log}
     layout["xaxis"] |= {"exponentformat": "SI"}
-    return drawn
+    return drawing
 
 
 def _without_single(line: Line) -> Line:
@@ -218,9 +218,9 @@ def _level(
 
 
 def _ranges(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """Where a linear and a logarithmic axis begin and end: the means set it, after the evaluation before training.
+    """The ranges of a linear and a logarithmic axis, from the means after the first evaluation.
 
-    Cells of which every run diverged count only where there are no others.
+    Cells in which every run diverged count only if there are no others.
     """
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
     means = [p.mean for line in whole for p in line.points[1:] or line.points if p.mean is not None]
@@ -255,16 +255,16 @@ def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
 def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure:
     """Paired difference of two cells over time: mean over the seeds that both have, 95 % band, and zero."""
     line = Line("difference", look, [p for p in points if p.mean is not None], [], 0)
-    drawn = figure(Panel("", Quantity(name, "", "", "", x=x), [thinned_line(line)]))
-    drawn["layout"]["yaxis"]["zeroline"] = True
-    return drawn
+    drawing = figure(Panel("", Quantity(name, "", "", "", x=x), [thinned_line(line)]))
+    drawing["layout"]["yaxis"]["zeroline"] = True
+    return drawing
 
 
 # --- every arm against the baseline ----------------------------------------------------------------------------------
 
 
 def forest(effects: Sequence[Effect], title: str) -> Figure | None:
-    """Each effect with its interval in a row of its own, its label above it; zero in the middle of what matters."""
+    """A row per effect with its interval, its label above it; zero in the middle."""
     rows = [effect for effect in effects if effect.mean is not None]
     if not rows:
         return None
@@ -328,7 +328,7 @@ def _within(value: float, limit: float) -> float:
 
 
 def _mark(mean: float, limit: float) -> str:
-    """An arrow where the effect lies beyond the plot."""
+    """A circle, or an arrow where the effect is outside the plot."""
     return "circle" if abs(mean) < limit else "triangle-right" if mean > 0 else "triangle-left"
 
 
@@ -353,20 +353,20 @@ def sensitivity(arms: Sequence[tuple[str, Look, Sequence[Setting]]], x: str, y: 
     """The metric against the learning rate, a line an arm; the best rate of each with a larger mark."""
     data = []
     for arm, look, settings in arms:
-        told = [s for s in sorted(settings, key=lambda s: s.x) if s.mean is not None and s.x > 0]
-        if not told:
+        points = [s for s in sorted(settings, key=lambda s: s.x) if s.mean is not None and s.x > 0]
+        if not points:
             continue
-        errors = [_ends(s) for s in told]
+        errors = [_ends(s) for s in points]
         data.append(
             {
-                "x": [s.x for s in told],
-                "y": [_digits(s.mean, 6) for s in told if s.mean is not None],
-                "customdata": [label(s.text) for s in told],
+                "x": [s.x for s in points],
+                "y": [_digits(s.mean, 6) for s in points if s.mean is not None],
+                "customdata": [label(s.text) for s in points],
                 "name": label(look.name),
                 "type": "scatter",
                 "mode": "lines+markers",
                 "line": {"width": 1.6},
-                "marker": {"size": [11 if s.best else 6 for s in told]},
+                "marker": {"size": [11 if s.best else 6 for s in points]},
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
@@ -381,11 +381,11 @@ def sensitivity(arms: Sequence[tuple[str, Look, Sequence[Setting]]], x: str, y: 
         )
     if not data:
         return None
-    known = [setting for _, _, settings in arms for setting in settings if setting.x > 0]
+    positive = [setting for _, _, settings in arms for setting in settings if setting.x > 0]
     axis: dict[str, Any] = {"title": {"text": label(y)}, "zeroline": False, "exponentformat": "power"}
-    if log and all(setting.mean is None or setting.mean > 0 for setting in known):
+    if log and all(setting.mean is None or setting.mean > 0 for setting in positive):
         axis["type"] = "log"
-    rates = sorted({setting.x for setting in known})
+    rates = sorted({setting.x for setting in positive})
     axis_x = {"title": {"text": label(x)}, "type": "log", "zeroline": False, "tickvals": rates,
               "ticktext": [f"{rate:.2g}" for rate in rates]}  # fmt: skip
     return {"data": data, "layout": {**bare(56, 10, 8, 44), "xaxis": axis_x, "yaxis": axis}}
@@ -402,18 +402,18 @@ def _ends(setting: Setting) -> tuple[float, float]:
 
 
 def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], what: str) -> Figure:
-    """A map of numbers, a row a variant, a column a setting: the place within its column, coloured by the number."""
+    """A map with a row per variant and a column per setting: the rank within the column, coloured by the number."""
     shade: list[list[float]] = []
     texts: list[list[str]] = []
     hovers: list[list[str]] = []
-    told = [_told(column) for column in zip(*values, strict=True)]
+    ranked = [_places(column) for column in zip(*values, strict=True)]
     for r, row in enumerate(rows):
-        shade.append([less[r] / reach for less, reach, _ in told])
-        texts.append([str(places[r]) for _, _, places in told])
+        shade.append([less[r] / reach for less, reach, _ in ranked])
+        texts.append([str(places[r]) for _, _, places in ranked])
         hovers.append(
             [
                 label(f"{row} · {name}: place {places[r]}, {show(less[r])} from the column's mean")
-                for name, (less, _, places) in zip(columns, told, strict=True)
+                for name, (less, _, places) in zip(columns, ranked, strict=True)
             ]
         )
     return {
@@ -445,8 +445,8 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
     }  # fmt: skip
 
 
-def _told(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
-    """Each number less their mean, the largest of these, and the places, 1 for the lowest."""
+def _places(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
+    """The differences from the mean, the largest of them, and the ranks, 1 for the lowest number."""
     mean, ranked = statistics.fmean(column), sorted(column)
     less = [value - mean for value in column]
     return less, max(map(abs, less)) or 1.0, [1 + ranked.index(value) for value in column]

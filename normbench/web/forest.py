@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from normbench.draw.text import show
 
-WIDTH = 260.0  # of a row's plot, in CSS pixels; zero lies in the middle
+WIDTH = 260.0  # of a row's plot, in CSS pixels; zero is in the middle
 Part = Mapping[str, Any]
 Row = TypeVar("Row")
 
@@ -53,12 +53,12 @@ def limits(parts: Iterable[Part]) -> dict[str, float]:
 
 
 def _drawn(part: Part) -> bool:
-    """A computed number has no interval and no side: it is told in words."""
+    """Whether it is in the plot: computed numbers have no interval, so text is enough."""
     return part["effect"] is not None and part["kind"] != "exact"
 
 
 def _frame(part: Part) -> tuple[str, float, float]:
-    """Name and centre of a part's axis, and -1 where the claim expects less: a plain number is held to the paper's."""
+    """Name and centre of a part's axis, and -1 where less is claimed; bare sizes are relative to the paper's."""
     if part["kind"] == "size" and part["expect"] is None and part["paper"] is not None:
         return f"{part['unit']} from the paper's number", float(part["paper"]), 1.0
     return str(part["unit"]), 0.0, -1.0 if part["expect"] == "negative" else 1.0
@@ -99,14 +99,14 @@ def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
         claimed = span(_ends(part, "prediction")) if _ends(part, "prediction") else None
     elif part["expect"] is not None:
         claimed = (WIDTH / 2, WIDTH)
-    drawn = span(_ends(part, "interval")) if turned else (None, None)
+    ends = span(_ends(part, "interval")) if turned else (None, None)
     return Mark(
         limit=f"±{limit:g}",
         unit=axis,
         text=effect_text(part),
         effect=x(part["effect"]),
-        low=drawn[0],
-        high=drawn[1],
+        low=ends[0],
+        high=ends[1],
         cut_low=bool(turned) and turned[0] < -limit,
         cut_high=bool(turned) and turned[1] > limit,
         claimed=claimed,
@@ -118,8 +118,8 @@ def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
 def by_axis(rows: Iterable[tuple[Row, Mark | None]]) -> list[tuple[Mark | None, list[tuple[Row, Mark | None]]]]:
     """Rows that share an axis, each group with one of its marks; last the rows without a mark, under None."""
     groups: dict[str, list[tuple[Row, Mark | None]]] = {}
-    for row, drawn in rows:
-        groups.setdefault(drawn.unit if drawn else "", []).append((row, drawn))
+    for row, mark in rows:
+        groups.setdefault(mark.unit if mark else "", []).append((row, mark))
     return [(own[0][1], own) for _, own in sorted(groups.items(), key=lambda group: not group[0])]
 
 

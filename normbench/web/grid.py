@@ -1,4 +1,4 @@
-"""Every configuration in which the same runs were evaluated, as a map beside the papers' own order."""
+"""All evaluation variants of the same runs as a map, with the papers' numbers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST_COLUMNS = 10
 
 
 def configurations(task: Task, question: Question, others: Sequence[Task], load: Load) -> figures.Figure | None:
-    """Every configuration of the evaluation's statistics against data and batch size, beside the paper's numbers."""
+    """All variants of the evaluation's statistics by data and batch size, with the papers' numbers."""
     own = [cell for cell in task.cells if _variants(cell)]
     if not own:
         return None
-    ways = _variants(own[0])
+    variants = _variants(own[0])
     cells = [*own]
     for other in others:
         if other.key != task.key and other.model == task.model:
@@ -33,26 +33,26 @@ def configurations(task: Task, question: Question, others: Sequence[Task], load:
     keys = configuration.differing([cell.values for cell in cells])
     among = configuration.numbers(cell.values for cell in cells)
     sign = -1 if question.metric.rising else 1
-    shown: dict[str, list[float]] = {}
+    columns: dict[str, list[float]] = {}
     for cell in cells:
         name = configuration.label(cell.values, keys, among) or question.arm(own[0])
-        means = [sign * mean for mean in _means(cell, question, ways) if mean is not None]
-        if len(means) == len(ways):
-            shown.setdefault(name, means)
-        for told, numbers in paper_references.numbers(cell, ways):
-            shown.setdefault(told, [numbers[way] for way in ways])
-    names = list(shown)[:MOST_COLUMNS]
+        means = [sign * mean for mean in _means(cell, question, variants) if mean is not None]
+        if len(means) == len(variants):
+            columns.setdefault(name, means)
+        for name, numbers in paper_references.numbers(cell, variants):
+            columns.setdefault(name, [numbers[way] for way in variants])
+    names = list(columns)[:MOST_COLUMNS]
     if not names:
         return None
-    values = [list(row) for row in zip(*(shown[name] for name in names), strict=True)]
+    values = [list(row) for row in zip(*(columns[name] for name in names), strict=True)]
     what = f"Place within a column by {question.split} {question.metric.title}, 1 and blue the best."
-    return figures.heat(ways, names, values, what)
+    return figures.heat(variants, names, values, what)
 
 
 def _variants(cell: Cell) -> list[str]:
-    """The configurations in which the runs of a cell were evaluated, in their order; as asked for where none is read.
+    """The variants in which the runs of a cell were evaluated, or are to be where no run has records.
 
-    None where they were asked to be evaluated in fewer than two ways.
+    Empty for fewer than two variants.
     """
     asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
     if len(asked) < 2:
@@ -60,11 +60,11 @@ def _variants(cell: Cell) -> list[str]:
     read = next((run for run in cell.done if run.records), None)
     if read is None:
         return asked
-    ways = [str(variant[CONFIGURATION]) for variant in variants(read) if set(variant) == {CONFIGURATION}]
-    return ways if len(ways) > 1 else []
+    names = [str(variant[CONFIGURATION]) for variant in variants(read) if set(variant) == {CONFIGURATION}]
+    return names if len(names) > 1 else []
 
 
-def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
+def _means(cell: Cell, question: Question, names: Sequence[str]) -> list[float | None]:
     """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
-    known = [[value(run, question, variant=f"{CONFIGURATION}={way}") for way in ways] for run in cell.done]
-    return [mean_of_all(values) for values in zip(*known, strict=True)]
+    values = [[value(run, question, variant=f"{CONFIGURATION}={way}") for way in names] for run in cell.done]
+    return [mean_of_all(values) for values in zip(*values, strict=True)]

@@ -36,7 +36,7 @@ from normbench.runs.stamps import Stamp, settled, stamp
 from normbench.runs.yaml_text import Configurations
 from normbench.web.remembered import ALWAYS, Remembered
 
-KEPT = 500_000  # records of curves in memory, of about 70 bytes each
+MOST_RECORDS = 500_000  # records of curves in memory, of about 70 bytes each
 HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config", *BESIDE)]
 ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
@@ -96,7 +96,9 @@ class Index:
         self.results, self.root = results, results / "runs"
         self._remembered = Remembered(results)
         self._configurations = Configurations()
-        self._told: dict[str, tuple[str, bytes]] | None = None  # of runs, until they were looked at for the first time
+        self._cached_runs: dict[str, tuple[str, bytes]] | None = (
+            None  # of runs, until they were looked at for the first time
+        )
         self._shared: dict[str, Any] = {}  # configurations without their seed, by what they are remembered by
         self._names: dict[tuple[int, ...], tuple[str, Any]] = {}  # the other way, by the identities of their parts
         self._parts: dict[str, Any] = {}  # equal parts of published configurations are one object
@@ -140,7 +142,7 @@ class Index:
         What is added or replaced shows in that; what was overwritten in place does not.
         """
         with self._lock:
-            if first := self._told is None:
+            if first := self._cached_runs is None:
                 self._recall()
             changed = self._look_for_packs() | self._look_at_queue()
             found = {str(run.path): run for run in self._directories.refresh().everything()}
@@ -151,7 +153,7 @@ class Index:
                 if self._look_at(own, quick):
                     changed.add(own.id)
             if first:
-                self._told = {}
+                self._cached_runs = {}
             self._tell(changed)
             return bool(changed)
 
@@ -180,7 +182,7 @@ class Index:
         self._remembered.save()
 
     def _look_at(self, own: _Own, quick: bool) -> bool:
-        """Read again what changed in a run directory; whether anything did that is shown."""
+        """Read the changed files of a run directory again; whether its head or curve changed."""
         path = own.stored.path
         folder = stamp(path)
         if quick and own.sure and own.status in store.FINISHED and folder == own.folder and settled(folder):
@@ -203,14 +205,14 @@ class Index:
     # ten times as long. Its configuration is a row that all runs have which differ from it in their seed alone.
 
     def _recall(self) -> None:
-        self._told = self._remembered.of_kind("run")
+        self._cached_runs = self._remembered.of_kind("run")
         for name, (_, content) in self._remembered.of_kind("config").items():
             self._shared[name] = json.loads(content)
 
     def _recalled(self, own: _Own) -> tuple[store.Stored, dict[str, Any]] | None:
         """What is remembered of a run in this state; None where that is nothing."""
         status_now, config_now, _ = own.stamps
-        at, content = (self._told or {}).get(str(own.stored.path), ("", b""))
+        at, content = (self._cached_runs or {}).get(str(own.stored.path), ("", b""))
         if status_now is None or config_now is None or at != repr((status_now, config_now)):
             return None
         status, labels, seed, name = json.loads(content)
@@ -235,11 +237,11 @@ class Index:
         if not stored.reason:
             config = dict(content["config"])
             with contextlib.suppress(KeyError, TypeError, ValueError):  # what JSON does not give back
-                told = [dict(stored.status), labels, config.pop("seed"), self._named(config)]
-                self._remembered.put("run", str(path), status_now, _exact(told), config_now)
+                row = [dict(stored.status), labels, config.pop("seed"), self._config_name(config)]
+                self._remembered.put("run", str(path), status_now, _exact(row), config_now)
         return stored, content
 
-    def _named(self, config: dict[str, Any]) -> str:
+    def _config_name(self, config: dict[str, Any]) -> str:
         """By what this configuration is remembered; ValueError where JSON does not give it back."""
         parts = tuple(map(id, config.values()))
         if parts not in self._names:
@@ -260,16 +262,16 @@ class Index:
         except Damaged as damage:
             if state in store.FINISHED:
                 stored, state = replace(stored, reason=str(damage)), "damaged"
-            told = {**named, "fidelity": "", "control": "", "axes": {}, **stored.status}
+            labels = {**named, "fidelity": "", "control": "", "axes": {}, **stored.status}
             try:
-                labels, config = store.labels_of(told), {}
+                labels, config = store.labels_of(labels), {}
             except Damaged:
                 labels, config = named, {}
         reason = stored.reason
         if own.damage and not reason:
             state, reason = "damaged", own.damage[1]
-        told = {**stored.status, "status": state, "reason": reason or stored.status.get("reason", "")}
-        return store.bare(stored if stored.id else replace(stored, id=own.id), told, labels, config)
+        status = {**stored.status, "status": state, "reason": reason or stored.status.get("reason", "")}
+        return store.bare(stored if stored.id else replace(stored, id=own.id), status, labels, config)
 
     def _look_for_packs(self) -> set[str]:
         """Read the packs that changed; the ids of their runs, before and after."""
@@ -278,33 +280,33 @@ class Index:
         for path in [path for path in self._packs if path not in found]:
             changed |= {run.id for run in self._packs.pop(path)[1]} or {str(path)}
         for path in found:
-            now, known = stamp(path), self._packs.get(path)
-            if known and known[0] == now:
+            now, before = stamp(path), self._packs.get(path)
+            if before and before[0] == now:
                 continue
             try:
                 runs, damage = self._pack(path, now), ""
             except NormbenchError as error:
                 runs, damage = [], str(error)
             self._packs[path] = (now if settled(now) else None, runs, damage)
-            if not known or known[1:] != (runs, damage):
-                changed |= {run.id for run in [*runs, *(known[1] if known else ())]} or {str(path)}
+            if not before or before[1:] != (runs, damage):
+                changed |= {run.id for run in [*runs, *(before[1] if before else ())]} or {str(path)}
         return changed
 
     def _pack(self, path: Path, now: Stamp | None) -> list[Published]:
         """The runs of a pack, from memory where it is the same."""
-        kept = self._remembered.get("pack", str(path), now) if now else None
-        if kept is None:
+        content = self._remembered.get("pack", str(path), now) if now else None
+        if content is None:
             lines = []
             for run in pack.load(path, keep=False).runs:
                 config = {key: json.dumps(value) for key, value in run.config.items()}
                 lines.append(({name: getattr(run, name) for name in HEAD}, config, len(run.records)))
                 content = json.dumps([run.records, run.environment]).encode()
                 self._remembered.put("records", f"{path} {run.id}", now, content)
-            kept = json.dumps(lines).encode()
-            self._remembered.put("pack", str(path), now, kept)
+            content = json.dumps(lines).encode()
+            self._remembered.put("pack", str(path), now, content)
         return [
             Published(RunRecord(**head, config={key: self._part(text) for key, text in config.items()}), count, path)
-            for head, config, count in json.loads(kept)
+            for head, config, count in json.loads(content)
         ]
 
     def _part(self, text: str) -> Any:
@@ -316,11 +318,11 @@ class Index:
         """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
         published = [run for _, runs, _ in self._packs.values() for run in runs]
         chosen: dict[str, _Own | Published] = {run.id: run for run in pack.one_each(published)}
-        known = {run.id: run.head.steps for run in chosen.values() if run.head}
+        steps = {run.id: run.head.steps for run in chosen.values() if run.head}
         self._notes = [*self._queue_notes, *(damage for _, _, damage in self._packs.values() if damage)]
         for _, own in sorted(self._own.items()):
             other = chosen.get(own.id)
-            first = other is None or self._goes_before(own, other, known)
+            first = other is None or self._goes_before(own, other, steps)
             left = other if first else own
             if first:
                 chosen[own.id] = own
@@ -335,10 +337,10 @@ class Index:
         self._heads = sorted(heads, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id))
 
     @staticmethod
-    def _goes_before(own: _Own, other: _Own | Published, known: dict[str, int]) -> bool:
+    def _goes_before(own: _Own, other: _Own | Published, steps: dict[str, int]) -> bool:
         finished = own.status in store.FINISHED
         if isinstance(other, Published):
-            return finished and is_longer(own.stored, known)
+            return finished and is_longer(own.stored, steps)
         if other.status in store.FINISHED:
             return finished and own.stored.status["steps"] >= other.stored.status["steps"]
         return own.status != "damaged" or other.status == "damaged"
@@ -363,9 +365,9 @@ class Index:
                         self._tell([run])
         with self._lock:
             self._remembered.save()
-            kept = sum(len(curve.records) for curve in self._curves.values())
-            while kept > KEPT:
-                kept -= len(self._curves.popitem(last=False)[1].records)
+            count = sum(len(curve.records) for curve in self._curves.values())
+            while count > MOST_RECORDS:
+                count -= len(self._curves.popitem(last=False)[1].records)
         return loaded
 
     def _raw(self, own: _Own) -> RunRecord:
@@ -378,7 +380,7 @@ class Index:
         run = replace(head, records=curve.records, environment=curve.environment)
         return run.cut(run.steps) if finished else run
 
-    def _kept(self, key: str, now: Stamp | None) -> _Curve | None:
+    def _cached_curve(self, key: str, now: Stamp | None) -> _Curve | None:
         """A curve that is in memory, of that stamp."""
         if key in self._curves and self._curves[key].stamp == now:
             self._curves.move_to_end(key)
@@ -388,12 +390,12 @@ class Index:
     def _whole(self, path: Path, own: _Own) -> _Curve:
         """The curve of a finished run; its hash is checked whenever it is read."""
         key, now = str(path), stamp(path / "curve.jsonl")
-        curve = self._kept(key, now)
+        curve = self._cached_curve(key, now)
         if curve is None or curve.end:
-            known = self._remembered.get("whole", key, now) or b""
-            records = curve_file.checked(path / "curve.jsonl", own.stored.status, known.decode())
+            checked = self._remembered.get("whole", key, now) or b""
+            records = curve_file.checked(path / "curve.jsonl", own.stored.status, checked.decode())
             curve = _Curve(now if settled(now) else None, Columns(records), store.read_environment(path))
-            if not known:
+            if not checked:
                 self._remembered.put("whole", key, now, str(own.stored.status["curve_sha256"]).encode())
             self._curves[key] = curve
         return curve
@@ -401,7 +403,7 @@ class Index:
     def _growing(self, path: Path, own: _Own) -> _Curve:
         """The curve of a run on its way, read on from where it ended; one that was cut or replaced, from its start."""
         key, now = str(path), stamp(path / "curve.jsonl")
-        curve = self._kept(key, now)
+        curve = self._cached_curve(key, now)
         if curve is not None and settled(now):
             return curve
         curve = self._curves.get(key)
@@ -430,11 +432,11 @@ class Index:
 
     def _out_of_pack(self, run: Published) -> RunRecord:
         key, now = f"{run.path} {run.id}", stamp(run.path)
-        curve = self._kept(key, now)
+        curve = self._cached_curve(key, now)
         if curve is None:
-            kept = self._remembered.get("records", key, now) if now else None
-            if kept is not None:
-                records, environment = json.loads(kept)
+            content = self._remembered.get("records", key, now) if now else None
+            if content is not None:
+                records, environment = json.loads(content)
             else:
                 records, environment = self._again(run)
             curve = self._curves[key] = _Curve(now, Columns(records), environment)

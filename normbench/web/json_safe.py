@@ -1,4 +1,4 @@
-"""What goes to a browser as data: JSON without NaN, without hidden characters, safe inside a script."""
+"""JSON for a browser: without NaN, without hidden characters, safe inside a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from normbench.draw.text import visible
 
 
 def json_safe(value: Any) -> Any:
-    """Plain data for JSON: what is not finite is null; no text hides anything."""
+    """Values for JSON: non-finite numbers are null, hidden characters of texts are replaced."""
     if isinstance(value, Mapping):
         return {visible(key): json_safe(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -22,9 +22,9 @@ def json_safe(value: Any) -> Any:
 
 
 def dumped(value: Any) -> str:
-    """Compact JSON that ends no script, whatever its texts are; numbers that are none are null."""
+    """Compact JSON that cannot end a script element; non-finite numbers are null."""
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # rare: to look for them takes longer than the JSON
+    except ValueError:  # rare, and looking for NaN first takes longer than the JSON
         text = json.dumps(json_safe(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

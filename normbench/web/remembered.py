@@ -1,7 +1,7 @@
-"""What was read from result files before, in the user's cache: one sqlite file per results folder, never in there.
+"""A cache of parsed result files: one sqlite file per results folder, in the user's cache folder.
 
-It is disposable. Every row has a sum over itself, and is of a file of a certain number, time and size: a row that is
-damaged or late is not there. Where nothing can be kept, it lasts as long as the process.
+It is disposable. Every row has a checksum and the stamp (number, time, size) of its file: a damaged or outdated row
+counts as missing. Where no file can be written, the cache lives as long as the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from normbench.runs.stamps import Stamp, settled
 
 SCHEMA = 2
 FORGOTTEN = 90 * 86400  # s since a results folder's file was written
-SHORT = 1000  # bytes that are kept as they are
+SHORT = 1000  # bytes that are not compressed
 WAIT = 0.5  # s for another dashboard that is writing
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, OverflowError)  # what sqlite3 raises on a file that is none
@@ -45,8 +45,8 @@ class Remembered:
             return found[1] if found[0] == wanted else None
         with self._safe():
             row = self._base.execute("SELECT stamp, content, sum FROM rows WHERE kind=? AND key=?", (kind, key))
-            at, content, told = row.fetchone() or ("", b"", "")
-            if isinstance(content, bytes) and at == wanted and told == _sum(kind, key, at, content):
+            at, content, digest = row.fetchone() or ("", b"", "")
+            if isinstance(content, bytes) and at == wanted and digest == _sum(kind, key, at, content):
                 with contextlib.suppress(zlib.error):
                     return _unpacked(content)
         return None
@@ -74,10 +74,10 @@ class Remembered:
         """All of one kind by key: the stamp, as `repr` has it, and the content; one by one takes much longer."""
         found: dict[str, tuple[str, bytes]] = {}
         with self._safe():
-            for key, at, content, told in self._base.execute(
+            for key, at, content, digest in self._base.execute(
                 "SELECT key, stamp, content, sum FROM rows WHERE kind=?", (kind,)
             ):
-                if isinstance(content, bytes) and told == _sum(kind, key, at, content):
+                if isinstance(content, bytes) and digest == _sum(kind, key, at, content):
                     with contextlib.suppress(zlib.error):
                         found[key] = at, _unpacked(content)
         return found

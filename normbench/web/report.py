@@ -37,17 +37,17 @@ OWN = "Your own and smoke runs"
 
 @dataclass(frozen=True)
 class Report:
-    """Where the site lies, and lines about what could not be shown."""
+    """The site's index, and a line per file that could not be included."""
 
     index: Path
     notes: Sequence[str]
 
 
 def build(results: Path, target: Path | None = None, config_dir: Path | None = None) -> Report:
-    """Write the whole site aside and put it in place at once; NormbenchError where it cannot be written.
+    """Write the whole site to a temporary folder and move it to `target`; NormbenchError where it cannot be written.
 
-    `target`: by default `results/report`; a folder that is not empty and not a report is left alone. `config_dir`: the
-    `--config-dir` that has artifacts of one's own.
+    `target`: by default `results/report`; a folder that is not empty and not a report is refused. `config_dir`: a
+    folder with the user's own artifacts.
     """
     place = results / "report" if target is None else target
     target = place.resolve()
@@ -59,17 +59,17 @@ def build(results: Path, target: Path | None = None, config_dir: Path | None = N
 
     def write(folder: Path) -> None:
         found, damaged = published.collect(results, config_dir)
-        known = _Known.of(config_dir)
-        shown = _presentable(found, known, damaged, raw_samples.of_raw(results))
+        catalogue = _Catalogue.of(config_dir)
+        entries = _presentable(found, catalogue, damaged, raw_samples.of_raw(results))
         try:
-            _write(folder, results, known, shown, damaged)
+            _write(folder, results, catalogue, entries, damaged)
         except OSError:
             raise  # there is no writing here
         except Exception:  # of whatever kind: one file must not cost the others their page
             for place in folder.iterdir():
                 if place.name not in (site.MARKER, "assets"):
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
-            _write(folder, results, known, _alone(shown, damaged), damaged)
+            _write(folder, results, catalogue, _alone(entries, damaged), damaged)
         notes.extend(d.reason for d in damaged)
 
     site.put(target, write)
@@ -77,64 +77,64 @@ def build(results: Path, target: Path | None = None, config_dir: Path | None = N
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What there is to be published: all artifacts by id, and the papers that they are of."""
+class _Catalogue:
+    """All artifacts by id, and their papers."""
 
     by_id: Mapping[str, Artifact]
     papers: Mapping[str, artifacts.Paper]
 
     @classmethod
-    def of(cls, config_dir: Path | None) -> _Known:
+    def of(cls, config_dir: Path | None) -> _Catalogue:
         return cls(
             {name: artifacts.read(name, config_dir) for name in artifacts.ids(config_dir)}, artifacts.papers(config_dir)
         )
 
     def order(self, entry: Published) -> tuple[bool, int]:
-        """In the papers' own order, then what no paper of ours has, then what is the user's own."""
+        """Sort key: the order of the papers, then artifacts of no paper, then the user's own."""
         listed = [one.get("artifact") for paper in self.papers.values() for one in paper.contents]
         return entry.own, listed.index(entry.name) if entry.name in listed else len(listed)
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """One published artifact with all that its page and the index say of it."""
+    """One published artifact with the content of its page."""
 
     entry: Published
     content: Mapping[str, Any]
-    drawn: Sequence[tuple[RunRecord, sample_archive.Files]]
+    samples: Sequence[tuple[RunRecord, sample_archive.Files]]
 
 
 def _presentable(
     found: Sequence[Published],
-    known: _Known,
+    catalogue: _Catalogue,
     damaged: list[published.Damaged],
     raw: Callable[[str], sample_archive.Files],
 ) -> list[_Shown]:
     """Those whose content can be made, by paper; the others are added to the damaged ones."""
     good = []
-    for entry in sorted(found, key=known.order):
+    for entry in sorted(found, key=catalogue.order):
         with _noted(entry, damaged):
-            content = _content(entry, known.papers)
-            good.append(_Shown(entry, content, _drawn(entry, [*content["names"]], damaged, raw)))
+            content = _content(entry, catalogue.papers)
+            good.append(_Shown(entry, content, _samples_of(entry, [*content["names"]], damaged, raw)))
     return good
 
 
-def _drawn(
+def _samples_of(
     entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], sample_archive.Files]
 ) -> list[tuple[RunRecord, sample_archive.Files]]:
-    """In the order of the figure's arms; of raw runs where they are here, which may have more than was published."""
-    known = sample_archive.Gallery()
+    """The samples of its runs, in the order of the figure's arms; raw runs may have more than the archive."""
+    archive = sample_archive.Gallery()
     try:
-        known = sample_archive.load(entry.place / sample_archive.NAME)
-        if known.sha256 != entry.verdicts.get("samples_sha256", ""):
+        archive = sample_archive.load(entry.place / sample_archive.NAME)
+        if archive.sha256 != entry.verdicts.get("samples_sha256", ""):
             raise NormbenchError(
                 f"{entry.place / sample_archive.NAME} is gone, or not the one that verdicts.json has the hash of. "
                 f"Restore it (git checkout), or publish again: {entry.again}"
             )
     except NormbenchError as error:
-        known = sample_archive.Gallery()
+        archive = sample_archive.Gallery()
         damaged.append(published.Damaged(entry.place, str(error)))
-    found = sample_archive.of_arms(entry.runs, raw, known.runs.get)
+    found = sample_archive.of_arms(entry.runs, raw, archive.runs.get)
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
 
 
@@ -166,17 +166,17 @@ def _noted(entry: Published, damaged: list[published.Damaged]) -> Iterator[None]
 
 
 def _names(found: Sequence[_Shown]) -> dict[int, str]:
-    """A file name per page, of plain letters; names that would fall together get a piece of their hash."""
+    """A file name per page, of ASCII letters; ambiguous names get a part of their hash."""
     full = {id(p.entry): f"{'own/' if p.entry.own else ''}{p.entry.name}/{p.entry.fidelity}" for p in found}
-    plain = {
+    names = {
         key: name.rpartition("/")[0].replace("/", "-") + "-" + name.rpartition("/")[2] for key, name in full.items()
     }
-    slugs = {key: re.sub(r"[^a-z0-9-]+", "-", name.lower()) for key, name in plain.items()}
+    slugs = {key: re.sub(r"[^a-z0-9-]+", "-", name.lower()) for key, name in names.items()}
     taken = Counter(slugs.values())
 
     def unique(key: int) -> str:
         slug = slugs[key]
-        if slug == plain[key] and taken[slug] == 1:
+        if slug == names[key] and taken[slug] == 1:
             return f"{slug}.html"
         return f"{slug}-{hashlib.sha256(full[key].encode()).hexdigest()[:8]}.html"
 
@@ -184,7 +184,7 @@ def _names(found: Sequence[_Shown]) -> dict[int, str]:
 
 
 def _write(
-    folder: Path, results: Path, known: _Known, found: Sequence[_Shown], damaged: Sequence[published.Damaged]
+    folder: Path, results: Path, catalogue: _Catalogue, found: Sequence[_Shown], damaged: Sequence[published.Damaged]
 ) -> None:
     templates = site.environment()
     pages = _names(found)
@@ -198,9 +198,9 @@ def _write(
         text = templates.get_template(template).render(**common, page=name, **values)
         (folder / name).write_text(text, encoding="utf-8")
 
-    reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # where they lie here is nobody's business
+    reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # without paths of this machine
     render("index.html", "index.html", **_index(found, pages), damaged=reasons,
-           contents=_contents(known, found, pages), without_runs=_without_runs(known, found))  # fmt: skip
+           contents=_contents(catalogue, found, pages), without_runs=_without_runs(catalogue, found))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
         titles = {pages[id(p.entry)]: p.entry.title for p in found}
@@ -209,7 +209,7 @@ def _write(
         name = pages[id(shown.entry)]
         own = folder / Path(name).stem
         downloads = _downloads(shown.entry, own)
-        made = samples.put(shown.drawn, own)
+        made = samples.put(shown.samples, own)
         render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
                samples=made, pictures=samples.pictures(made),
                checks=[check for check in checks if check.get("page") == name])  # fmt: skip
@@ -231,7 +231,7 @@ def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
     counted, own = ([p for p in found if p.entry.own == mine] for mine in (False, True))
     rows = [row for p in counted for row in _claims(p, pages[id(p.entry)])]
     counts = Counter(row["word"] for row in rows)
-    order = [*NEWS, *counts]  # the words that are known, then all others
+    order = [*NEWS, *counts]  # known words first
     return {
         "papers": _by_paper(rows),
         "own": [(p.entry.title, p.entry.fidelity, pages[id(p.entry)]) for p in own],
@@ -248,14 +248,14 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
     return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
 
 
-def _without_runs(known: _Known, found: Sequence[_Shown]) -> list[tuple[str, int]]:
-    """Title and number of claims of the artifacts of these papers that have no page."""
+def _without_runs(catalogue: _Catalogue, found: Sequence[_Shown]) -> list[tuple[str, int]]:
+    """Title and number of claims of the artifacts without a page."""
     there = {p.entry.name for p in found if not p.entry.own}
-    return [(one.title.split(" · ")[0], len(one.claims)) for one in known.by_id.values() if one.id not in there]
+    return [(one.title.split(" · ")[0], len(one.claims)) for one in catalogue.by_id.values() if one.id not in there]
 
 
 def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:
-    """What the index says of each claim of one artifact."""
+    """The index entries of the claims of one artifact."""
     entry = shown.entry
     amended = {a["claim"] for a in entry.verdicts["amendments"]}
     return [
@@ -264,7 +264,7 @@ def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:
             "paper": shown.content["paper"], "ours": bool(claim.get("ours")), "word": _word(claim),
             "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": deciding(claim),
             "computed": _computed(claim), "failing": [p for p in claim["parts"] if p["word"] != HOLDS],
-            "way_on": claim["way_on"].split(": ")[0],  # the command stands on the artifact's page
+            "way_on": claim["way_on"].split(": ")[0],  # the command is on the artifact's page
         }
         for claim in entry.verdicts["claims"]
     ]  # fmt: skip
@@ -284,9 +284,9 @@ def _computed(claim: Mapping[str, Any]) -> str:
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The paper's claims before our own, `paper` fidelity before lower ones; a few of each word, the others folded.
+    """The paper's claims before ours, `paper` fidelity before lower ones; a few of each word unfolded, the rest folded.
 
-    Of a source whose claims are computed without exception there is no effect to tell: all are folded.
+    If all claims of a source are computed, all are folded.
     """
     blocks = []
     computed = all(row["exact"] for row in rows)
@@ -294,11 +294,11 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if (row["ours"], row["fidelity"]) == (ours, fidelity)]
         if not own:
             continue
-        told, folded = [], []
+        unfolded, folded = [], []
         for word in dict.fromkeys([*DECIDED, UNDECIDED, *(row["claim"]["setting"] for row in own)]):
             group = sorted((row for row in own if row["claim"]["setting"] == word), key=lambda row: bool(row["exact"]))
             few = group[:OPEN] if word in DECIDED and not computed else []
-            told += few
+            unfolded += few
             if rest := group[len(few) :]:
                 folded.append((f"{len(rest)}{' more' if few else ''} {verb(word, len(rest))}", rest))
         kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
@@ -308,7 +308,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
                 "tally": tally([row["claim"] for row in own], kind),
-                "told": told,
+                "unfolded": unfolded,
                 "folded": folded,
             }
         )
@@ -316,29 +316,29 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[Any, Any]]]]:
-    """By fidelity one plot per unit: of each claim the part that its effect is of."""
+    """One plot per fidelity and unit, with the deciding part of each claim."""
     forests = []
     for fidelity in FIDELITIES:
         own = [row for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
         scale = forest.limits(row["part"] for row in own)
         marked = [(row, forest.mark(row["part"], scale)) for row in own]
-        plots = forest.by_axis((row, drawn) for row, drawn in marked if drawn)
+        plots = forest.by_axis((row, mark) for row, mark in marked if mark)
         if plots:
             forests.append((fidelity, sorted(plots, key=lambda plot: -len(plot[1]))))
     return forests
 
 
-def _contents(known: _Known, found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Every figure and table of the papers, and what becomes of it."""
+def _contents(catalogue: _Catalogue, found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Every figure and table of the papers, with its pages or the command for it."""
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
         own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name and not p.entry.own]
-        command = _command(known.by_id[name]) if name and not own else ""
+        command = _command(catalogue.by_id[name]) if name and not own else ""
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
     return [
-        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in known.papers.values()
+        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in catalogue.papers.values()
     ]
 
 
@@ -351,7 +351,7 @@ def _command(artifact: Artifact) -> str:
 
 
 def _page(shown: _Shown, found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
-    """The content with what it has beside it: the same artifact at other fidelities, the pages before and after it."""
+    """The content of a page with links: the same artifact at other fidelities, the previous and the next page."""
     place = next(i for i, p in enumerate(found) if p is shown)
     return {
         **shown.content,
@@ -430,7 +430,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
 
 
 def _environments(runs: Iterable[RunRecord]) -> list[tuple[str, int]]:
-    """What the runs were made with, and how many each."""
+    """The environments of the runs, with the number of runs in each."""
     keys = ("torch", "python", "numpy", "instruction_set", "processor", "threads", "device")
     texts = [", ".join(f"{key} {run.environment[key]}" for key in keys if key in run.environment) for run in runs]
     return Counter(text for text in texts if text).most_common()
@@ -438,7 +438,7 @@ def _environments(runs: Iterable[RunRecord]) -> list[tuple[str, int]]:
 
 def _downloads(entry: Published, folder: Path) -> list[str]:
     names = [name for name in DOWNLOADS if (entry.place / name).is_file() and not (entry.place / name).is_symlink()]
-    folder.mkdir()  # two levels down at most: deeper files would look like published ones to those who search
+    folder.mkdir()  # two levels at most: deeper packs would be taken for published ones
     for name in names:
         shutil.copyfile(entry.place / name, folder / name)
     return [f"{folder.name}/{name}" for name in names]

@@ -1,4 +1,4 @@
-"""What trained models drew, on a page: pictures as files, pages in a frame that can do nothing."""
+"""Samples of trained models on a page: pictures as files, HTML in a sandboxed frame."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from normbench.runs.record import RunRecord
 from normbench.runs.samples import PICTURES
 
-# Before what a page brings along: whatever it asks for, nothing is loaded.
+# In front of a sample's HTML: it can load nothing.
 LOCK = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
@@ -20,7 +20,7 @@ _EARLY = re.compile(r"step-(\d{1,12})-(.+)")
 
 @dataclass(frozen=True)
 class Sample:
-    """One file: `src` is where a picture lies below the site's folder, `page` the text of a page for a frame."""
+    """One file: `src` is the path of a picture below the site's folder, `page` the HTML for a frame."""
 
     name: str
     src: str = ""
@@ -28,30 +28,30 @@ class Sample:
 
 
 def put(found: Iterable[tuple[RunRecord, Mapping[str, bytes]]], folder: Path) -> list[tuple[RunRecord, list[Sample]]]:
-    """Pictures are written into `folder`, under names of ours; pages become text."""
+    """Write pictures into `folder`, under names of ours; HTML is returned as text."""
     return [
         (run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files.items())]) for run, files in found
     ]
 
 
 def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, list[tuple[RunRecord, Sample]]]:
-    """The pictures by what they are of, those of all runs beside each other: at the end, then by update."""
+    """The pictures of all runs by their subject, sorted by subject and update."""
     rows: dict[tuple[str, int], list[tuple[RunRecord, Sample]]] = {}
     for run, files in found:
         for file in files:
             if file.src:
-                rows.setdefault(_parted(file.name), []).append((run, file))
-    ordered = sorted(rows, key=lambda row: (_in_order(row[0]), row[1]))
+                rows.setdefault(_subject_and_update(file.name), []).append((run, file))
+    ordered = sorted(rows, key=lambda row: (_natural_order(row[0]), row[1]))
     return {f"{of}, after {update} updates" if update else of: rows[of, update] for of, update in ordered}
 
 
-def _in_order(name: str) -> list[tuple[int, str]]:
-    """Numbers in a name count as such."""
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Sort key of a name in which numbers are compared as numbers."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _parted(name: str) -> tuple[str, int]:
-    """What a picture is of, and after which update, 0 for the end: as runs name them."""
+def _subject_and_update(name: str) -> tuple[str, int]:
+    """The subject of a picture and its update, 0 for the end, from its file name."""
     early = _EARLY.fullmatch(name)
     return (early[2], int(early[1])) if early else (name, 0)
 

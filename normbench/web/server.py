@@ -1,8 +1,8 @@
-"""The dashboard's server: reads through an index, answers GET and HEAD on this machine to whoever has its token.
+"""The dashboard's server: reads through an index, answers GET and HEAD on this machine to holders of its token.
 
 Other users of the machine can reach the port, and any page in a browser can send requests to it. So every request
-needs the cookie that the printed link gives, a host name of this machine, and no other site as its origin. Nothing
-that a request says becomes part of a path: runs are looked up in the index, samples in the run's own list.
+needs the cookie that the printed link sets, a host name of this machine, and no other site as its origin. No part of
+a request becomes part of a path: runs are looked up in the index, samples in the run's list.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src
 TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
 LIVE = 16  # connections that wait for news
 PAUSE = 0.5  # s between two looks at the runs
-SLOWEST = 1.5  # s, the same where a look takes long
-BEAT = 15.0  # s without news until a comment shows whether anybody listens
-TOLD = 200  # runs by name in one piece of news
-REMEMBERED = 64  # addresses of which is known what runs they show
+SLOWEST = 1.5  # s, the longest pause where a look takes long
+BEAT = 15.0  # s without news until a comment checks the connection
+MOST_NEWS = 200  # runs by id in one event
+MOST_ADDRESSES = 64  # addresses whose run ids are cached
 
 
 def app(
@@ -65,9 +65,9 @@ def app(
     ending: Callable[[], bool] = lambda: False,
     commands: Callable[[Answer], Sequence[str]] = suggested_commands,
 ) -> Starlette:
-    """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go.
+    """The application, open to holders of `token`. `ending`: whether event streams are to end.
 
-    commands: those that would decide, here, what an answer leaves open.
+    commands: makes the commands that would decide the open comparisons of an answer.
     """
     service = _Service(index, ending, commands)
     routes = {
@@ -83,9 +83,9 @@ def app(
     made = Starlette(
         routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in routes.items()],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: _told, NormbenchError: _bad_input, Exception: _failed},
+        exception_handlers={HTTPException: _http_error, NormbenchError: _bad_input, Exception: _failed},
     )
-    made.router.redirect_slashes = False  # a path is one of these or none
+    made.router.redirect_slashes = False  # other paths are 404
     return made
 
 
@@ -93,11 +93,11 @@ def app(
 
 
 class Guard:
-    """Lets through what the user's own browser asks; sets the headers that all answers have."""
+    """Admits requests of the user's browser alone; sets the headers of all responses."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self.inner, self.token = inner, token
-        # of this server alone: a browser gives cookies to every port of a host
+        # unique to this server: a browser sends cookies to every port of a host
         self.cookie = f"normbench-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,20 +120,20 @@ class Guard:
         await (answer or self.inner)(scope, receive, sealed)
 
     def refusal(self, request: HTTPConnection) -> Response | None:
-        """The answer to a request that gets no further; None for the others."""
+        """The response to a request that is not admitted; None for the others."""
         if len(request.headers.getlist("host")) != 1 or not HOST.fullmatch(request.headers["host"]):
             return _text(403, "This server answers to localhost and 127.0.0.1 only.")
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return _text(403, "Requests from other sites are not answered.")
-        known = self.knows(request.cookies.get(self.cookie, ""))
+        admitted = self.knows(request.cookies.get(self.cookie, ""))
         given = request.query_params.getlist("token")
-        if given and (known or (len(given) == 1 and self.knows(given[0]))):
+        if given and (admitted or (len(given) == 1 and self.knows(given[0]))):
             rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-            place = f"/{request.url.path.lstrip('/')}"  # two of them begin another host's address
+            place = f"/{request.url.path.lstrip('/')}"  # two slashes begin another host's address
             answer = RedirectResponse(f"{place}{'?' if rest else ''}{urlencode(rest)}", 303)
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer
-        return None if known else _text(403, "Open the link that normbench dashboard printed.")
+        return None if admitted else _text(403, "Open the link that normbench dashboard printed.")
 
     def knows(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
@@ -149,7 +149,7 @@ def _text(status: int, line: str) -> Response:
     return PlainTextResponse(visible(" ".join(line.split())) + "\n", status)
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _text(error.status_code, error.detail)
 
@@ -162,18 +162,18 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _text(500, f"{type(error).__name__}. What the terminal shows says where; the page may be loaded again.")
 
 
-# --- what is answered ------------------------------------------------------------------------------------------------
+# --- endpoints -------------------------------------------------------------------------------------------------------
 
 
 class _Service:
-    """The endpoints, and what they share."""
+    """The endpoints and their common state."""
 
     def __init__(self, index: Index, ending: Callable[[], bool], commands: Callable[[Answer], Sequence[str]]) -> None:
         self.index, self.ending, self.commands = index, ending, commands
         self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
         self.looking = asyncio.Lock()
         self.live = 0
-        self.ids: OrderedDict[str, frozenset[str]] = OrderedDict()  # of the curves that an address shows
+        self.ids: OrderedDict[str, frozenset[str]] = OrderedDict()  # the runs loaded for an address
 
     async def page(self, request: Request) -> Response:
         return Response(pages.page(), media_type="text/html; charset=utf-8")
@@ -194,25 +194,25 @@ class _Service:
         return _json(await run_in_threadpool(self.asked, _query(request)))
 
     def asked(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """The view of an address, with what the index has to say."""
+        """The view of an address, with the notes of the index."""
         self.index.refresh()
-        shown: set[str] = set()
+        loaded: set[str] = set()
 
         def load(ids: Sequence[str]) -> Mapping[str, RunRecord]:
-            shown.update(ids)
+            loaded.update(ids)
             return self.index.load(ids)
 
         content = views.view(self.index.heads(), load, query, self.commands)
-        self.ids[urlencode(sorted(query.items()))] = frozenset(shown)
-        while len(self.ids) > REMEMBERED:
+        self.ids[urlencode(sorted(query.items()))] = frozenset(loaded)
+        while len(self.ids) > MOST_ADDRESSES:
             self.ids.popitem(last=False)
         return {**content, "notes": [*content.get("notes", ()), *map(visible, self.index.notes())]}
 
     async def run(self, request: Request) -> Response:
-        return _json(await run_in_threadpool(self.told, request.query_params.get("id", "")))
+        return _json(await run_in_threadpool(self.describe_run, request.query_params.get("id", "")))
 
-    def told(self, run_id: str) -> dict[str, Any]:
-        """One run in full, but for its curve."""
+    def describe_run(self, run_id: str) -> dict[str, Any]:
+        """One run without its curve."""
         path = self.index.source(run_id)
         head = next((head for head in self.index.heads() if head.id == run_id), None)
         if path is None or head is None:
@@ -239,7 +239,7 @@ class _Service:
         return Response(content, headers={"Content-Type": kind, "Content-Security-Policy": SAMPLE_POLICY})
 
     def read_sample(self, run_id: str, name: str) -> tuple[bytes, str]:
-        """A sample that is in the run's own list."""
+        """A sample in the run's list."""
         path = self.index.source(run_id)
         try:
             if path is not None:
@@ -258,7 +258,7 @@ class _Service:
         return _file(await run_in_threadpool(made), "text/html; charset=utf-8", "normbench-comparison.html")
 
     async def csv(self, request: Request) -> Response:
-        """The table alone, which can have no note: what is asked for and does not fit is refused."""
+        """The table as CSV. It cannot contain notes, so a question that does not fit is an error."""
         query = _query(request)
         content = await run_in_threadpool(self.asked, query)
         decides = ("filter", "task", *views.ASKED)
@@ -280,18 +280,18 @@ class _Service:
 
     async def news(self, key: str) -> AsyncIterator[bytes]:
         yield b": live\n\n"
-        token, known = self.index.token, {head.id for head in self.index.heads()}
+        token, ids = self.index.token, {head.id for head in self.index.heads()}
         beat = time.monotonic()
         while not self.ending():
             await asyncio.sleep(min(SLOWEST, max(PAUSE, 5 * self.took)))
             await self.look()
             token, changed = self.index.changed_since(token)
-            shown = self.ids.get(key) or known
-            changed = [run for run in changed if run in shown or run not in known]
+            in_view = self.ids.get(key) or ids
+            changed = [run for run in changed if run in in_view or run not in ids]
             if changed:
                 states = {head.id: head.status for head in self.index.heads()}
-                runs = [{"id": visible(run), "state": states.get(run, "gone")} for run in changed[:TOLD]]
-                known |= states.keys()
+                runs = [{"id": visible(run), "state": states.get(run, "gone")} for run in changed[:MOST_NEWS]]
+                ids |= states.keys()
                 yield f"event: changed\ndata: {dumped({'count': len(changed), 'runs': runs})}\n\n".encode()
             elif time.monotonic() - beat > BEAT:
                 yield b": live\n\n"
@@ -300,7 +300,7 @@ class _Service:
             beat = time.monotonic()
 
     async def look(self) -> None:
-        """At the runs, for all who listen at once."""
+        """Refresh the index, once for all open event streams."""
         async with self.looking:
             if time.monotonic() - self.looked >= PAUSE / 2:
                 start = time.monotonic()
@@ -310,7 +310,7 @@ class _Service:
 
 
 class _Stream(StreamingResponse):
-    """Counted as long as it is open."""
+    """An event stream that is counted while it is open."""
 
     def __init__(self, service: _Service, key: str, headers: Mapping[str, str]) -> None:
         super().__init__(service.news(key), headers=dict(headers))
@@ -340,7 +340,7 @@ def _file(content: bytes, kind: str, name: str) -> Response:
 
 
 def table(answer: Mapping[str, Any] | None) -> bytes:
-    """The rows of an answer as CSV, a line per cell; what a spreadsheet would take for a formula is quoted."""
+    """The rows of an answer as CSV, a line per cell; text that looks like a formula is quoted."""
     rows = [
         {"group": group["place"], **dict(_flat("", {k: v for k, v in row.items() if k != "seeds"}))}
         for group in (answer or {}).get("groups", ())

@@ -1,4 +1,4 @@
-"""The page of a comparison: as the server gives it, and as one file that has all in itself and asks for nothing."""
+"""The page of a comparison: as the server sends it, and as one self-contained file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STYLES = ("style.css", "dashboard.css")
 SCRIPTS = (
     PLOTLY, "dashboard-source.js", "dashboard-address.js", "dashboard-draw.js", "dashboard-table.js", "dashboard.js"
 )  # fmt: skip
-LARGE = 1500  # characters of JSON: what is as large stands in the file once
-MOST = 2_500_000  # characters of the views of a shared file, beside the scripts; the view on the screen is always there
-CHOSEN = ("split", "metric", "against", "at", "x")  # what may be chosen in a shared file; its level and task are fixed
-FEW_CELLS = 8  # so many have every pair of theirs in the file
+LARGE = 1500  # characters of JSON: larger values are stored once
+MOST = 2_500_000  # characters of the views of a shared file, without scripts; the current view is always included
+CHOSEN = ("split", "metric", "against", "at", "x")  # choices in a shared file; its level and task are fixed
+FEW_CELLS = 8  # up to so many cells, all pairs are in the file
 
 
 def page() -> str:
-    """The page that asks its server; no script stands in it."""
+    """The page that loads its data from the server; without inline scripts."""
     template = site.environment().get_template("dashboard.html")
     return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS, late=PLOTLY)
 
@@ -45,9 +45,9 @@ def _own(name: str) -> bytes:
 
 
 def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
-    """The view of this address as one HTML file, with every baseline, and what else of its task there is room for.
+    """The view of this address as one HTML file, with every baseline, and other choices as space permits.
 
-    Its commands are without the folders of this machine.
+    Its commands do not contain folders of this machine.
     """
     first = view(heads, load, query)
     runs = runs_of(heads, load, query)
@@ -62,8 +62,8 @@ def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> b
     file.add(first)
     if first["choices"]:
         chosen = [(first["pair"]["a"], first["pair"]["b"])] if first["pair"] else []
-        for told, figure in pairs(runs, first["query"], [*chosen, *_pairs(first)]):
-            file.add_pair(first, told, figure)
+        for pair, figure in pairs(runs, first["query"], [*chosen, *_pairs(first)]):
+            file.add_pair(first, pair, figure)
     for changes in _others(first):
         if file.size < MOST:
             file.add(asked(a="", b="", **changes))
@@ -71,7 +71,7 @@ def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> b
 
 
 def html(shared: Mapping[str, Any], title: str) -> bytes:
-    """The file: every script in it is named by its hash, so that no other one runs."""
+    """The file; its policy lists the hash of every script, so no other one runs."""
     scripts = [_script(static(name).decode()) for name in SCRIPTS]
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
     styles = "\n".join(static(name).decode().replace("</", r"<\/") for name in STYLES)
@@ -90,12 +90,12 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
 
 
 def _script(text: str) -> str:
-    """A script that may stand in a page: nothing in it ends it, or opens another."""
+    """A script for inline use: without text that ends its element or opens another."""
     return text.replace("</script", r"<\/script").replace("<!--", r"<\!--").replace("<script", r"\x3cscript")
 
 
 def _pairs(first: View) -> Iterator[tuple[str, str]]:
-    """The pairs of cells that a reader will ask for: all of few, else each with those of the baseline."""
+    """The pairs of cells in the file: all pairs of few cells, else each cell with those of the baseline."""
     keys = [cell["key"] for cell in first["cells"]]
     if len(keys) <= FEW_CELLS:
         yield from itertools.combinations(keys, 2)
@@ -106,7 +106,7 @@ def _pairs(first: View) -> Iterator[tuple[str, str]]:
 
 
 def _others(first: View) -> Iterator[dict[str, str]]:
-    """Every other baseline, the other point of a run, every other metric of each split, then every other clock."""
+    """The other choices: each baseline, the other point of a run, each metric of each split, each clock."""
     choices = first["choices"]
     if not choices:
         return
@@ -125,7 +125,7 @@ def _others(first: View) -> Iterator[dict[str, str]]:
 
 
 class _File:
-    """Views and pairs in which what is large stands once, in a pool."""
+    """Views and pairs; large values are stored once, in a pool."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
         self.query = dict(query)
@@ -136,18 +136,18 @@ class _File:
         self.pairs: list[dict[str, Any]] = []
 
     def add(self, one: View) -> None:
-        """A view; not where it would make the file too large, unless it is the first."""
+        """Add a view, unless it would make the file too large; the first is always added."""
         answer = one["answer"] and _without_rows(one["answer"])  # the table has them
         figures = {f"figures.{key}": value for key, value in one["figures"].items() if key != "difference"}
         rest = {key: value for key, value in one.items() if key != "figures"}
         self._add(self.views, {"chosen": _chosen(one)}, {"view": {**rest, "answer": answer, "pair": None, **figures}})
 
-    def add_pair(self, one: View, told: Mapping[str, Any], figure: Any) -> None:
-        """A pair of cells in this view, once."""
-        names = (told["a"], told["b"])
-        if not any((known["a"], known["b"]) in (names, names[::-1]) for known in self.pairs):
+    def add_pair(self, one: View, pair: Mapping[str, Any], figure: Any) -> None:
+        """Add a pair of cells of this view, once."""
+        names = (pair["a"], pair["b"])
+        if not any((other["a"], other["b"]) in (names, names[::-1]) for other in self.pairs):
             head = {"a": names[0], "b": names[1], "chosen": _chosen(one)}
-            self._add(self.pairs, head, {"pair": {**told, "figure": figure}})
+            self._add(self.pairs, head, {"pair": {**pair, "figure": figure}})
 
     def _add(self, to: list[dict[str, Any]], head: dict[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> None:
         ((name, content),) = parts.items()

@@ -1,4 +1,4 @@
-"""A folder of pages that is put in place as a whole: what the report and the battery's page have in common."""
+"""A folder of pages that is replaced as a whole: the common part of the report and the battery's page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _INTERVAL = re.compile(r"\[([\u2212\d][^\s\]]*), ([\u2212\d][^\s\]]*)\]")
-_REST = re.compile(r" (?=\(|at the paper's setting)")  # begins what a verdict says after its word
+_REST = re.compile(r" (?=\(|at the paper's setting)")  # begins the rest of a verdict after its word
 HOW = {
     "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
     "sign": "holds when the median lies on the claimed side by the exact sign test at the {level:g} % level, and is "
@@ -43,16 +43,16 @@ HOW = {
 
 
 def put(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder aside, with style and scripts in it, and put that in place of `target` at once.
+    """Let `write` fill a new folder, which has style and scripts, and replace `target` by it.
 
     Killed at any moment, it leaves the old site or the new one whole; the next call removes what else it left.
-    Errors: `target` holds other files than such a site, or cannot be written.
+    NormbenchError if `target` holds other files than such a site, or cannot be written.
     """
     _refuse_strangers(target)
     place = target.resolve()
     files.make_folder(place.parent)
     with files.alone(place.parent):
-        # fixed names, as nobody else is here; with dots, so that nobody takes what they hold for published
+        # fixed names, protected by the lock; with dots, so that their packs are not taken for published ones
         aside, old = (place.with_name(f".{place.name}.normbench-{what}") for what in ("aside", "old"))
         try:
             _tidy(place, aside, old)
@@ -71,7 +71,7 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
 
 
 def _tidy(place: Path, aside: Path, old: Path) -> None:
-    """Nothing is left but the site, the old one if a call ended between two renames."""
+    """Remove all but the site; restore the old one if a call ended between two renames."""
     if old.exists() and not place.exists():
         old.rename(place)
     for left in (aside, old):
@@ -115,7 +115,7 @@ def _assets(folder: Path) -> None:
 
 
 def plotly_script() -> Path:
-    """Plotly's script, from the installed package: found, not imported, which takes a second."""
+    """Plotly's script in the installed package, found without the import, which takes a second."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:
         raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
@@ -124,7 +124,7 @@ def plotly_script() -> Path:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Templates in which every value is text: escaped, and without characters that hide."""
+    """Templates in which every value is escaped text, with hidden characters replaced."""
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("normbench.web", "templates"),
         autoescape=True,
@@ -170,7 +170,7 @@ def _word_and_rest(verdict: str) -> tuple[str, str]:
 
 
 def _code(text: str) -> Markup:
-    """Text in which what stands between backticks is code."""
+    """Text with code between backticks."""
     pieces = enumerate(visible(text).split("`"))
     return Markup().join(Markup("<code>{}</code>").format(piece) if i % 2 else piece for i, piece in pieces)
 

@@ -1,7 +1,7 @@
-"""What the page of a comparison shows, as plain data: from runs and an address's parameters, without a clock or a file.
+"""The content of a comparison's page as JSON values, from runs and an address's parameters, without a clock or a file.
 
-All numbers are `normbench.compare`'s; this adds colours, figures and the state of runs. What is switched off on the
-page changes no number here: a mean is over all seeds of its cell.
+All numbers come from `normbench.compare`; this adds colours, figures and the state of runs. Switches of the page
+change no number here: a mean is over all seeds of its cell.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from normbench.runs.store import FINISHED
 from normbench.stats.series import CLOCKS, Point
 from normbench.web import figures_compare as figures
 from normbench.web import grid
-from normbench.web.figure_cache import AXES, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
+from normbench.web.figure_cache import AXES, Cache, TaskFigures, clocks, counts, logged_clock, seeds, state, value_text
 from normbench.web.grid import Load
 from normbench.web.json_safe import json_safe
 
 View = dict[str, Any]
-ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
-KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
-OUTLINE = "outline"  # asks for what is known without reading a curve: tasks, cells, states
+ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
+PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 
 
 def view(
@@ -43,12 +43,12 @@ def view(
 ) -> View:
     """The page for this address.
 
-    heads: every run known, with its state as status and without records. load: the same runs, by id, with records.
+    heads: every run, with its state as status and without records. load: loads runs with records, by id.
     query: `filter` in words, `task`, the parts of a question, the clock `x`, and two cells `a` and `b`. A part that
-    fits nothing is left out, with a note. With `outline` no curve is loaded, and there are no numbers. commands: those
-    that would decide what an answer leaves open.
+    fits nothing is left out, with a note. With `outline` no curve is loaded, and there are no numbers. commands: makes
+    the commands that would decide the open comparisons of an answer.
     """
-    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
     notes: list[str] = []
     found = _tasks(heads, asked, notes)
     task = _chosen(found, asked)
@@ -65,41 +65,41 @@ def view(
     question = _question(task, asked, notes)
     if question is None:
         return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}
-    drawn = Drawn(task, question, asked.get("x", ""))
-    told = drawn.told
-    pair = _pair(drawn, asked.get("a", ""), asked.get("b", ""))
+    task_figures = TaskFigures(task, question, asked.get("x", ""))
+    result = task_figures.answer
+    pair = _pair(task_figures, asked.get("a", ""), asked.get("b", ""))
     canonical = {**asked, "task": task.key}
     if len(found) == 1 and "filter" in asked:
         del canonical["task"]
-    shown = json_safe(
+    content = json_safe(
         {
-            "query": {key: canonical[key] for key in KEPT if key in canonical},
+            "query": {key: canonical[key] for key in PARAMETERS if key in canonical},
             **common,
             "title": task.title,
-            "heading": told.heading,
-            "caption": drawn.caption(),
-            "choices": _choices(task, question, drawn.clock),
-            "arms": drawn.arms(),
-            "facets": drawn.facets(),
-            "cells": drawn.cells(),
-            "answer": _told_in_words(told, commands(told)),
+            "heading": result.heading,
+            "caption": task_figures.caption(),
+            "choices": _choices(task, question, task_figures.clock),
+            "arms": task_figures.arms(),
+            "facets": task_figures.facets(),
+            "cells": task_figures.cells(),
+            "answer": _answer_json(result, commands(result)),
             "pair": pair[0] if pair else None,
-            "notes": [*notes, *told.notes],
+            "notes": [*notes, *result.notes],
         }
     )
-    shown["figures"] = {  # their texts and numbers are made safe where they are made
-        "curves": drawn.curves(),
-        "forest": drawn.forest(),
-        "sensitivity": drawn.sensitivity(),
+    content["figures"] = {  # their texts and numbers are already safe
+        "curves": task_figures.curves(),
+        "forest": task_figures.forest(),
+        "sensitivity": task_figures.sensitivity(),
         "heat": grid.configurations(task, question, found, load),
         "difference": pair[1] if pair else None,
     }
-    return dict(shown)
+    return dict(content)
 
 
 def runs_of(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> list[RunRecord]:
-    """The runs of the task that such a view shows, with their records; longer ones cut to its length."""
-    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    """The runs of the task of a view, with their records; longer ones cut to its length."""
+    asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
     found = _tasks(heads, asked, [])
     task = _chosen(found, asked)
     return task.with_runs(load([run.id for run in task.runs])).runs if task else []
@@ -111,7 +111,7 @@ def _tasks(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str]) 
 
 
 def _chosen(found: Sequence[Task], asked: Mapping[str, str]) -> Task | None:
-    """The task that is asked for, else the first."""
+    """The task of the address, else the first."""
     return next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
 
 
@@ -127,7 +127,7 @@ def _filtered(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str
 
 
 def _question(task: Task, asked: dict[str, str], notes: list[str]) -> Question | None:
-    """The question as it is asked; without what does not fit this task, which is noted."""
+    """The question of the address; parts that do not fit this task are left out, with a note."""
     while True:
         try:
             return Question.of(task, asked)
@@ -140,17 +140,17 @@ def _question(task: Task, asked: dict[str, str], notes: list[str]) -> Question |
 
 
 def _empty(asked: Mapping[str, str], heads: Sequence[RunRecord], notes: list[str]) -> View:
-    told = notes or ([] if heads else ["No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer"])
+    lines = notes or ([] if heads else ["No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer"])
     return {
         "query": dict(asked), "tasks": [], "runs": {"states": {}, "left": None}, "title": "", "heading": "",
         "caption": "", "choices": {}, "arms": [], "facets": [], "cells": [], "answer": None, "pair": None,
         "figures": dict.fromkeys(("curves", "forest", "sensitivity", "heat", "difference")),
-        "notes": [visible(note) for note in told],
+        "notes": [visible(note) for note in lines],
     }  # fmt: skip
 
 
 def _waiting(task: Task) -> list[dict[str, Any]]:
-    """The cells of a task of which nothing is evaluated yet."""
+    """The cells of a task without any evaluation."""
     colours = colours_of(cell.norm for cell in task.cells)
     return [
         {
@@ -164,9 +164,9 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-_LONGER = Kept[list[RunRecord]](2)
-_TASKS = Kept[list[Task]](8)
-_METRICS = Kept[dict[str, list[Metric]]](32)
+_LONGER = Cache[list[RunRecord]](2)
+_TASKS = Cache[list[Task]](8)
+_METRICS = Cache[dict[str, list[Metric]]](32)
 
 
 def _metrics(task: Task) -> dict[str, list[Metric]]:
@@ -177,7 +177,7 @@ def _metrics(task: Task) -> dict[str, list[Metric]]:
 
 
 def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
-    """What may be asked instead, each with its value now."""
+    """The choices of the page, each with its current value."""
     q = question
     logged = _metrics(task)
     arms = list(dict.fromkeys(q.arm(cell) for cell in task.cells))
@@ -191,10 +191,10 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     now = {"split": q.split, "metric": q.metric.name, "at": q.at, "against": q.against, "x": clock}
     return {
         **{
-            key: {"now": now[key], "options": [{"key": key, "label": text} for key, text in known]}
-            for key, known in options.items()
+            key: {"now": now[key], "options": [{"key": key, "label": text} for key, text in entries]}
+            for key, entries in options.items()
         },
-        "logged": {split: [m.name for m in known] for split, known in logged.items()},
+        "logged": {split: [m.name for m in entries] for split, entries in logged.items()},
         "level": {
             "now": "" if q.level is None else configuration.short(q.level * q.metric.factor),
             "unit": q.metric.unit,
@@ -205,18 +205,18 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     }
 
 
-def _told_in_words(told: Answer, commands: Sequence[str]) -> dict[str, Any]:
-    """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
-    content = told.as_json(pairs=False)
-    for group, plain_group in zip(told.groups, content["groups"], strict=True):
-        first = (group.sentences(told.question)[0] or [""])[0]
-        rest = group.sentence(told.question).removeprefix(first).strip()
-        plain_group |= {"sentence": first, "rest": rest, "size": len(group.rows)}
+def _answer_json(answer: Answer, commands: Sequence[str]) -> dict[str, Any]:
+    """The answer as JSON values; the first sentence of each group says who wins. Pairs are in the sentences."""
+    content = answer.as_json(pairs=False)
+    for group, group_json in zip(answer.groups, content["groups"], strict=True):
+        first = (group.sentences(answer.question)[0] or [""])[0]
+        rest = group.sentence(answer.question).removeprefix(first).strip()
+        group_json |= {"sentence": first, "rest": rest, "size": len(group.rows)}
     return {**content, "commands": list(commands)}
 
 
 def _states(task: Task) -> dict[str, Any]:
-    """Runs by state, and about how many seconds the running and queued ones still take, one after the other."""
+    """Runs by state, and an estimate of the seconds until the running and queued ones are done."""
     paces = [run.seconds / run.steps for run in task.runs if run.seconds and run.steps and run.status in FINISHED]
     running = [run for run in task.runs if run.status == "running"]
     open_runs = [run for run in task.runs if run.status in ("running", "queued")]
@@ -234,39 +234,41 @@ Pair = tuple[dict[str, Any], figures.Figure | None]
 
 
 def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
-    """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
-    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    """The pairs of these keys of cells, as a view of these runs has them."""
+    asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
     task = _chosen(tasks(runs), asked)
     assert task is not None
-    drawn = Drawn(task, Question.of(task, asked), asked.get("x", ""))
+    task_figures = TaskFigures(task, Question.of(task, asked), asked.get("x", ""))
     for a, b in wanted:
-        if told := _pair(drawn, a, b):
-            yield told
+        if pair := _pair(task_figures, a, b):
+            yield pair
 
 
-def _pair(drawn: Drawn, a: str, b: str) -> Pair | None:
-    """What differs between the two cells that were chosen, and their paired difference over time."""
-    cells = {cell.key: cell for cell in drawn.task.cells}
+def _pair(task_figures: TaskFigures, a: str, b: str) -> Pair | None:
+    """The options that differ between two cells, and their paired difference over time."""
+    cells = {cell.key: cell for cell in task_figures.task.cells}
     first, second = cells.get(a), cells.get(b)
     if first is None or second is None or first is second:
         return None
-    names = [drawn.looks[cell.key][0].name for cell in (first, second)]
+    names = [task_figures.looks[cell.key][0].name for cell in (first, second)]
     keys = configuration.differing([first.values, second.values])
-    q = drawn.question
+    q = task_figures.question
     factor = q.metric.factor
     points = [
         Point(p.x, factor * p.mean, p.interval and (factor * p.interval[0], factor * p.interval[1]), p.n, p.diverged)
-        for p in difference_curve(first, second, q, logged_clock(drawn.clock) if drawn.clock != "seconds" else q.clock)
+        for p in difference_curve(
+            first, second, q, logged_clock(task_figures.clock) if task_figures.clock != "seconds" else q.clock
+        )
         if p.mean is not None
     ]
-    clock = q.clock if drawn.clock in ("seconds", "examples") else drawn.clock
+    clock = q.clock if task_figures.clock in ("seconds", "examples") else task_figures.clock
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
         "diff": [{"key": key, "a": value_text(first, key), "b": value_text(second, key)} for key in keys],
     }  # fmt: skip
-    told = json_safe(told)
+    content = json_safe(content)
     if not points:
-        return told, None
+        return content, None
     name = f"difference{unit}"
-    return told, figures.difference(points, name, AXES[clock], drawn.looks[first.key][0])
+    return content, figures.difference(points, name, AXES[clock], task_figures.looks[first.key][0])

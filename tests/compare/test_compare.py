@@ -14,7 +14,7 @@ from swept import asked, config, run, sweep
 from normbench.commands.compare import selecting
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import difference_curve
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, judge
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, difference_of, judge
 from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.config.plan import train_specs
@@ -100,7 +100,9 @@ def test_runs_of_other_code_with_one_configuration_are_told() -> None:
     runs = sweep({"none": 0.3, "layer": 0.2})
     copied = dataclasses.replace(runs[-1], id="a run of other code")
     (task,) = tasks([*runs, copied])
-    assert [(cell.norm, cell.twice, len(cell.runs)) for cell in task.cells if cell.twice] == [("layer", (6,), 6)]
+    assert [(cell.norm, cell.repeated_seeds, len(cell.runs)) for cell in task.cells if cell.repeated_seeds] == [
+        ("layer", (6,), 6)
+    ]
     (note,) = [note for note in asked([*runs, copied]).notes if "other code" in note]
     assert note.startswith("layer has several runs of seed 6: ")
     assert not any("other code" in note for note in asked(runs).notes)
@@ -134,7 +136,7 @@ def test_a_cell_is_all_but_the_seed_and_a_task_what_may_be_compared() -> None:
     assert list(task.differing) == ["norm", "optim.lr"] and task.arm_keys == ("norm",)
     other = [run(0.1, data={"valid": 50}), run(0.1, epochs=4, seed=2), run(0.1, epochs=0, steps=30, seed=3)]
     assert len(tasks([*runs, *other])) == 4  # other data, and lengths of 4 epochs and of 30 updates
-    assert [t.said for t in tasks([*runs, *other])].count("data.valid=50") == 1
+    assert [t.data_options for t in tasks([*runs, *other])].count("data.valid=50") == 1
 
 
 def test_each_task_has_words_that_select_it_alone() -> None:
@@ -246,7 +248,7 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
     (group,) = asked(runs).groups
     told = {d.first: d for d in group.against}["layer"]
     (pair,) = (d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
-    assert told == pair and (told.told, told.word) == (7, UNDECIDED)  # three of ten pairs have no spread
+    assert told == pair and (told.tests, told.word) == (7, UNDECIDED)  # three of ten pairs have no spread
     assert judge(group.against, {}, False)[0].word == AHEAD and told.p and told.p < 0.05 / 4
     assert "layer, batch, rms and group against none are undecided" in asked(runs).sentence
     assert "layer against batch, rms and group is undecided" in asked(runs).sentence
@@ -258,7 +260,7 @@ def test_a_baseline_that_wins_is_told_once() -> None:
     (group,) = found.groups
     (pair,), (told,) = group.pairs, group.against
     assert (pair.first, pair.word, told.first, told.word) == ("none", AHEAD, "layer", BEHIND)
-    assert pair.mean and told.mean == -pair.mean and told.turned == pair
+    assert pair.mean and told.mean == -pair.mean and told.reversed == pair
     assert found.sentence.startswith("Winner: none, ahead of layer (") and found.sentence.count("layer") == 1
 
 
@@ -332,9 +334,9 @@ def test_the_time_to_a_level_is_interpolated_and_a_bound_where_some_never_come_t
 def test_a_rising_metric_is_better_when_higher() -> None:
     metric = metrics.Metric("image_r1", share=True, rising=True)
     better, worse = {s: 0.5 + s / 100 for s in range(6)}, {s: 0.4 + s / 90 for s in range(6)}
-    (pair,) = judge([held_against(better, worse, ("a", "b"))], {}, metric.rising)
+    (pair,) = judge([difference_of(better, worse, ("a", "b"))], {}, metric.rising)
     assert pair.word == AHEAD
-    (pair,) = judge([held_against(worse, better, ("b", "a"))], {}, metric.rising)
+    (pair,) = judge([difference_of(worse, better, ("b", "a"))], {}, metric.rising)
     assert pair.word == BEHIND
 
 

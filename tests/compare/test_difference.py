@@ -10,7 +10,7 @@ from swept import SPREAD, asked, run, sweep
 
 from normbench.compare import suggested_seeds
 from normbench.compare.answer import answer
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, judge
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.stats import statistics as stats
@@ -46,7 +46,7 @@ def test_whichever_side_lost_runs_is_never_ahead(turned: bool) -> None:
     better, worse = ({seed: base + SPREAD[seed] for seed in range(6)} for base in (0.1, 0.2))
     worse[0] += 0.01
     arms = [("worse", worse), ("better", better)] if turned else [("better", better), ("worse", worse)]
-    held = held_against(arms[0][1], arms[1][1], (arms[0][0], arms[1][0]))
+    held = difference_of(arms[0][1], arms[1][1], (arms[0][0], arms[1][0]))
     words = {lost: judge([held], {lost: 1}, False)[0].word for lost in ("better", "worse")}
     assert words == {"better": UNDECIDED, "worse": BEHIND if turned else AHEAD}
 
@@ -99,7 +99,7 @@ def arms_alike(draw: Any, arms: int) -> list[Difference]:
     """Of so many arms without a difference each against the first, five seeds of each."""
     common = 3 * draw.standard_normal(5)
     values = [dict(enumerate((common + draw.standard_normal(5)).tolist())) for _ in range(arms)]
-    return [held_against(one, values[0], (f"a{place}", "a0")) for place, one in enumerate(values) if place]
+    return [difference_of(one, values[0], (f"a{place}", "a0")) for place, one in enumerate(values) if place]
 
 
 def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
@@ -175,7 +175,9 @@ def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
 def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, far: bool) -> None:
     """And no number is named that nobody would run."""
     first, second = ({seed: 0.2 + sign * SPREAD[seed % 6] for seed in range(6)} for sign in (1, -1))
-    (held,) = judge([held_against(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False)
+    (held,) = judge(
+        [difference_of(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False
+    )
     assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
     assert ("out of reach (more than 60 seeds)" in held.because()) == far
     assert (f"about {held.needed} seeds would show" in held.because()) != far

@@ -468,6 +468,6 @@ def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.Monk
 
 
 def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "KEPT", 7)
+    monkeypatch.setattr(index_module, "MOST_RECORDS", 7)
     index = opened(results)
     assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1

@@ -88,10 +88,10 @@ def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
     blocks = report._blocks(rows)
     assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]
     assert blocks[0]["tally"] == "Of 8 quoted claims, 6 hold; 1 is the opposite; 1 is not run."
-    assert [r["claim"]["setting"] for r in blocks[0]["told"]] == ["holds"] * report.OPEN + ["opposite"]
-    assert [r["exact"] for r in blocks[0]["told"][:2]] == [False, True]  # measured ones first
+    assert [r["claim"]["setting"] for r in blocks[0]["unfolded"]] == ["holds"] * report.OPEN + ["opposite"]
+    assert [r["exact"] for r in blocks[0]["unfolded"][:2]] == [False, True]  # measured ones first
     assert [title for title, _ in blocks[0]["folded"]] == ["4 more hold", "1 is not run"]
-    assert sum(len(rest) for _, rest in blocks[0]["folded"]) + len(blocks[0]["told"]) == 8
+    assert sum(len(rest) for _, rest in blocks[0]["folded"]) + len(blocks[0]["unfolded"]) == 8
     assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds."
 
 
