@@ -7,8 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -60,16 +59,8 @@ def build(results: Path, target: Path | None = None, config_dir: Path | None = N
     def write(folder: Path) -> None:
         found, damaged = published.collect(results, config_dir)
         catalogue = _Catalogue.of(config_dir)
-        entries = _presentable(found, catalogue, damaged, raw_samples.of_raw(results))
-        try:
-            _write(folder, results, catalogue, entries, damaged)
-        except OSError:
-            raise  # there is no writing here
-        except Exception:  # of whatever kind: one file must not cost the others their page
-            for place in folder.iterdir():
-                if place.name not in (site.MARKER, "assets"):
-                    shutil.rmtree(place) if place.is_dir() else place.unlink()
-            _write(folder, results, catalogue, _alone(entries, damaged), damaged)
+        pages = _pages(found, catalogue, damaged, raw_samples.of_raw(results))
+        _write(folder, results, catalogue, pages, damaged)
         notes.extend(d.reason for d in damaged)
 
     site.put(target, write)
@@ -96,27 +87,36 @@ class _Catalogue:
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """One published artifact with the content of its page."""
+class _Page:
+    """One published artifact with its file name, the content of its page, and its samples."""
 
     entry: Published
+    file: str
     content: Mapping[str, Any]
     samples: Sequence[tuple[RunRecord, sample_archive.Files]]
 
+    @property
+    def short_title(self) -> str:
+        return self.entry.title.split(" · ")[0]
 
-def _presentable(
+
+def _pages(
     found: Sequence[Published],
     catalogue: _Catalogue,
     damaged: list[published.Damaged],
     raw: Callable[[str], sample_archive.Files],
-) -> list[_Shown]:
-    """Those whose content can be made, by paper; the others are added to the damaged ones."""
-    good = []
-    for entry in sorted(found, key=catalogue.order):
-        with _noted(entry, damaged):
+) -> list[_Page]:
+    """The pages by paper; a file whose content cannot be made is added to the damaged ones."""
+    pages = []
+    entries = sorted(found, key=catalogue.order)
+    for entry, file in zip(entries, _file_names(entries), strict=True):
+        try:
             content = _content(entry, catalogue.papers)
-            good.append(_Shown(entry, content, _samples_of(entry, [*content["names"]], damaged, raw)))
-    return good
+            pages.append(_Page(entry, file, content, _samples_of(entry, [*content["names"]], damaged, raw)))
+        except Exception as error:  # of any type: one file must not cost the others their page
+            reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
+            damaged.append(published.Damaged(entry.place, reason))
+    return pages
 
 
 def _samples_of(
@@ -138,108 +138,68 @@ def _samples_of(
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
 
 
-def _alone(found: Sequence[_Shown], damaged: list[published.Damaged]) -> list[_Shown]:
-    """Those whose page can be made on its own, where not all of them together could be."""
-    good = []
-    templates = site.environment()
-    for shown in found:
-        with _noted(shown.entry, damaged):
-            pages = _names([shown])
-            common = {"version": "", "page": "", "menu": _menu([shown], pages), "checked": False}
-            page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "pictures": {}, "checks": []}
-            templates.get_template("artifact.html").render(**common, **page)
-            templates.get_template("index.html").render(
-                **common, **_index([shown], pages), damaged=[], contents=[], without_runs=[]
-            )
-            good.append(shown)
-    return good
-
-
-@contextmanager
-def _noted(entry: Published, damaged: list[published.Damaged]) -> Iterator[None]:
-    """What nobody foresaw in one file, of whatever kind: it is named on the index."""
-    try:
-        yield
-    except Exception as error:
-        reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
-        damaged.append(published.Damaged(entry.place, reason))
-
-
-def _names(found: Sequence[_Shown]) -> dict[int, str]:
+def _file_names(entries: Sequence[Published]) -> list[str]:
     """A file name per page, of ASCII letters; ambiguous names get a part of their hash."""
-    full = {id(p.entry): f"{'own/' if p.entry.own else ''}{p.entry.name}/{p.entry.fidelity}" for p in found}
-    names = {
-        key: name.rpartition("/")[0].replace("/", "-") + "-" + name.rpartition("/")[2] for key, name in full.items()
-    }
-    slugs = {key: re.sub(r"[^a-z0-9-]+", "-", name.lower()) for key, name in names.items()}
-    taken = Counter(slugs.values())
-
-    def unique(key: int) -> str:
-        slug = slugs[key]
-        if slug == names[key] and taken[slug] == 1:
-            return f"{slug}.html"
-        return f"{slug}-{hashlib.sha256(full[key].encode()).hexdigest()[:8]}.html"
-
-    return {key: unique(key) for key in full}
+    names = [f"{'own/' if entry.own else ''}{entry.name}/{entry.fidelity}" for entry in entries]
+    slugs = [re.sub(r"[^a-z0-9-]+", "-", name.replace("/", "-").lower()) for name in names]
+    return [
+        f"{slug}.html"
+        if slug == name.replace("/", "-") and slugs.count(slug) == 1
+        else f"{slug}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.html"
+        for name, slug in zip(names, slugs, strict=True)
+    ]
 
 
 def _write(
-    folder: Path, results: Path, catalogue: _Catalogue, found: Sequence[_Shown], damaged: Sequence[published.Damaged]
+    folder: Path, results: Path, catalogue: _Catalogue, pages: Sequence[_Page], damaged: Sequence[published.Damaged]
 ) -> None:
-    templates = site.environment()
-    pages = _names(found)
-    packs = {p.entry.verdicts["pack_sha256"]: pages[id(p.entry)] for p in found}
+    packs = {page.entry.verdicts["pack_sha256"]: page.file for page in pages}
     checks, benches = measured.checks(results, packs), measured.benches(results)
-    common = {
-        "version": normbench.__version__, "menu": _menu(found, pages), "checked": bool(checks or benches),
-    }  # fmt: skip
+    menu: dict[str, list[_Page]] = {}
+    for page in pages:
+        menu.setdefault(OWN if page.entry.own else page.content["paper"], []).append(page)
+    common = {"version": normbench.__version__, "menu": list(menu.items()), "checked": bool(checks or benches)}
 
     def render(template: str, name: str, **values: Any) -> None:
-        text = templates.get_template(template).render(**common, page=name, **values)
+        text = site.environment().get_template(template).render(**common, page=name, **values)
         (folder / name).write_text(text, encoding="utf-8")
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # without paths of this machine
-    render("index.html", "index.html", **_index(found, pages), damaged=reasons,
-           contents=_contents(catalogue, found, pages), without_runs=_without_runs(catalogue, found))  # fmt: skip
+    render("index.html", "index.html", **_index(pages), damaged=reasons,
+           contents=_contents(catalogue, pages), without_runs=_without_runs(catalogue, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
-        titles = {pages[id(p.entry)]: p.entry.title for p in found}
+        titles = {page.file: page.entry.title for page in pages}
         render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
-    for shown in found:
-        name = pages[id(shown.entry)]
-        own = folder / Path(name).stem
-        downloads = _downloads(shown.entry, own)
-        made = samples.put(shown.samples, own)
-        render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
-               samples=made, pictures=samples.pictures(made),
-               checks=[check for check in checks if check.get("page") == name])  # fmt: skip
-
-
-def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, list[dict[str, str]]]]:
-    """Every artifact's page, by paper."""
-    papers: dict[str, list[dict[str, str]]] = {}
-    for p in found:
-        entry = {"title": p.entry.title, "fidelity": p.entry.fidelity, "page": pages[id(p.entry)]}
-        papers.setdefault(OWN if p.entry.own else p.content["paper"], []).append(entry)
-    return list(papers.items())
+    for place, page in enumerate(pages):
+        own = folder / Path(page.file).stem
+        downloads = _downloads(page.entry, own)
+        written = samples.put(page.samples, own)
+        render("artifact.html", page.file, **page.content, downloads=downloads, samples=written,
+               pictures=samples.pictures(written), checks=[c for c in checks if c.get("page") == page.file],
+               others=[other for other in pages if other.entry.name == page.entry.name],
+               before=pages[place - 1] if place else None,
+               after=pages[place + 1] if place + 1 < len(pages) else None)  # fmt: skip
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
 
 
-def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
-    counted, own = ([p for p in found if p.entry.own == mine] for mine in (False, True))
-    rows = [row for p in counted for row in _claims(p, pages[id(p.entry)])]
+def _index(pages: Sequence[_Page]) -> dict[str, Any]:
+    counted, own = ([page for page in pages if page.entry.own == mine] for mine in (False, True))
+    rows = [row for page in counted for row in _claims(page)]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
         "papers": _by_paper(rows),
-        "own": [(p.entry.title, p.entry.fidelity, pages[id(p.entry)]) for p in own],
-        "own_papers": _by_paper([row for p in own for row in _claims(p, pages[id(p.entry)])]),
+        "own": own,
+        "own_papers": _by_paper([row for page in own for row in _claims(page)]),
         "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
         "total": len(rows),
         "forests": _forests(rows),
-        "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in counted if p.entry.fidelity == "paper"),
+        "expected_wrong": sum(
+            page.entry.verdicts["expected_wrong"] or 0 for page in counted if page.entry.fidelity == "paper"
+        ),
     }
 
 
@@ -248,20 +208,20 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
     return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
 
 
-def _without_runs(catalogue: _Catalogue, found: Sequence[_Shown]) -> list[tuple[str, int]]:
+def _without_runs(catalogue: _Catalogue, pages: Sequence[_Page]) -> list[tuple[str, int]]:
     """Title and number of claims of the artifacts without a page."""
-    there = {p.entry.name for p in found if not p.entry.own}
+    there = {page.entry.name for page in pages if not page.entry.own}
     return [(one.title.split(" · ")[0], len(one.claims)) for one in catalogue.by_id.values() if one.id not in there]
 
 
-def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:
+def _claims(page: _Page) -> list[dict[str, Any]]:
     """The index entries of the claims of one artifact."""
-    entry = shown.entry
+    entry = page.entry
     amended = {a["claim"] for a in entry.verdicts["amendments"]}
     return [
         {
-            "claim": claim, "page": page, "title": entry.title.split(" · ")[0], "fidelity": entry.fidelity,
-            "paper": shown.content["paper"], "ours": bool(claim.get("ours")), "word": _word(claim),
+            "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
+            "paper": page.content["paper"], "ours": bool(claim.get("ours")), "word": _word(claim),
             "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": deciding(claim),
             "computed": _computed(claim), "failing": [p for p in claim["parts"] if p["word"] != HOLDS],
             "way_on": claim["way_on"].split(": ")[0],  # the command is on the artifact's page
@@ -328,12 +288,12 @@ def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[An
     return forests
 
 
-def _contents(catalogue: _Catalogue, found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+def _contents(catalogue: _Catalogue, pages: Sequence[_Page]) -> list[dict[str, Any]]:
     """Every figure and table of the papers, with its pages or the command for it."""
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
-        own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name and not p.entry.own]
+        own = [page for page in pages if page.entry.name == name and not page.entry.own]
         command = _command(catalogue.by_id[name]) if name and not own else ""
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
@@ -348,21 +308,6 @@ def _command(artifact: Artifact) -> str:
 
 
 # --- an artifact's page ----------------------------------------------------------------------------------------------
-
-
-def _page(shown: _Shown, found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
-    """The content of a page with links: the same artifact at other fidelities, the previous and the next page."""
-    place = next(i for i, p in enumerate(found) if p is shown)
-    return {
-        **shown.content,
-        "others": [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == shown.entry.name],
-        "before": _neighbour(found[place - 1], pages) if place else None,
-        "after": _neighbour(found[place + 1], pages) if place + 1 < len(found) else None,
-    }
-
-
-def _neighbour(shown: _Shown, pages: Mapping[int, str]) -> tuple[str, str]:
-    return shown.entry.title.split(" · ")[0], pages[id(shown.entry)]
 
 
 def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[str, Any]:
