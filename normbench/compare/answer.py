@@ -31,7 +31,7 @@ from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.draw.tables import Entry, estimate_entry, times_entry
 from normbench.papers.rules import ALPHA, FEWEST
 from normbench.runs.record import RunRecord
-from normbench.stats.series import CLOCKS, Censored, Point, Reached, at_epoch, best_step, series, time_to_level
+from normbench.stats.series import CLOCKS, Point, at_epoch, best_step, series
 from normbench.stats.statistics import t_interval
 
 UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
@@ -118,7 +118,34 @@ class Group:
 
     def sentences(self, question: Question) -> tuple[list[str], list[str]]:
         """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
-        return _sentences(self, question)
+        unit = question.metric.step_unit
+        counts = [row.at.n for row in self.rows]
+        if max(counts, default=0) == 0:
+            return ["Every run diverged." if all(row.lost for row in self.rows) else "No run is done yet."], []
+        how = " (each at its own best learning rate)" if self.tuned else ""
+        if len(self.rows) < 2:
+            return [], []
+        if max(counts) < FEWEST:
+            return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."], []
+        if self.winner:
+            others = [f"{d.second} ({d.text(unit)})" for d in self.best_against_others]
+            first = f"Winner{how}: {self.winner}, ahead of {_join(others)}."
+        else:
+            few = [row.arm for row in self.rows if row.at.n < FEWEST and not row.lost]
+            front = [arm for arm in self.front if arm not in few]
+            first = f"No winner{how}: undecided between {_join(front)}."
+            if len(front) == 1:
+                why = "adjusted for all pairs not ahead of every arm"
+                if few:
+                    why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
+                first = f"No winner{how}: {front[0]} is in front, but {why}."
+        decided = [
+            d
+            for row in self.rows
+            if (d := row.difference) and d.word != UNDECIDED and self.winner not in (d.first, d.second)
+        ]
+        lost = [f"Every run of {_join(self.lost)} diverged."] if self.lost else []
+        return [first, *lost], [*(describe_difference(d, unit) for d in decided), *_open(self.open, unit)]
 
     def sentence(self, question: Question) -> str:
         """The same in one line."""
@@ -217,13 +244,12 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
     """first − second over pairs of equal seeds, as logged, with its interval, at every evaluation that both have."""
-    pairs = []
-    for run in first.done:
-        for other in second.done:
-            if run.seed == other.seed:
-                pairs.append(
-                    (dict(series(run, *question.where, x=clock)), dict(series(other, *question.where, x=clock)))
-                )
+    seconds = {run.seed: run for run in second.done}
+    pairs = [
+        [dict(series(run, *question.where, x=clock)) for run in (run, seconds[run.seed])]
+        for run in first.done
+        if run.seed in seconds
+    ]
     points = []
     for place in sorted({place for a, b in pairs for place in a.keys() & b.keys()}):
         gaps = [a[place] - b[place] for a, b in pairs if place in a and place in b]
@@ -250,6 +276,10 @@ def _row(cell: Cell, question: Question) -> Row:
     done, lost = cell.done, [None] * len(cell.diverged)
     values = {run.seed: value(run, question) for run in cell.runs}
     best = [value(run, question, BEST) for run in done]
+    time = None
+    if question.level is not None:
+        times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
+        time = times_entry(times, len(lost), "", "", "", CLOCKS[question.clock])
     paces = _paces(cell)
     unit = question.metric.unit
     return Row(
@@ -258,7 +288,7 @@ def _row(cell: Cell, question: Question) -> Row:
         values,
         estimate_entry([*(values[run.seed] for run in done), *lost], "", "", "", unit),
         estimate_entry([*best, *lost], "", "", "", unit),
-        _time(cell, question),
+        time,
         statistics.median(paces) if paces else None,
     )
 
@@ -266,20 +296,6 @@ def _row(cell: Cell, question: Question) -> Row:
 def _paces(cell: Cell) -> list[float]:
     """Seconds an update of each run."""
     return [run.seconds / run.steps for run in cell.done if run.seconds and run.steps]
-
-
-def _time(cell: Cell, question: Question) -> Entry | None:
-    if question.level is None:
-        return None
-    times = [time for run in cell.done if (time := _reached(run, question)) is not None]
-    return times_entry(times, len(cell.diverged), "", "", "", CLOCKS[question.clock])
-
-
-def _reached(run: RunRecord, question: Question) -> Reached | Censored | None:
-    assert question.level is not None
-    sign = -1 if question.metric.rising else 1
-    points = [(x, sign * y) for x, y in question.curve(run)]
-    return time_to_level(points, sign * question.level, question.metric.loss and sign > 0) if points else None
 
 
 def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
@@ -304,17 +320,16 @@ def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
         if len(set(counts.values())) > 1:
             tried = ", ".join(f"{count} of {arm}" for arm, count in counts.items())
             notes.append(f"{where}Learning rates tried: {tried}. Whoever may choose among more looks better.")
-        if edge := [arm for arm, cell in chosen.items() if _at_edge(cell, arms[arm])]:
+        edge = []
+        for arm, cell in chosen.items():
+            lr = [other.values[TUNED] for other in arms[arm]]
+            if cell.values[TUNED] in (min(lr), max(lr)):  # a better rate may lie beyond
+                edge.append(arm)
+        if edge:
             notes.append(f"{where}The best learning rate of {_join(edge)} is the first or last of those tried.")
     if groups and task.monitored and task.monitored["split"] == question.split:
         notes.append(f"Learning rates are chosen by {chosen_by(task)}, the split that is shown: optimistic.")
     return groups, notes
-
-
-def _at_edge(chosen: Cell, cells: Sequence[Cell]) -> bool:
-    """Whether the best learning rate is the lowest or highest of those tried: a better one may lie beyond."""
-    rates = [rate for cell in cells if isinstance(rate := cell.values.get(TUNED), int | float)]
-    return chosen.values.get(TUNED) in (min(rates, default=None), max(rates, default=None))
 
 
 def _monitored(cell: Cell) -> tuple[int, float]:
@@ -362,37 +377,6 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
             notes.append(f"Seeds of one arm took up to {spread:.2g} times as long as others, at different loads: "
                          "seconds do not compare.")  # fmt: skip
     return notes
-
-
-def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
-    unit = question.metric.step_unit
-    counts = [row.at.n for row in group.rows]
-    if max(counts, default=0) == 0:
-        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."], []
-    how = " (each at its own best learning rate)" if group.tuned else ""
-    if len(group.rows) < 2:
-        return [], []
-    if max(counts) < FEWEST:
-        return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."], []
-    if group.winner:
-        others = [f"{d.second} ({d.text(unit)})" for d in group.best_against_others]
-        first = f"Winner{how}: {group.winner}, ahead of {_join(others)}."
-    else:
-        few = [row.arm for row in group.rows if row.at.n < FEWEST and not row.lost]
-        front = [arm for arm in group.front if arm not in few]
-        first = f"No winner{how}: undecided between {_join(front)}."
-        if len(front) == 1:
-            why = "adjusted for all pairs not ahead of every arm"
-            if few:
-                why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
-            first = f"No winner{how}: {front[0]} is in front, but {why}."
-    decided = [
-        d
-        for row in group.rows
-        if (d := row.difference) and d.word != UNDECIDED and group.winner not in (d.first, d.second)
-    ]
-    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
-    return [first, *lost], [*(describe_difference(d, unit) for d in decided), *_open(group.open, unit)]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:

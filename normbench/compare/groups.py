@@ -50,9 +50,7 @@ class Cell:
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
         """The cell with its runs replaced by those loaded, longer ones cut to its length."""
         whole = [(run, loaded.get(run.id, run)) for run in self.runs]
-        runs = (
-            _cut(w, run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps)
-        )
+        runs = (w.cut(run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps))
         return replace(self, runs=tuple(runs))
 
     @cached_property
@@ -240,15 +238,6 @@ def _shorter(lengths: Mapping[int, Sequence[RunRecord]], epochs: int, steps: int
             if run.seed not in had and run.status in FINISHED and _went_through(run, epochs, steps):
                 had.add(run.seed)
                 yield run.cut(steps)
-
-
-def _cut(run: RunRecord, steps: int) -> RunRecord:
-    """As `RunRecord.cut`, made once."""
-    key = "cut", steps
-    if key not in run.known:
-        run.known[key] = run.cut(steps)
-    found: RunRecord = run.known[key]
-    return found
 
 
 def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:

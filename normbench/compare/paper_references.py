@@ -14,7 +14,7 @@ from normbench.compare.question import Question
 from normbench.draw.panels import Reference
 from normbench.papers import artifact as artifacts
 from normbench.papers import claims
-from normbench.stats.series import Reached, time_to_level
+from normbench.stats.series import Reached
 
 
 @lru_cache(maxsize=64)
@@ -56,7 +56,6 @@ def references(task: Task, question: Question) -> list[Reference]:
 def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
     """The references as numbers: `name`, `last` with its place `x`, and `time` to the level as text."""
     found = []
-    sign = -1 if question.metric.rising else 1
     factor = question.metric.factor
     for reference in references(task, question):
         finite = [(x, y) for x, y in reference.points if math.isfinite(y)]
@@ -64,8 +63,7 @@ def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
             continue
         time = ""
         if question.level is not None:
-            points = [(x, sign * y / factor) for x, y in finite]
-            reached = time_to_level(points, sign * question.level, question.metric.loss and sign > 0)
+            reached = question.time_to_level([(x, y / factor) for x, y in finite])
             time = f"{reached.x:.3g}" if isinstance(reached, Reached) else f"≥ {reached.at:g}"
         found.append({"name": reference.name, "x": finite[-1][0], "last": finite[-1][1], "time": time})
     return found

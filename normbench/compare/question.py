@@ -13,7 +13,7 @@ from normbench.compare.metrics import Metric
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
-from normbench.stats.series import Series, level_at_share, series
+from normbench.stats.series import Censored, Reached, Series, level_at_share, series, time_to_level
 
 END, BEST = "end", "best"
 MODE = "eval"
@@ -54,6 +54,12 @@ class Question:
     def curve(self, run: Any) -> Series:
         """The metric over the budget's clock, as logged."""
         return series(run, *self.where, x=self.clock)
+
+    def time_to_level(self, points: Series) -> Reached | Censored:
+        """When a curve, as logged, reaches the level."""
+        assert self.level is not None
+        sign = -1 if self.metric.rising else 1
+        return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
 
     @classmethod
     def of(cls, task: Task, asked: Mapping[str, str]) -> Question:

@@ -87,7 +87,9 @@ def commands(
     overrides = []
     for cell in own:
         try:
-            overrides.append(configuration.overrides(cell.runs[0].config, *_length(cell), config_dir))
+            overrides.append(
+                configuration.overrides(cell.runs[0].config, cell.runs[0].epochs, cell.runs[0].steps, config_dir)
+            )
         except NormbenchError as error:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}: {error}")
     swept = [_sweep(words, first, last, given) for words in _sweeps(overrides)]
@@ -109,7 +111,3 @@ def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:
         if math.prod(map(len, choices.values())) == len({tuple(words.values()) for words in asked}):
             return [[f"{key}={','.join(values)}" for key, values in choices.items()]]
     return [configuration.format_words(words) for words in asked]
-
-
-def _length(cell: Cell) -> tuple[int, int]:
-    return cell.runs[0].epochs, cell.runs[0].steps

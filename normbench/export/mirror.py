@@ -12,6 +12,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -58,24 +59,27 @@ def following(logger: Config, results: Path, then: Listener) -> Iterator[Followe
         yield follower
         return
     arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb"), str(GRACE_SECONDS)]
-    follower.process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "normbench.export.mirror", *arguments],  # -P: no module of the working directory
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C goes to the runs; the mirror ends after them
-    )
-    assert follower.process.stdin is not None and follower.process.stderr is not None
-    # a thread each: a hanging mirror fills its pipes, and training must not wait for it
-    threading.Thread(target=_write, args=(follower.messages, follower.process.stdin), daemon=True).start()
-    errors: list[str] = []
-    reader = threading.Thread(target=_collect, args=(follower.process.stderr, errors), daemon=True)
-    reader.start()
-    try:
-        yield follower
-    finally:
-        follower.messages.put(None)
-        follower.notes = _close(follower.process, reader, errors, logger["mode"])
+    with tempfile.TemporaryFile() as errors:
+        follower.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "normbench.export.mirror",
+                *arguments,
+            ],  # -P: no module of the working directory
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C goes to the runs; the mirror ends after them
+        )
+        # in a thread: a hanging mirror does not empty its pipe, and training must not wait for it
+        threading.Thread(target=_write, args=(follower.messages, follower.process.stdin), daemon=True).start()
+        try:
+            yield follower
+        finally:
+            follower.messages.put(None)
+            follower.notes = _close(follower.process, errors, logger["mode"])
 
 
 def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]:
@@ -103,12 +107,7 @@ def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> Non
         pass
 
 
-def _collect(pipe: IO[bytes], errors: list[str]) -> None:
-    for line in pipe:
-        errors.append(line.decode(errors="replace").strip())
-
-
-def _close(process: subprocess.Popen[bytes], reader: threading.Thread, errors: list[str], mode: str) -> list[str]:
+def _close(process: subprocess.Popen[bytes], errors: IO[bytes], mode: str) -> list[str]:
     again = f"The runs are whole; send them with: normbench export wandb --mode {mode}"
     try:
         code = process.wait(GRACE_SECONDS)
@@ -118,14 +117,12 @@ def _close(process: subprocess.Popen[bytes], reader: threading.Thread, errors: l
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return [f"W&B mirror: it had not ended after {GRACE_SECONDS:.0f} s and was stopped. {again}"]
-    reader.join(1.0)
-    notes = list(dict.fromkeys(line for line in errors if line.startswith("mirror: ")))
-    if code or notes:
-        reason = (
-            notes[0].removeprefix("mirror: ") if notes else (errors[-1] if errors else f"it ended with code {code}")
-        )
-        return [f"W&B mirror: {reason}. {again}"]
-    return []
+    if code == 0:
+        return []
+    errors.seek(0)
+    lines = [line.decode(errors="replace").strip() for line in errors] or [f"it ended with code {code}"]
+    reason = next((line for line in lines if line.startswith("mirror: ")), lines[-1])
+    return [f"W&B mirror: {reason.removeprefix('mirror: ')}. {again}"]
 
 
 # --- the mirror's process --------------------------------------------------------------------------------------------

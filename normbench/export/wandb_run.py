@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -210,11 +209,9 @@ def _wandb() -> Any:
     # our arguments decide, not the environment
     for name in ("WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_NAME", "WANDB_TAGS"):
         os.environ.pop(name, None)
-    with contextlib.suppress(ImportError):
-        import wandb
+    import wandb
 
-        return wandb
-    raise NormbenchError("wandb is not installed. Run: pip install 'wandb>=0.22.1'")
+    return wandb
 
 
 def _line(error: Exception) -> str:

@@ -75,7 +75,8 @@ def _looks(battery: BatteryPage) -> dict[str, Look]:
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     runs = [run for own in outcome.runs.values() for run in own]
     asked = quantities(runs)
-    drawings = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where, runs) for where in asked])
+    axes = [Quantity(format_metric(w[0], w[2]), *w, log=metric(runs, w).loss) for w in asked]
+    drawings = panels(runs, looks, {outcome.trial.where: {}}, axes)
     found = entries(outcome.runs, asked)
     parts = [_part(effect) for effect in outcome.effects]
     scale = forest.limits(parts)
@@ -98,10 +99,6 @@ def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, 
         for norm, own in runs.items()
         for where, m in metrics.items()
     ]
-
-
-def _quantity(where: tuple[str, str, str], runs: Sequence[RunRecord]) -> Quantity:
-    return Quantity(format_metric(where[0], where[2]), *where, log=metric(runs, where).loss)
 
 
 def _part(effect: Effect) -> dict[str, Any]:

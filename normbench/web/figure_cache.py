@@ -133,10 +133,12 @@ class TaskFigures:
     def curves(self) -> figures.Figure:
         q = self.question
         lines = [self._line(cell) for cell in self.ordered]
+        name = f"{q.split} {q.metric.title}{_unit(q, ', ')}"
+        quantity = Quantity(name, *q.where, log=q.metric.loss, x=AXES[self.clock], clock=logged_clock(self.clock))
         lost = {run.id: run.reason for run in self.task.runs if run.status == "diverged"}
         figure = figures.curves(
             lines,
-            self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
+            quantity,
             paper_references.references(self.task, q) if self.clock == q.clock else (),
             lost,
             None if q.level is None else q.level * q.metric.factor,
@@ -147,10 +149,6 @@ class TaskFigures:
             if trace["meta"]["role"] in ("mean", "seed"):
                 trace["line"]["dash"] = dashes[trace["meta"]["arm"]]
         return figure
-
-    def _quantity(self, name: str) -> Quantity:
-        q = self.question
-        return Quantity(name, *q.where, log=q.metric.loss, x=AXES[self.clock], clock=logged_clock(self.clock))
 
     def _line(self, cell: Cell) -> Line:
         of_seeds = figures.columns_of_seeds(len(self.task.runs))

@@ -51,7 +51,6 @@ PAGE_POLICY = (
 )
 SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
-LIVE = 16  # connections that wait for news
 PAUSE = 0.5  # s between two looks at the runs
 SLOWEST = 1.5  # s, the longest pause where a look takes long
 BEAT = 15.0  # s without news until a comment checks the connection
@@ -116,7 +115,11 @@ class Guard:
                 headers["Cross-Origin-Resource-Policy"] = "same-origin"
             await send(message)
 
-        answer = self.refusal(HTTPConnection(scope)) if scope["method"] in ("GET", "HEAD") else _not_allowed()
+        if scope["method"] in ("GET", "HEAD"):
+            answer = self.refusal(HTTPConnection(scope))
+        else:
+            answer = _text(405, "Only GET and HEAD are answered.")
+            answer.headers["Allow"] = "GET, HEAD"
         await (answer or self.inner)(scope, receive, sealed)
 
     def refusal(self, request: HTTPConnection) -> Response | None:
@@ -137,12 +140,6 @@ class Guard:
 
     def knows(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
-
-
-def _not_allowed() -> Response:
-    answer = _text(405, "Only GET and HEAD are answered.")
-    answer.headers["Allow"] = "GET, HEAD"
-    return answer
 
 
 def _text(status: int, line: str) -> Response:
@@ -172,7 +169,6 @@ class _Service:
         self.index, self.ending, self.commands = index, ending, commands
         self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
         self.looking = asyncio.Lock()
-        self.live = 0
         self.ids: OrderedDict[str, frozenset[str]] = OrderedDict()  # the runs loaded for an address
 
     async def page(self, request: Request) -> Response:
@@ -270,13 +266,11 @@ class _Service:
 
     async def events(self, request: Request) -> Response:
         """`changed` with the ids and states of runs in view that have more records, or another state, or are new."""
-        if self.live >= LIVE:
-            raise HTTPException(503, f"There are {LIVE} live pages already. Close one, or load this page when needed.")
         key = urlencode(sorted(_query(request).items()))
         headers = {"X-Accel-Buffering": "no", "Content-Type": "text/event-stream; charset=utf-8"}
         if request.method == "HEAD":
             return Response(headers=headers)
-        return _Stream(self, key, headers)
+        return StreamingResponse(self.news(key), headers=headers)
 
     async def news(self, key: str) -> AsyncIterator[bytes]:
         yield b": live\n\n"
@@ -307,21 +301,6 @@ class _Service:
                 await run_in_threadpool(self.index.refresh, True)
                 self.looked = time.monotonic()
                 self.took = self.looked - start
-
-
-class _Stream(StreamingResponse):
-    """An event stream that is counted while it is open."""
-
-    def __init__(self, service: _Service, key: str, headers: Mapping[str, str]) -> None:
-        super().__init__(service.news(key), headers=dict(headers))
-        self.service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.service.live += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self.service.live -= 1
 
 
 def _query(request: Request) -> dict[str, str]:

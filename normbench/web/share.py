@@ -37,10 +37,8 @@ def static(name: str) -> bytes:
     """One of STYLES and SCRIPTS. KeyError for another name."""
     if name not in STYLES + SCRIPTS:
         raise KeyError(name)
-    return site.plotly_script().read_bytes() if name == PLOTLY else _own(name)
-
-
-def _own(name: str) -> bytes:
+    if name == PLOTLY:
+        return site.plotly_script().read_bytes()
     return (importlib.resources.files("normbench.web") / "static" / name).read_bytes()
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import functools
+import importlib.metadata
 import importlib.resources
-import importlib.util
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +23,6 @@ from normbench.papers.rules import NEWS
 from normbench.runs import files
 from normbench.web import forest
 
-AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _INTERVAL = re.compile(r"\[([\u2212\d][^\s\]]*), ([\u2212\d][^\s\]]*)\]")
@@ -45,10 +41,14 @@ HOW = {
 def put(target: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a new folder, which has style and scripts, and replace `target` by it.
 
-    Killed at any moment, it leaves the old site or the new one whole; the next call removes what else it left.
+    Killed at any moment, it leaves the old site or the new one whole. Killed between the two renames, it leaves the old
+    one under another name, which the next call undoes.
     NormbenchError if `target` holds other files than such a site, or cannot be written.
     """
-    _refuse_strangers(target)
+    if target.exists() and not target.is_dir():
+        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
+    if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
+        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
     place = target.resolve()
     files.make_folder(place.parent)
     with files.alone(place.parent):
@@ -61,7 +61,9 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
                 (aside / MARKER).write_text("written by normbench; replaced as a whole\n")
                 _assets(aside / "assets")
                 write(aside)
-                _replace(place, aside, old)
+                if place.exists():
+                    place.rename(old)
+                aside.rename(place)
             finally:
                 _tidy(place, aside, old)
         except OSError as error:
@@ -78,34 +80,6 @@ def _tidy(place: Path, aside: Path, old: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _refuse_strangers(target: Path) -> None:
-    if target.exists() and not target.is_dir():
-        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
-    if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
-        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
-
-
-def _replace(place: Path, aside: Path, old: Path) -> None:
-    if not place.exists():
-        aside.rename(place)
-    elif not _exchange(aside, place):
-        place.rename(old)
-        aside.rename(place)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Each takes the other's name in one step; False where the system or the file system cannot: renameat2(2)."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    if rename(AT_FDCWD, os.fsencode(a), AT_FDCWD, os.fsencode(b), RENAME_EXCHANGE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-        return False
-    raise OSError(number, os.strerror(number))
-
-
 def _assets(folder: Path) -> None:
     folder.mkdir()
     for name in ("style.css", "menu.js", "report.js", "filter.js"):
@@ -116,10 +90,7 @@ def _assets(folder: Path) -> None:
 
 def plotly_script() -> Path:
     """Plotly's script in the installed package, found without the import, which takes a second."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    return Path(spec.origin).parent / "package_data" / PLOTLY
+    return Path(str(importlib.metadata.distribution("plotly").locate_file(f"plotly/package_data/{PLOTLY}")))
 
 
 @functools.cache
@@ -145,7 +116,6 @@ def environment() -> jinja2.Environment:
         "effect": forest.effect_text,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),
-        "short": lambda text: text[:12],
     }
     return made
 

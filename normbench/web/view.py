@@ -14,7 +14,6 @@ from typing import Any
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Answer, chosen_by, difference_curve
 from normbench.compare.groups import Task, tasks, with_longer
-from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, Question
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.style import colours_of, on_dark
@@ -166,20 +165,13 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
 
 _LONGER = Cache[list[RunRecord]](2)
 _TASKS = Cache[list[Task]](8)
-_METRICS = Cache[dict[str, list[Metric]]](32)
-
-
-def _metrics(task: Task) -> dict[str, list[Metric]]:
-    return _METRICS.get(state(task.runs), lambda: metrics.logged([run for run in task.runs if run.records]))
-
-
 # --- rows and choices ------------------------------------------------------------------------------------------------
 
 
 def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     """The choices of the page, each with its current value."""
     q = question
-    logged = _metrics(task)
+    logged = metrics.logged([run for run in task.runs if run.records])
     arms = list(dict.fromkeys(q.arm(cell) for cell in task.cells))
     options: dict[str, list[tuple[str, str]]] = {
         "split": [(name, name) for name in logged],

@@ -67,7 +67,8 @@ def test_an_axis_named_like_a_column_keeps_both(tmp_path: Path):
     run = replace(madeup.runs(1, epochs=1)[0], axes={"seed": 7, "epoch": 9})
     columns, rows = tables.rows([run])
     assert len(set(columns)) == len(columns)
-    assert (rows[0]["seed"], rows[0]["axis seed"], rows[0]["axis epoch"]) == (6, 7, 9)
+    row = dict(zip(columns, rows[0], strict=True))
+    assert (row["seed"], row["axis seed"], row["axis epoch"]) == (6, 7, 9)
 
 
 def test_an_axis_of_mixed_kinds_becomes_text(tmp_path: Path):

@@ -420,21 +420,3 @@ def test_runs_out_of_view_are_no_news_but_new_ones(
     content, _ = asyncio.run(first_news(application, "filter=none", change))
     runs = json.loads(content.partition(b"data: ")[2])["runs"]
     assert [run["id"] for run in runs] == [fake.specs(1, "optim.lr=0.7")[0].id]
-
-
-def test_so_many_may_listen(application: Any, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LIVE", 1)
-
-    def second() -> None:
-        raise _Seen(client.get("/api/events"))
-
-    with pytest.raises(_Seen) as caught:
-        asyncio.run(first_news(application, "", second))
-    assert caught.value.answer.status_code == 503
-    assert client.head("/api/events").status_code == 200, "whoever has gone makes room"
-
-
-class _Seen(Exception):
-    def __init__(self, answer: Any) -> None:
-        super().__init__()
-        self.answer = answer
