@@ -32,7 +32,7 @@ class Effect:
 
     cell: str
     look: Look
-    mean: float | None
+    mean: float
     interval: tuple[float, float] | None
     text: str
     place: str = ""  # its facets: rows of one place are below its name
@@ -254,7 +254,7 @@ def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
 
 def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure:
     """Paired difference of two cells over time: mean over the seeds that both have, 95 % band, and zero."""
-    line = Line("difference", look, [p for p in points if p.mean is not None], [], 0)
+    line = Line("difference", look, points, [], 0)
     drawing = figure(Panel("", Quantity(name, "", "", "", x=x), [thinned_line(line)]))
     drawing["layout"]["yaxis"]["zeroline"] = True
     return drawing
@@ -263,16 +263,12 @@ def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure
 # --- every arm against the baseline ----------------------------------------------------------------------------------
 
 
-def forest(effects: Sequence[Effect], title: str) -> Figure | None:
+def forest(effects: Sequence[Effect], title: str) -> Figure:
     """A row per effect with its interval, its label above it; zero in the middle."""
-    rows = [effect for effect in effects if effect.mean is not None]
-    if not rows:
-        return None
-    limit = _limit(rows)
+    limit = _limit(effects)
     data, notes = [], []
     number, place = -1.0, ""
-    for effect in rows:
-        assert effect.mean is not None
+    for effect in effects:
         number += 1
         if effect.place != place:
             place = effect.place
@@ -319,7 +315,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
 
 def _limit(rows: Sequence[Effect]) -> float:
     """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
-    reach = [max(abs(e.mean or 0.0), *(abs(end) for end in e.interval or (0.0,))) for e in rows]
+    reach = [max(abs(e.mean), *(abs(end) for end in e.interval or (0.0,))) for e in rows]
     return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
 
 

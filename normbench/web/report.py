@@ -123,7 +123,6 @@ def _samples_of(
     entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], sample_archive.Files]
 ) -> list[tuple[RunRecord, sample_archive.Files]]:
     """The samples of its runs, in the order of the figure's arms; raw runs may have more than the archive."""
-    archive = sample_archive.Gallery()
     try:
         archive = sample_archive.load(entry.place / sample_archive.NAME)
         if archive.sha256 != entry.verdicts.get("samples_sha256", ""):

@@ -101,8 +101,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.inner(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
 
         async def sealed(message: Message) -> None:

@@ -34,12 +34,12 @@ def test_only_what_was_trained_is_compared() -> None:
 
 
 def test_an_option_differs_only_among_runs_of_its_choice() -> None:
-    known = [configuration.flat(c) for c in (config("none"), config("batch", options={"momentum": 0.1}))]
-    assert list(configuration.differing(known)) == ["norm"]
-    known.append(configuration.flat(config("batch", options={"momentum": 0.2})))
-    assert configuration.differing(known)["norm.momentum"] == [0.1, 0.2]
-    known[-1].pop("norm.momentum")  # of another version: without it, it is another run
-    assert "norm.momentum" in configuration.differing(known)
+    configurations = [configuration.flat(c) for c in (config("none"), config("batch", options={"momentum": 0.1}))]
+    assert list(configuration.differing(configurations)) == ["norm"]
+    configurations.append(configuration.flat(config("batch", options={"momentum": 0.2})))
+    assert configuration.differing(configurations)["norm.momentum"] == [0.1, 0.2]
+    configurations[-1].pop("norm.momentum")  # of another version: without it, it is another run
+    assert "norm.momentum" in configuration.differing(configurations)
 
 
 def test_filters() -> None:
@@ -109,8 +109,8 @@ def test_runs_of_other_code_with_one_configuration_are_told() -> None:
 
 
 def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
-    told = configuration.describe_config(config("layer", lr=0.01))
-    assert told.startswith("mnist_mlp layer ") and "data=digits" in told and "optim.lr=0.01" in told
+    result = configuration.describe_config(config("layer", lr=0.01))
+    assert result.startswith("mnist_mlp layer ") and "data=digits" in result and "optim.lr=0.01" in result
     assert (
         configuration.describe_config({"model": {"name": "mine"}, "norm": {"name": "own"}}) == "mine own"
     )  # not known here
@@ -226,9 +226,9 @@ def test_who_wins_and_by_how_much() -> None:
 
 
 def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
-    plain = {seed: run(0.2 + 0.03 * (seed % 3), "none", seed) for seed in range(1, 7)}
+    baseline = {seed: run(0.2 + 0.03 * (seed % 3), "none", seed) for seed in range(1, 7)}
     apart = (0.01, -0.01, 0.02, -0.02, 0.01, -0.008)
-    found = asked([*plain.values(), *(run(0.2 + 0.03 * (s % 3) + apart[s - 1], "layer", s) for s in plain)])
+    found = asked([*baseline.values(), *(run(0.2 + 0.03 * (s % 3) + apart[s - 1], "layer", s) for s in baseline)])
     (group,) = found.groups
     assert group.winner == "" and found.sentence.startswith("No winner: undecided between ")
     difference = next(row.difference for row in group.rows if row.difference)
@@ -246,10 +246,10 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
     others = ("batch", "rms", "group")
     runs += [run(0.27 + 0.001 * seed + noise[-seed], norm, seed) for norm in others for seed in seeds]
     (group,) = asked(runs).groups
-    told = {d.first: d for d in group.against}["layer"]
+    result = {d.first: d for d in group.against}["layer"]
     (pair,) = (d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
-    assert told == pair and (told.tests, told.word) == (7, UNDECIDED)  # three of ten pairs have no spread
-    assert judge(group.against, {}, False)[0].word == AHEAD and told.p and told.p < 0.05 / 4
+    assert result == pair and (result.tests, result.word) == (7, UNDECIDED)  # three of ten pairs have no spread
+    assert judge(group.against, {}, False)[0].word == AHEAD and result.p and result.p < 0.05 / 4
     assert "layer, batch, rms and group against none are undecided" in asked(runs).sentence
     assert "layer against batch, rms and group is undecided" in asked(runs).sentence
     assert len([d for d in group.open if {d.first, d.second} == {"layer", "none"}]) == 1
@@ -258,9 +258,9 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
 def test_a_baseline_that_wins_is_told_once() -> None:
     found = asked(sweep({"none": 0.1, "layer": 0.2}))
     (group,) = found.groups
-    (pair,), (told,) = group.pairs, group.against
-    assert (pair.first, pair.word, told.first, told.word) == ("none", AHEAD, "layer", BEHIND)
-    assert pair.mean and told.mean == -pair.mean and told.reversed == pair
+    (pair,), (result,) = group.pairs, group.against
+    assert (pair.first, pair.word, result.first, result.word) == ("none", AHEAD, "layer", BEHIND)
+    assert pair.mean and result.mean == -pair.mean and result.reversed == pair
     assert found.sentence.startswith("Winner: none, ahead of layer (") and found.sentence.count("layer") == 1
 
 
@@ -448,15 +448,15 @@ def test_normalizers_by_site_are_no_baseline_and_found_by_their_name() -> None:
 def test_arms_of_one_setting_are_called_by_it_and_a_lost_one_is_no_baseline() -> None:
     lost = [run(0.9, seed=seed, lr=1e300, status="diverged") for seed in range(1, 6)]
     runs = [*lost, *sweep({"none": 0.2}, lr=0.0), *sweep({"none": 0.1}, lr=1e-3)]
-    told = asked(runs)
-    assert [row.arm for row in told.groups[0].rows] == ["optim.lr=0.001", "optim.lr=0", "optim.lr=1e+300"]
-    assert told.question.against == "optim.lr=0"
-    assert told.sentence.startswith("No winner: undecided between optim.lr=0.001 and optim.lr=0. Every run of")
+    result = asked(runs)
+    assert [row.arm for row in result.groups[0].rows] == ["optim.lr=0.001", "optim.lr=0", "optim.lr=1e+300"]
+    assert result.question.against == "optim.lr=0"
+    assert result.sentence.startswith("No winner: undecided between optim.lr=0.001 and optim.lr=0. Every run of")
     assert asked(runs, against="0.001").question.against == "optim.lr=0.001", "by its value alone"
     assert asked(runs, against="optim.lr=1e+300").question.against == "optim.lr=1e+300"
     assert asked([*lost, run(0.9, lr=1.0, status="diverged")]).question.against == "optim.lr=1e+300"
-    plain = [run(0.9, "none", seed, status="diverged") for seed in range(1, 6)]
-    assert asked([*plain, *sweep({"layer": 0.1, "batch": 0.2})]).question.against == "layer"
+    baseline = [run(0.9, "none", seed, status="diverged") for seed in range(1, 6)]
+    assert asked([*baseline, *sweep({"layer": 0.1, "batch": 0.2})]).question.against == "layer"
 
 
 def test_the_baseline_may_be_told_by_its_normalizer() -> None:

@@ -136,14 +136,14 @@ def test_of_arms_without_a_difference_a_group_rarely_says_any(
         errors = draw.standard_normal((arms, 5)) + (3 * draw.standard_normal(5) if paired else 0.0)
         errors[0] += apart
         logged = [{**one.records[-1], "error": error} for one, error in zip(runs, errors.ravel().tolist(), strict=True)]
-        drawn = {one.id: replace(one, records=[last]) for one, last in zip(runs, logged, strict=True)}
-        (group,) = answer(task.with_runs(drawn), question).groups
-        said, of_baseline = (
-            {frozenset((d.first, d.second)) for d in told if d.word != UNDECIDED}
-            for told in (group.pairs, group.against)
+        sampled = {one.id: replace(one, records=[last]) for one, last in zip(runs, logged, strict=True)}
+        (group,) = answer(task.with_runs(sampled), question).groups
+        decided, of_baseline = (
+            {frozenset((d.first, d.second)) for d in pairs if d.word != UNDECIDED}
+            for pairs in (group.pairs, group.against)
         )
-        assert of_baseline <= said  # one pair, one word
-        wrong += any(not apart or "none" not in pair for pair in said)
+        assert of_baseline <= decided  # one pair, one word
+        wrong += any(not apart or "none" not in pair for pair in decided)
     assert wrong / repetitions <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / repetitions)
 
 

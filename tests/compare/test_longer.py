@@ -39,22 +39,22 @@ def test_a_longer_run_stands_among_the_shorter_ones_it_went_through(with_records
     assert [list(run.records) for run in shorter.cells[0].runs] == [list(run.records) for run in runs[:6]]
     (found,) = tasks(configuration.select(selecting(shorter), with_longer(heads)))
     assert len(found.runs) == 12, "words that select the task keep them"
-    told = answer(shorter, Question.of(shorter, {}))
-    assert "2 runs are longer ones, cut to 3 epochs." in told.notes
-    assert told.as_json()["groups"] == asked(runs).as_json()["groups"]
+    result = answer(shorter, Question.of(shorter, {}))
+    assert "2 runs are longer ones, cut to 3 epochs." in result.notes
+    assert result.as_json()["groups"] == asked(runs).as_json()["groups"]
 
 
 def test_a_longer_run_is_no_shorter_one_that_it_was_not_evaluated_as() -> None:
     runs = sweep({"none": 0.3})
     at_twenty = {"unit": "updates", "every": 20}
-    for other in ({"every": 2}, {"test": "last"}, at_twenty, {"every": 0}, {"every": "x"}, {"every": None}):
+    for other in ({"every": 2}, {"test": "last"}, at_twenty, {"every": 0}):
         for records in (runs[0].records, ()):
             seldom = dataclasses.replace(_longer(runs[0], **other), records=[r for r in records if r["step"] != 30])
             shorter = min(tasks(with_longer([seldom, *runs[1:]])), key=lambda task: task.budget)
             assert [run.seed for run in shorter.runs] == [2, 3, 4, 5, 6]
-    unknown = dataclasses.replace(_longer(runs[0]), records=())  # no more than its configuration is known
-    lacking = dataclasses.replace(unknown, records=[r for r in _longer(runs[0]).records if r["step"] != 30])
-    shorter = min(tasks(with_longer([unknown, *runs[1:]])), key=lambda task: task.budget)
+    unread = dataclasses.replace(_longer(runs[0]), records=())  # no more than its configuration is known
+    lacking = dataclasses.replace(unread, records=[r for r in _longer(runs[0]).records if r["step"] != 30])
+    shorter = min(tasks(with_longer([unread, *runs[1:]])), key=lambda task: task.budget)
     assert len(shorter.runs) == 6 and len(shorter.with_runs({lacking.id: lacking}).runs) == 5
     assert shorter.runs[0].seconds is None, "those are the longer run's"
 
@@ -80,12 +80,12 @@ def test_the_page_and_its_file_have_it_too() -> None:
     runs = sweep({"none": 0.3, "layer": 0.2})
     whole = {run.id: run for run in [*map(_longer, runs[:2]), *runs[2:]]}
     heads = [dataclasses.replace(run, records=()) for run in whole.values()]
-    shown = view(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, {})
-    assert [len(cell["seeds"]) for cell in shown["cells"]] == [6, 6]
-    assert [task["runs"] for task in shown["tasks"]] == [12, 2]
-    assert "2 runs are longer ones, cut to 3 epochs." in shown["notes"]
-    plain = view(runs, lambda ids: {run.id: run for run in runs}, {})
-    assert shown["answer"]["groups"] == plain["answer"]["groups"]
+    longer_view = view(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, {})
+    assert [len(cell["seeds"]) for cell in longer_view["cells"]] == [6, 6]
+    assert [task["runs"] for task in longer_view["tasks"]] == [12, 2]
+    assert "2 runs are longer ones, cut to 3 epochs." in longer_view["notes"]
+    short_view = view(runs, lambda ids: {run.id: run for run in runs}, {})
+    assert longer_view["answer"]["groups"] == short_view["answer"]["groups"]
 
 
 def test_a_shared_page_shows_the_cut_runs_in_all_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,5 +99,5 @@ def test_a_shared_page_shows_the_cut_runs_in_all_its_views(monkeypatch: pytest.M
     for query in ({}, {"filter": "seed=1,2 train.epochs=3"}):
         shared.share(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, query)
     for content in contents:
-        assert {told["view"]["title"] for told in content["views"]} == {"mnist_mlp on digits, 3 epochs"}
+        assert {result["view"]["title"] for result in content["views"]} == {"mnist_mlp on digits, 3 epochs"}
         assert len(content["views"]) > 3 and len(content["pairs"]) == 1

@@ -56,10 +56,10 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
     options = ["--results", "a b", "--config-dir", str(own)]
     lines = suggested_seeds.commands(cells, 2, 5, own, options)
     assert "norm=centre" in " ".join(lines) and all(line.endswith(shlex.join(options)) for line in lines)
-    known, told = suggested_seeds.commands(cells, 2, 5)  # told once for both learning rates
-    assert "norm=layer" in known and "centre" not in known
-    assert told.startswith("# seeds 2 to 5 of centre: norm=centre is not")
-    assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in told
+    command, reason = suggested_seeds.commands(cells, 2, 5)  # told once for both learning rates
+    assert "norm=layer" in command and "centre" not in command
+    assert reason.startswith("# seeds 2 to 5 of centre: norm=centre is not")
+    assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in reason
 
 
 def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     hashes = [str(cell.values[configuration.FILE]) for cell in task.cells]
     assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
     assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
-    told, line = sorted(suggested_seeds.commands(task.cells, 4, 5, own))
-    assert told == f"# seeds 4 to 5 of centre: {file} was changed since it was trained."
+    reason, line = sorted(suggested_seeds.commands(task.cells, 4, 5, own))
+    assert reason == f"# seeds 4 to 5 of centre: {file} was changed since it was trained."
     assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
 
 
@@ -116,9 +116,9 @@ def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command()
     (group,) = near.groups
     first, rest = group.sentences(near.question)
     assert len(first) == 1 and len(rest) > 1 and group.sentence(near.question) == f"{first[0]} {'; '.join(rest)}."
-    told = io.StringIO()
-    show(near, [], Console(file=told, width=300), Path("results"))
-    lines = told.getvalue().splitlines()
+    reason = io.StringIO()
+    show(near, [], Console(file=reason, width=300), Path("results"))
+    lines = reason.getvalue().splitlines()
     assert {f"  {line}" for line in rest} <= {*lines}
     (why,) = [line for line in lines if "no command for" in line]
     assert "batch against none" in why and why.endswith(": out of reach (more than 60 seeds)")

@@ -93,10 +93,10 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
     refused = (
         ("/proc/curves.csv", "/proc"), ("/", "regular file"), (".", "regular file"), ("pipe", "regular file"),
     )  # fmt: skip
-    for output, said in refused:
+    for output, message in refused:
         with pytest.raises(SystemExit) as ended:
             main(("export", "csv", "--output", output))
-        assert ended.value.code == 2 and said in capfd.readouterr().err
+        assert ended.value.code == 2 and message in capfd.readouterr().err
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "link.csv").symlink_to("own.csv")
     with pytest.raises(SystemExit):

@@ -60,11 +60,11 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "notes.jsonl"
 
 
-def told(notes: Path) -> list[dict]:
+def noted(notes: Path) -> list[dict]:
     return [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
-TOLD = "mnist_mlp none data=digits model.hidden_sizes=[8] train.batch_size=210"  # the tiny run, by itself
+DESCRIPTION = "mnist_mlp none data=digits model.hidden_sizes=[8] train.batch_size=210"  # the tiny run, by itself
 ONLINE = {"name": "wandb", "mode": "online", "project": "p", "entity": ""}
 
 
@@ -129,14 +129,14 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
     with mirror.following(ONLINE, tmp_path, lambda spec, event: events.append(event["event"])) as follower:
         follower.listen(spec, {"event": "start"})
         path = fake.directory(tmp_path / "runs", spec, "running")
-        assert tiny.wait_until(lambda: len(told(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
+        assert tiny.wait_until(lambda: len(noted(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
         follower.listen(spec, {"event": "progress", "step": 6, "nll": 1.0})
         spoil.status(path, status="diverged", reason="NLL is NaN")
         follower.listen(spec, {"event": "end", "status": "diverged"})
     assert events == ["start", "progress", "end"] and follower.notes == []
-    first, *rows, last = told(notes)
+    first, *rows, last = noted(notes)
     assert first["options"] == {
-        "mode": "online", "project": "p", "group": f"adhoc {TOLD}", "name": f"{TOLD} s1",
+        "mode": "online", "project": "p", "group": f"adhoc {DESCRIPTION}", "name": f"{DESCRIPTION} s1",
         "tags": ["adhoc"], "resume": "allow",
     }  # fmt: skip
     assert [row["row"]["epoch"] for row in rows] == [0, 1, 2]
@@ -155,8 +155,8 @@ def test_of_a_resumed_run_each_epoch_is_sent_once(tmp_path: Path, notes: Path, m
             follower.listen(spec, {"event": "start"})
             follower.listen(spec, {"event": "end", "status": status})
         (path / "curve.jsonl").write_bytes(whole)
-    assert [n["row"]["epoch"] for n in told(notes) if "row" in n] == [0, 1, 2, 3, 4]
-    assert [n["code"] for n in told(notes) if "code" in n] == codes
+    assert [n["row"]["epoch"] for n in noted(notes) if "row" in n] == [0, 1, 2, 3, 4]
+    assert [n["code"] for n in noted(notes) if "code" in n] == codes
 
 
 ORPHAN = """
@@ -237,8 +237,8 @@ def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatc
         curves.append((stored.path / "curve.jsonl").read_bytes())
     silent.close()
     assert curves[0] == curves[1]
-    shown = capfd.readouterr().out
-    assert "note: W&B mirror: " in shown and "--mode online" in shown
+    output = capfd.readouterr().out
+    assert "note: W&B mirror: " in output and "--mode online" in output
     assert list((tmp_path / "mirrored" / "wandb" / "sent").glob("*")) == []  # nothing arrived, nothing is claimed
 
 
@@ -304,15 +304,15 @@ def test_runs_that_are_done_already_are_not_mirrored_and_it_is_said_how(tmp_path
     fake.directory(tmp_path / "results" / "runs", spec)
     monkeypatch.chdir(tmp_path)
 
-    def said() -> str:
+    def output() -> str:
         with pytest.raises(SystemExit) as ended:
             main(("train", *tiny.WORDS, "logger=wandb", "logger.mode=online", "logger.project=p"))
         assert ended.value.code == 0
         return capfd.readouterr().out
 
-    assert f"  already done: normbench export wandb {spec.id} --mode online --project p\n" in said()
+    assert f"  already done: normbench export wandb {spec.id} --mode online --project p\n" in output()
     target = wandb_run.Target("online", "p", "", tmp_path / "results" / "wandb")
     monkeypatch.setattr(wandb_run, "_wandb", lambda: types.SimpleNamespace(teardown=lambda: None))
     target.finished[spec.id] = 2
     target.settle()
-    assert "already done" not in said(), "what is there"
+    assert "already done" not in output(), "what is there"

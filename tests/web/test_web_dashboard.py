@@ -59,8 +59,8 @@ def test_commands_on_the_page_train_into_the_results_that_it_shows(
     monkeypatch.setattr(dashboard, "server_of", lambda index, token, commands: asked.append((index, commands)) or list)
     dashboard.run(results, None, [], None)
     ((index, commands),) = asked
-    told = view(index.heads(), index.load, {}, commands)["answer"]["commands"]
-    assert told and all(line.endswith(f"--results {results}") for line in told)
+    printed = view(index.heads(), index.load, {}, commands)["answer"]["commands"]
+    assert printed and all(line.endswith(f"--results {results}") for line in printed)
     assert not any("--results" in line for line in view(index.heads(), index.load, {})["answer"]["commands"])
 
 

@@ -18,9 +18,9 @@ from normbench.web import figures, forest, site
 
 def test_figures_are_valid_and_hold_the_panels_numbers():
     runs = madeup.runs()
-    drawn = artifacts.drawing(artifacts.load("ln2016/fig6")).panels(artifacts.load("ln2016/fig6"), runs)
-    assert [bool(panel.lines) for panel in drawn] == [True, False, True, False]
-    for panel in drawn:
+    drawings = artifacts.drawing(artifacts.load("ln2016/fig6")).panels(artifacts.load("ln2016/fig6"), runs)
+    assert [bool(panel.lines) for panel in drawings] == [True, False, True, False]
+    for panel in drawings:
         figure = figures.figure(panel)
         plotly.graph_objects.Figure(figure)  # raises for a property that Plotly does not know
         means = [t for t in figure["data"] if t["meta"]["role"] == "mean"]
@@ -108,10 +108,10 @@ def test_a_size_holds_where_one_more_run_would_fall():
     )
     sized = forest.mark(directed, {"u": 2.0})
     assert sized and sized.paper == forest.WIDTH and sized.claimed == (middle / 2, middle * 1.5)
-    plain = part(kind="size", paper=10.0, effect=11.0, interval=[10.5, 11.5], prediction=[9.0, 13.0])
-    scale = forest.limits([plain, part()])
+    bare_size = part(kind="size", paper=10.0, effect=11.0, interval=[10.5, 11.5], prediction=[9.0, 13.0])
+    scale = forest.limits([bare_size, part()])
     assert set(scale) == {"u", "u from the paper's number"} and scale["u from the paper's number"] < 5
-    held = forest.mark(plain, {"u from the paper's number": 4.0})
+    held = forest.mark(bare_size, {"u from the paper's number": 4.0})
     assert held and held.paper == middle and held.claimed == (middle * 0.75, middle * 1.75)
     assert held.effect == middle * 1.25 and held.text == "11 [10.5, 11.5] u"
 
@@ -136,11 +136,11 @@ def test_one_wide_interval_is_cut_and_does_not_flatten_the_others():
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "visible_text"),
     [("ln", "ln"), ("a\nb", "a b"), ("a\x00b\u202eb\u200b", "a\ufffdb\ufffdb\ufffd"), ("\ud800", "\ufffd"), (3, 3)],
 )
-def test_text_that_hides_is_shown(text: Any, shown: Any):
-    assert visible(text) == shown
+def test_text_that_hides_is_shown(text: Any, visible_text: Any):
+    assert visible(text) == visible_text
 
 
 def test_numbers():

@@ -58,8 +58,8 @@ def test_an_artifacts_page_tells_what_was_found_then_shows_it(built: Path):
     assert places == sorted(places)
     found = text[places[0] : places[1]]
     verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
-    said = html.unescape(re.sub(r"<[^>]*>", "", found))
-    assert all(sentence in said for sentence in summary.findings(verdicts))
+    text_only = html.unescape(re.sub(r"<[^>]*>", "", found))
+    assert all(sentence in text_only for sentence in summary.findings(verdicts))
     assert [f'<a href="#{claim["id"]}">' in found for claim in verdicts["claims"]] == [True] * 5
 
 
@@ -130,9 +130,9 @@ def test_samples_are_shown_where_they_can_do_nothing(built: Path):
 
 def test_pictures_of_one_name_stand_beside_each_other_in_the_order_of_their_numbers():
     runs = [replace(madeup.runs(1)[0], arm=arm) for arm in ("ln", "none")]
-    drawn = [samples.Sample(name, src=f"{name}.png") for name in ("step-1000-a", "b", "step-90-a")]
+    pictures = [samples.Sample(name, src=f"{name}.png") for name in ("step-1000-a", "b", "step-90-a")]
     page = samples.Sample("c", page="<p>")
-    found = samples.pictures([(runs[0], [*drawn, page]), (runs[1], drawn[:2])])
+    found = samples.pictures([(runs[0], [*pictures, page]), (runs[1], pictures[:2])])
     assert [(name, [run.arm for run, _ in row]) for name, row in found.items()] == [
         ("a, after 90 updates", ["ln"]), ("a, after 1000 updates", ["ln", "none"]), ("b", ["ln", "none"]),
     ]  # fmt: skip
@@ -173,8 +173,8 @@ def test_a_verdicts_word_stands_alone(verdict: str, word: str, rest: str):
 
 
 def test_an_interval_is_not_broken_over_lines():
-    shown = site.environment().from_string("{{ text }}").render(text="−1 [−2, 0.5], n = 5; sites [a, b]; [1, 2, 3]")
-    assert shown == "−1 [−2,\N{NO-BREAK SPACE}0.5], n = 5; sites [a, b]; [1, 2, 3]"
+    rendered = site.environment().from_string("{{ text }}").render(text="−1 [−2, 0.5], n = 5; sites [a, b]; [1, 2, 3]")
+    assert rendered == "−1 [−2,\N{NO-BREAK SPACE}0.5], n = 5; sites [a, b]; [1, 2, 3]"
 
 
 def test_rows_are_grouped_by_their_axis():

@@ -37,15 +37,15 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str], comma
         raise NormbenchError("bad: no run\nhas it.")
     if query.get("filter") == "broken":
         raise RuntimeError("in /some/secret/place")
-    shown = [run for run in heads if query.get("filter", "") in run.arm]
-    loaded = load([run.id for run in shown])
+    selected = [run for run in heads if query.get("filter", "") in run.arm]
+    loaded = load([run.id for run in selected])
     rows = [
         {"cell": run.id, "arm": run.arm, "at": {"mean": len(loaded[run.id].records), "interval": [-1.0, 2.0]}}
-        for run in shown
+        for run in selected
     ]
     return {
         "query": dict(query),
-        "cells": [{"arm": run.arm, "states": {run.status: 1}, "nan": float("nan")} for run in shown],
+        "cells": [{"arm": run.arm, "states": {run.status: 1}, "nan": float("nan")} for run in selected],
         "answer": {"groups": [{"place": "", "rows": rows}]},
         "notes": ["of the view"],
     }
@@ -398,9 +398,9 @@ def test_news_of_runs_in_view(application: Any, client: TestClient, results: Pat
         spoil.status(path, status="failed")
 
     content, _ = asyncio.run(first_news(application, "filter=none", fail))
-    told = json.loads(content.partition(b"data: ")[2])
+    event = json.loads(content.partition(b"data: ")[2])
     assert content.startswith(b"event: changed\n") and content.endswith(b"\n\n")
-    assert told == {"count": 1, "runs": [{"id": pair[0].id, "state": "failed"}]}
+    assert event == {"count": 1, "runs": [{"id": pair[0].id, "state": "failed"}]}
 
 
 def test_runs_out_of_view_are_no_news_but_new_ones(

@@ -22,8 +22,8 @@ from normbench.web import figures_compare
 from normbench.web.view import view
 
 
-def seen(known: list[RunRecord], query: Mapping[str, str] | None = None) -> dict[str, Any]:
-    found = view(compared.heads(known), compared.loader(known), query or {})
+def seen(runs: list[RunRecord], query: Mapping[str, str] | None = None) -> dict[str, Any]:
+    found = view(compared.heads(runs), compared.loader(runs), query or {})
     json.dumps(found, allow_nan=False)
     for figure in found["figures"].values():
         if figure is not None:
@@ -36,9 +36,9 @@ def traces(found: Mapping[str, Any], role: str, figure: str = "curves") -> list[
 
 
 def test_numbers_are_those_of_compare_and_of_the_mean_curve():
-    known = compared.runs()
-    found = seen(known)
-    (task,) = tasks(known)
+    runs = compared.runs()
+    found = seen(runs)
+    (task,) = tasks(runs)
     question = Question.of(task, {})
     rows = {row.cell.key: row for group in answer(task, question).groups for row in group.rows}
     assert [cell["label"] for cell in found["cells"]] == ["none", "batch", "layer"]  # the baseline first
@@ -59,53 +59,53 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
 def test_other_runs_change_no_number_of_a_cell():
     few, many = compared.runs(("none", "layer")), compared.runs(("none", "layer", "batch", "rms"))
     numbers = [
-        {cell["label"]: (cell["n"], cell["mean"], cell["interval"]) for cell in seen(known)["cells"]}
-        for known in (few, many)
+        {cell["label"]: (cell["n"], cell["mean"], cell["interval"]) for cell in seen(runs)["cells"]}
+        for runs in (few, many)
     ]
     assert numbers[0].items() <= numbers[1].items()
 
 
 def test_only_the_shown_task_is_loaded():
-    known = [*compared.runs(seeds=3), *compared.runs(seeds=1, name="mnist")]
+    runs = [*compared.runs(seeds=3), *compared.runs(seeds=1, name="mnist")]
     asked: list[str] = []
-    found = view(compared.heads(known), compared.loader(known, asked), {})
-    assert len(found["tasks"]) == 2 and set(asked) == {run.id for run in known[:9]}
-    other = view(compared.heads(known), compared.loader(known), {"task": found["tasks"][1]["key"]})
+    found = view(compared.heads(runs), compared.loader(runs, asked), {})
+    assert len(found["tasks"]) == 2 and set(asked) == {run.id for run in runs[:9]}
+    other = view(compared.heads(runs), compared.loader(runs), {"task": found["tasks"][1]["key"]})
     assert other["title"] == found["tasks"][1]["title"] and other["cells"][0]["n"] == 1
 
 
 def test_an_outline_has_tasks_cells_and_states_and_reads_no_curve():
-    known = compared.runs(seeds=2)
-    whole = view(compared.heads(known), compared.loader(known), {})
+    runs = compared.runs(seeds=2)
+    whole = view(compared.heads(runs), compared.loader(runs), {})
 
     def load(ids: list[str]) -> Mapping[str, RunRecord]:
         raise AssertionError(f"{ids} are not needed")
 
-    found = view(compared.heads(known), load, {"outline": "1"})
+    found = view(compared.heads(runs), load, {"outline": "1"})
     assert found["tasks"] == whole["tasks"] and found["runs"] == whole["runs"]
     assert {c["key"] for c in found["cells"]} == {c["key"] for c in whole["cells"]}
     assert found["query"] == {"task": whole["tasks"][0]["key"]} and found["answer"] is None
 
 
 def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
-    known = compared.runs()
-    found = seen(known, {"split": "valid", "metric": "nll", "against": "layer", "x": "step", "level": "0.5"})
+    runs = compared.runs()
+    found = seen(runs, {"split": "valid", "metric": "nll", "against": "layer", "x": "step", "level": "0.5"})
     now = {
         key: choice["now"] for key, choice in found["choices"].items() if isinstance(choice, dict) and "now" in choice
     }
     assert now == {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
     assert found["cells"][0]["label"] == "layer" and traces(found, "mean")[0]["x"][-1] == 200
-    wrong = seen(known, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
+    wrong = seen(runs, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
     assert wrong["choices"]["metric"]["now"] == "error" and "filter" not in wrong["query"]
     assert len(wrong["notes"]) == 4 and "Did you mean 'layer'?" in wrong["notes"][0]
-    assert [c["label"] for c in seen(known, {"filter": "norm=layer,batch"})["cells"]] == ["batch", "layer"]
+    assert [c["label"] for c in seen(runs, {"filter": "norm=layer,batch"})["cells"]] == ["batch", "layer"]
 
 
 def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
-    known = compared.runs(("none",), 2)
-    assert traces(seen(known, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms
-    assert traces(seen(known, {"x": "examples"}), "mean")[0]["x"][-1] == 200 * 32
-    assert traces(seen(known, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
+    runs = compared.runs(("none",), 2)
+    assert traces(seen(runs, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms
+    assert traces(seen(runs, {"x": "examples"}), "mean")[0]["x"][-1] == 200 * 32
+    assert traces(seen(runs, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
 
 
 def test_a_setting_has_the_same_dash_in_every_arm_whenever_its_runs_came():
@@ -117,8 +117,8 @@ def test_a_setting_has_the_same_dash_in_every_arm_whenever_its_runs_came():
 
 
 def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
-    known = [run for lr in (0.1, 1e-3, 0.01) for run in compared.runs(("none", "layer"), 5, lr=lr)]
-    found = seen(known)
+    runs = [run for lr in (0.1, 1e-3, 0.01) for run in compared.runs(("none", "layer"), 5, lr=lr)]
+    found = seen(runs)
     assert [facet["key"] for facet in found["facets"]] == ["optim.lr"]
     assert [value["label"] for value in found["facets"][0]["values"]] == ["0.001", "0.01", "0.1"]  # by size
     assert [cell["label"] for cell in found["cells"]][:3] == ["none · lr=0.001", "none · lr=0.01", "none · lr=0.1"]
@@ -128,27 +128,27 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
     assert [group["tuned"] for group in found["answer"]["groups"]] == [False] * 3 + [True]
     assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
-    single = seen([*known, *compared.runs(("batch",), 5, lr=1e-3)])
+    single = seen([*runs, *compared.runs(("batch",), 5, lr=1e-3)])
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():
-    known = compared.runs(("none", "layer"), 4)
-    first, second = (cell["key"] for cell in seen(known)["cells"])
-    found = seen(known, {"a": first, "b": second})
+    runs = compared.runs(("none", "layer"), 4)
+    first, second = (cell["key"] for cell in seen(runs)["cells"])
+    found = seen(runs, {"a": first, "b": second})
     assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}] and found["pair"]["n"] == 4
     (mean,) = traces(found, "mean", "difference")
     assert mean["y"][-1] == pytest.approx(found["cells"][0]["mean"] - found["cells"][1]["mean"], rel=1e-4)
-    assert seen(known, {"a": first, "b": "gone"})["pair"] is None
+    assert seen(runs, {"a": first, "b": "gone"})["pair"] is None
 
 
 def test_a_diverged_run_has_a_cross_where_it_ended_and_is_counted():
-    known = compared.runs(("none", "layer"), 3)
-    cut = [r if r["epoch"] < 7 else {**r, "error": "NaN", "nll": "NaN"} for r in known[0].records if r["epoch"] <= 7]
-    known[0] = replace(known[0], status="diverged", reason="diverged at step 70", records=cut)
-    found = seen(known)
+    runs = compared.runs(("none", "layer"), 3)
+    cut = [r if r["epoch"] < 7 else {**r, "error": "NaN", "nll": "NaN"} for r in runs[0].records if r["epoch"] <= 7]
+    runs[0] = replace(runs[0], status="diverged", reason="diverged at step 70", records=cut)
+    found = seen(runs)
     (cross,) = traces(found, "diverged")
     assert cross["x"] == [6] and "diverged at step 70" in cross["customdata"][0]
     assert found["cells"][0]["n"] == 2 and found["cells"][0]["states"] == {"diverged": 1}
@@ -158,28 +158,28 @@ def test_a_diverged_run_has_a_cross_where_it_ended_and_is_counted():
 
 
 def test_running_and_failed_runs_are_counted_with_the_time_left():
-    known = compared.runs(("none",), 4)
-    half = [record for record in known[0].records if record["step"] <= 100]
-    known[0] = replace(known[0], status="running", records=half, seconds=None)
-    known[1] = replace(known[1], status="failed", reason="ValueError: no", records=[], seconds=None)
-    known[2] = replace(known[2], status="queued", records=[], seconds=None)
-    found = seen(known)
+    runs = compared.runs(("none",), 4)
+    half = [record for record in runs[0].records if record["step"] <= 100]
+    runs[0] = replace(runs[0], status="running", records=half, seconds=None)
+    runs[1] = replace(runs[1], status="failed", reason="ValueError: no", records=[], seconds=None)
+    runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
+    found = seen(runs)
     assert found["runs"] == {"states": {"running": 1, "failed": 1, "queued": 1, "done": 1}, "left": 3}  # 300 of 10 ms
     assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "queued", "done"]
-    waiting = [replace(run, status="queued", records=[], seconds=None) for run in known]
+    waiting = [replace(run, status="queued", records=[], seconds=None) for run in runs]
     assert seen(waiting)["cells"][0]["states"] == {"queued": 4}
     assert "No run yet" in seen([])["notes"][0]
 
 
 def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):
     ways = {"TTTT": 0.3, "TTTF": 0.1, "FFFF": 0.2}
-    known = []
+    runs = []
     for run in compared.runs(("batch_layer",), 2):
         last = {"epoch": 20, "step": 200, "split": "test", "mode": "eval"}
         more = [{**last, "variant": {"configuration": way}, "error": error} for way, error in ways.items()]
         config = {**run.config, "eval": {"variants": list(ways)}}
-        known.append(replace(run, records=[*run.records, *more], config=config))
-    (heat,) = traces(seen(known), "heat", "heat")
+        runs.append(replace(run, records=[*run.records, *more], config=config))
+    (heat,) = traces(seen(runs), "heat", "heat")
     assert heat["y"] == list(ways) and [row[0] for row in heat["text"]] == ["3", "1", "2"]
 
     class Told:
@@ -187,13 +187,13 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("normbench.compare.paper_references._artifacts_of", lambda experiment: (Told(),))
     monkeypatch.setattr("normbench.compare.paper_references.references", lambda task, question: [])
-    (heat,) = traces(seen(known), "heat", "heat")
+    (heat,) = traces(seen(runs), "heat", "heat")
     assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
 
 
 def test_names_that_want_to_be_code_are_text():
-    known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
-    found = seen([replace(run, status="diverged", reason=compared.HOSTILE) if run.seed == 3 else run for run in known])
+    runs = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
+    found = seen([replace(run, status="diverged", reason=compared.HOSTILE) if run.seed == 3 else run for run in runs])
     figures = json.dumps(found["figures"], ensure_ascii=False)
     assert "<b>" not in figures and "<a " not in figures and "%{y}'" not in figures
     assert "\u202e" not in json.dumps(found, ensure_ascii=False)
@@ -221,8 +221,8 @@ def test_a_long_curve_is_sent_thinned_with_its_spike():
 
 
 def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
-    known = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(lr=lr, batch_size=size)]
-    layout = seen(known)["figures"]["forest"]["layout"]
+    runs = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(lr=lr, batch_size=size)]
+    layout = seen(runs)["figures"]["forest"]["layout"]
     heads = [note["text"] for note in layout["annotations"] if "=" in note["text"] and "·" not in note["text"][:12]]
     assert "batch_size=4 · best rate of each" in heads and "lr=0.001 batch_size=4" in heads
     places = [note["y"] for note in layout["annotations"]]
@@ -233,13 +233,12 @@ def test_what_lies_far_off_does_not_flatten_the_forest():
     look = figures_compare.Look("a", "#000000")
     effects = [figures_compare.Effect(f"c{i}", look, 1.0, (0.5, 1.5), "1.0 [0.5, 1.5]") for i in range(3)]
     figure = figures_compare.forest([*effects, figures_compare.Effect("w", look, 1.0, (-900.0, 902.0), "wide")], "t")
-    assert figure is not None and 1.5 <= figure["layout"]["xaxis"]["range"][1] < 10
+    assert 1.5 <= figure["layout"]["xaxis"]["range"][1] < 10
     far = [*effects, figures_compare.Effect("f", look, -50.0, (-60.0, -40.0), "-50 [-60, -40]")]
     figure = figures_compare.forest(far, "t")
-    assert figure is not None and figure["layout"]["xaxis"]["range"][1] < 10
+    assert figure["layout"]["xaxis"]["range"][1] < 10
     assert figure["data"][-1]["error_x"] == {"visible": False}  # all of it lies beyond
     assert [trace["marker"]["symbol"] for trace in figure["data"]] == ["circle"] * 3 + ["triangle-left"]
-    assert figures_compare.forest([figures_compare.Effect("n", look, None, None, "")], "t") is None
 
 
 def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():
