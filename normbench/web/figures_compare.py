@@ -133,7 +133,12 @@ def curves(
     visible = [line for line in lines if line.points]
     drawing = figure(
         # of a single run the mean is its curve; that an axis is logarithmic is a switch of the page
-        Panel("", replace(quantity, log=False), [_without_single(line) for line in visible], references)
+        Panel(
+            "",
+            replace(quantity, log=False),
+            [line if len(line.seeds) > 1 else replace(line, seeds=[]) for line in visible],
+            references,
+        )
     )
     alone = {line.arm for line in visible if len(line.seeds) == 1}
     for trace in drawing["data"]:
@@ -151,10 +156,6 @@ def curves(
     layout["meta"] = {"ranges": _ranges(visible), "log": quantity.log}
     layout["xaxis"] |= {"exponentformat": "SI"}
     return drawing
-
-
-def _without_single(line: Line) -> Line:
-    return replace(line, seeds=[]) if len(line.seeds) == 1 else line
 
 
 def _crosses(line: Line, lost: Mapping[str, str]) -> dict[str, Any] | None:
@@ -275,7 +276,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure:
             notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
         ends = effect.interval and (_within(effect.interval[0], limit), _within(effect.interval[1], limit))
-        symbol = _mark(effect.mean, limit)
+        symbol = "circle" if abs(effect.mean) < limit else "triangle-right" if effect.mean > 0 else "triangle-left"
         data.append(
             {
                 "x": [_digits(_within(effect.mean, limit), 6)],
@@ -321,11 +322,6 @@ def _limit(rows: Sequence[Effect]) -> float:
 
 def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
-
-
-def _mark(mean: float, limit: float) -> str:
-    """A circle, or an arrow where the effect is outside the plot."""
-    return "circle" if abs(mean) < limit else "triangle-right" if mean > 0 else "triangle-left"
 
 
 def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
