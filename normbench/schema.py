@@ -42,7 +42,8 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if spec.get("filled") and not value:
             raise NormbenchError(f"{place}=[] must have at least one value.")
         if len(value) != spec.get("length", len(value)):
-            raise NormbenchError(f"{place}={value} must have {spec['length']} values.")
+            wanted = f"must have {spec['length']} values" if spec["length"] else "is retired: leave it out, or []"
+            raise NormbenchError(f"{place}={value} {wanted}.")
         return [_check_one(place, item, spec) for item in value]
     if spec.get("map"):
         if not isinstance(value, Mapping) or not (value or spec.get("optional")):

@@ -104,7 +104,7 @@ def different(group: str, name: str) -> list[str]:
     node, words = compose.choice(group, name), []
     node = node.get(group, node)
     for option, spec in compose.declaration(group, name)["options"].items():
-        if not spec.get("hashed", True):
+        if not spec.get("hashed", True) or spec.get("length") == 0:  # a retired one has no other value
             continue
         value = node[option]
         if spec.get("list"):
