@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.config.plan import train_specs
 from normbench.runs.writing import RunDirectory
 
@@ -20,7 +20,7 @@ WORDS = (
 )
 
 
-def spec(*words: str, config_dir: Path | None = None) -> RunSpec:
+def spec(*words: str, config_dir: Path | None = None) -> ResolvedRun:
     """The tiny run with further override words; later words win."""
     (found,) = train_specs([*WORDS, *words], False, config_dir)
     return found
@@ -35,12 +35,12 @@ def train(folder: Path, *words: str, **keywords: Any) -> str:
     return ensure_run(spec(*words), RunDirectory(folder), **keywords)
 
 
-def evaluate(model: Any, of: RunSpec, moment: int) -> list[dict[str, Any]]:
+def evaluate(model: Any, of: ResolvedRun, moment: int) -> list[dict[str, Any]]:
     """The records of one evaluation before anything was learnt."""
     from normbench import data
     from normbench.train.evaluate import Evaluation, State
 
-    return Evaluation(model, data.load(of.config["data"]), of.config, of.sites())(State(moment, first=True))
+    return Evaluation(model, data.load(of.config["data"]), of.config, of.sites)(State(moment, first=True))
 
 
 def result(folder: Path) -> tuple[bytes, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.config import compose, grammar, plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.sites import least_eps
 from normbench.runs.record import PLACE, RunRecord
@@ -29,7 +29,7 @@ class Trial:
     experiment: str
     title: str
     axes: Mapping[str, Any]
-    specs: dict[str, list[RunSpec]] = field(default_factory=dict)
+    specs: dict[str, list[ResolvedRun]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     # options that a normalizer needs inside a time loop, if not shipped
     changed: dict[str, str] = field(default_factory=dict)
@@ -44,10 +44,10 @@ def contestants(name: str) -> list[str]:
     return [name, *(other for other in OPPONENTS if other != name)]
 
 
-def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
+def table1(name: str, config_dir: Path | None) -> dict[str, ResolvedRun | str]:
     """The probe of LN Table 1 for each contestant, with the smallest possible eps; or why one cannot take part."""
     base = plan.experiment(TABLE1)["base"]
-    found: dict[str, RunSpec | str] = {}
+    found: dict[str, ResolvedRun | str] = {}
     for norm in contestants(name):
         declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
         small = [f"norm.{key}={value}" for key, value in least_eps(declares.get("options") or {}, node).items()]
@@ -126,8 +126,8 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
         return
 
 
-def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> RunSpec:
-    return plan.checked(RunSpec(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
+def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> ResolvedRun:
+    return plan.checked(ResolvedRun(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
 
 
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:

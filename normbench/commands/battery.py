@@ -21,7 +21,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, show_rows
 from normbench.compare import metrics
 from normbench.config import compose
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.draw.tables import grid
 from normbench.errors import NormbenchError
 from normbench.launch import pace
@@ -73,7 +73,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     for note in notes:
         say(console, f"  {note}")
 
-    def announce(found: Found, missing: Sequence[RunSpec]) -> None:
+    def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
         total = len(specs)
         say(console, f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
         for line in training.describe_found(found, missing):
@@ -118,16 +118,16 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
 
-def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str]) -> list[RunSpec]:
+def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, ResolvedRun | str]) -> list[ResolvedRun]:
     """All runs of a battery, without duplicates."""
     every = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
+    every += [spec for spec in probes.values() if isinstance(spec, ResolvedRun)]
     return list({(spec.id, spec.steps): spec for spec in every}.values())
 
 
 def _outlook(
     planned: Sequence[trials.Trial],
-    probes: Mapping[str, RunSpec | str],
+    probes: Mapping[str, ResolvedRun | str],
     request: Request,
     processes: int,
     console: Console,
@@ -142,7 +142,7 @@ def _outlook(
         rows += [_counted(of, norm, own, lacking) for norm, own in trial.specs.items()]
         rows += [(of, norm, reason, "") for norm, reason in trial.refused.items()]
     for norm, probe in probes.items():
-        if isinstance(probe, RunSpec):
+        if isinstance(probe, ResolvedRun):
             rows.append(_counted(trials.TABLE1, norm, [probe], lacking))
         else:
             rows.append((trials.TABLE1, norm, probe, ""))
@@ -160,7 +160,9 @@ def _outlook(
     return 0
 
 
-def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str, int]]) -> tuple[str, str, str, str]:
+def _counted(
+    of: str, norm: str, own: Sequence[ResolvedRun], lacking: Set[tuple[str, int]]
+) -> tuple[str, str, str, str]:
     left = sum((spec.id, spec.steps) in lacking for spec in own)
     return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
@@ -214,7 +216,7 @@ def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str,
     return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in costs.items()}, failed)
 
 
-def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str], list[list[str]]]:
+def _table1(probes: Mapping[str, ResolvedRun | str], found: Found) -> tuple[list[str], list[list[str]]]:
     rows = []
     for norm, spec in probes.items():
         if isinstance(spec, str):

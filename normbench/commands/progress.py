@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from normbench.commands.terminal import cell, say
 from normbench.compare import configuration
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.config.plan import ADHOC
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
@@ -20,7 +20,7 @@ from normbench.runs.store import FINISHED
 QUIET = 10.0  # s between two lines of a run without a terminal
 
 
-def label(spec: RunSpec) -> str:
+def label(spec: ResolvedRun) -> str:
     """`bn-all b4 s1`: arm, values of the axes, seed, and the device unless it is the CPU.
 
     A run of no experiment has its configuration: `mnist_mlp layer optim.lr=0.01 s1`.
@@ -32,7 +32,7 @@ def label(spec: RunSpec) -> str:
     return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
 
 
-def _evaluated(spec: RunSpec, event: Mapping[str, Any]) -> str:
+def _evaluated(spec: ResolvedRun, event: Mapping[str, Any]) -> str:
     """`epoch 3 · 18/120 updates · train loss 0.31 · valid nll 0.28`."""
     epoch = f"epoch {event['epoch']} · " if isinstance(event["epoch"], int) else ""
     monitor = spec.config["monitor"]
@@ -70,7 +70,7 @@ class Bars:
     ) -> None:
         self.progress.stop()
 
-    def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
+    def listen(self, spec: ResolvedRun, event: dict[str, Any]) -> None:
         run = spec.id
         if event["event"] == "start":
             self.started[run] = self.last_line[run] = time.monotonic()
@@ -87,7 +87,7 @@ class Bars:
         else:
             self._end(spec, event)
 
-    def _end(self, spec: RunSpec, event: dict[str, Any]) -> None:
+    def _end(self, spec: ResolvedRun, event: dict[str, Any]) -> None:
         self.ended += event["status"] in FINISHED
         if (task := self.tasks.pop(spec.id, None)) is not None:
             self.progress.remove_task(task)

@@ -18,7 +18,7 @@ from normbench.commands import format, training
 from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.draw import tables
 from normbench.errors import NormbenchError
 from normbench.launch import pace
@@ -115,7 +115,7 @@ def _report(request: Request, console: Console) -> None:
     say(console, f"  report    {written.index}")
 
 
-def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
+def _plan(artifact: Artifact, request: Request) -> list[ResolvedRun]:
     """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
     planned = artifacts.Plan(artifact, request.fidelity)
     named = request.seeds is not None  # given seeds are not limited to planned ones
@@ -144,7 +144,7 @@ def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict
 
 def _artifact(
     artifact: Artifact,
-    specs: list[RunSpec],
+    specs: list[ResolvedRun],
     request: Request,
     launcher: Launcher,
     watch: Watch,
@@ -195,9 +195,9 @@ def _artifact(
 
 def _header(
     artifact: Artifact,
-    specs: Sequence[RunSpec],
+    specs: Sequence[ResolvedRun],
     found: Found,
-    missing: Sequence[RunSpec],
+    missing: Sequence[ResolvedRun],
     request: Request,
     processes: int,
     console: Console,
@@ -234,7 +234,7 @@ def _header(
 
 
 def _describe_hints(
-    artifact: Artifact, specs: Sequence[RunSpec], found: Found, missing: Sequence[RunSpec], request: Request
+    artifact: Artifact, specs: Sequence[ResolvedRun], found: Found, missing: Sequence[ResolvedRun], request: Request
 ) -> Iterator[str]:
     """Why the command cannot answer, and where an answer is."""
     if missing and request.max_time == 0:
@@ -257,7 +257,7 @@ def _describe_hints(
         yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
 
 
-def _describe_estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_dir: Path | None) -> str:
+def _describe_estimate(missing: Sequence[ResolvedRun], found: Found, processes: int, config_dir: Path | None) -> str:
     if not missing:
         return ""
     jobs = min(processes, len(missing))

@@ -16,7 +16,7 @@ from normbench.commands import terminal
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.eval_variants import text
 from normbench.launch import base
@@ -51,7 +51,7 @@ def run(
     refuse_edited(run, config_dir)
     config = compose.restore(run.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
-    spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
+    spec = plan.checked(ResolvedRun(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
     if asked:
         ((unit, length),) = asked.items()
         if config["model"]["declares"].get("probe"):
@@ -106,7 +106,7 @@ def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
     """The id that the run would have with this seed; "" if this version cannot compose its configuration."""
     try:
         config = compose.restore(run.config, config_dir) | {"seed": seed}
-        return RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
+        return ResolvedRun(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
     except NormbenchError:
         return ""
 

@@ -22,7 +22,7 @@ from normbench.commands.training import (
 )
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.draw.tables import number
 from normbench.errors import NormbenchError
 from normbench.launch import base
@@ -41,7 +41,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     launcher = base.load(plan.command_options("launcher", words, config_dir))
     logger = plan.command_options("logger", words, config_dir)
 
-    def announce(found: Found, missing: Sequence[RunSpec]) -> None:
+    def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
         mirror = describe_unmirrored(logger, found.runs, format.repeated(results, config_dir), results)
@@ -122,7 +122,7 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
     return 0
 
 
-def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
+def _remarks(specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """The path of a single run, and a line for each that failed or ended far worse than it began."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
@@ -140,7 +140,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
             yield f"normbench: run {spec.id}: {metric} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
-def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
+def _table(specs: Sequence[ResolvedRun], found: Found, states: Mapping[str, str], console: Console) -> None:
     """Print a row per started run: its differing options and its main metrics at the end, in evaluation mode."""
     logged = metrics.logged(found.runs)
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}

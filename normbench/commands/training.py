@@ -15,7 +15,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.export import mirror, wandb_run
 from normbench.launch import base
@@ -86,7 +86,7 @@ def describe_reused(found: Found) -> Iterator[str]:
         yield f"{format.plural(runs, 'run')} found ({which}); not trained again"
 
 
-def describe_found(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
+def describe_found(found: Found, specs: Sequence[ResolvedRun]) -> Iterator[str]:
     """The runs that are shown without being trained, and the stored runs that will be trained anew."""
     yield from describe_reused(found)
     if again := found.retrained(specs):

@@ -23,7 +23,7 @@ import yaml
 
 from normbench import reading, schema
 from normbench.config import compose, grammar
-from normbench.config.identity import OWN, RunSpec
+from normbench.config.identity import OWN, ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import SHORTEST, RunRecord, begun_by
 
@@ -156,7 +156,7 @@ def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[floa
     return " ".join(f"{key}={short(values[key], among.get(key, ()))}" for key in keys if key in values)
 
 
-def labels(runs: Sequence[RunSpec]) -> list[str]:
+def labels(runs: Sequence[ResolvedRun]) -> list[str]:
     """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
     configurations = [flat(run.config) for run in runs]
     keys = differing(configurations)

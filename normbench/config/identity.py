@@ -33,7 +33,7 @@ OWN = "own_files"  # of a stored configuration: by normalizer's name the SHA-256
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class ResolvedRun:
     """One run to be: its configuration (with declarations) and the labels under which it is filed."""
 
     config: compose.Config
@@ -60,7 +60,7 @@ class RunSpec:
 
     @functools.cached_property
     def _maths(self) -> dict[str, Any]:
-        return maths(self.config, self.sites())
+        return maths(self.config, self.sites)
 
     @property
     def steps(self) -> int:
@@ -70,12 +70,9 @@ class RunSpec:
         return int(self.config["train"]["steps"]) or updates_per_epoch(self.config) * self.epochs
 
     @functools.cached_property
-    def _sites(self) -> dict[str, sites.Choice]:
-        return assign(self.config, self.config_dir)
-
     def sites(self) -> dict[str, sites.Choice]:
-        """The normalizer at each site, resolved once."""
-        return self._sites
+        """The normalizer at each site."""
+        return assign(self.config, self.config_dir)
 
     def filed(self) -> dict[str, Any]:
         """The plain form in which a run's directory keeps its spec: id, labels and configuration."""
@@ -91,7 +88,7 @@ class RunSpec:
         return {**self.filed(), "config_dir": str(self.config_dir) if self.config_dir else None}
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
+    def from_message(cls, message: Mapping[str, Any]) -> ResolvedRun:
         """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
         config_dir = Path(message["config_dir"]) if message["config_dir"] else None
         labels = {key: message[key] for key in (*grammar.LABELS, "axes")}
@@ -179,7 +176,7 @@ def hashed(found: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
 
 
-def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
+def satisfies(stored: Mapping[str, Any], spec: ResolvedRun) -> bool:
     """Whether a run of the stored configuration, of the same id, has every evaluation that the spec asks for."""
     had, asked = _asked(stored), _asked(spec.config)
     if _further(asked) and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
@@ -207,7 +204,7 @@ def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
         return False
 
 
-def _went_through(stored: Mapping[str, Any], spec: RunSpec) -> bool:
+def _went_through(stored: Mapping[str, Any], spec: ResolvedRun) -> bool:
     """Whether a longer run of the stored configuration was evaluated where the spec ends."""
     if spec.config["model"]["declares"].get("probe") or _updates(stored, spec) <= spec.steps:
         return True
@@ -215,12 +212,12 @@ def _went_through(stored: Mapping[str, Any], spec: RunSpec) -> bool:
     return spec.steps % _every(had, spec) == 0 or spec.steps in had["also_after"]
 
 
-def _every(evaluation: Mapping[str, Any], spec: RunSpec) -> int:
+def _every(evaluation: Mapping[str, Any], spec: ResolvedRun) -> int:
     """Updates between two evaluations of a run with the spec's id."""
     return int(evaluation["every"]) * (updates_per_epoch(spec.config) if evaluation["unit"] == "epochs" else 1)
 
 
-def _updates(stored: Mapping[str, Any], spec: RunSpec) -> int:
+def _updates(stored: Mapping[str, Any], spec: ResolvedRun) -> int:
     """How many a run of the stored configuration, of the spec's id, has."""
     epochs, steps = _length(stored)
     return steps or updates_per_epoch(spec.config) * epochs
@@ -248,11 +245,11 @@ def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**EARLIER, **config.get("eval", {}), "monitor": {**MONITOR, **config.get("monitor", {})}}
 
 
-def _usual(spec: RunSpec) -> dict[str, Any]:
+def _usual(spec: ResolvedRun) -> dict[str, Any]:
     """The options at each site that decide how a trained run is evaluated without being asked for more."""
     if spec.config["model"]["declares"].get("probe"):
         return {}
-    return {path: {key: c.options[key] for key in c.evaluation} for path, c in spec.sites().items()}
+    return {path: {key: c.options[key] for key in c.evaluation} for path, c in spec.sites.items()}
 
 
 def canonical(value: Any) -> str:

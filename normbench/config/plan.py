@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
-from normbench.config.identity import RunSpec, satisfies
+from normbench.config.identity import ResolvedRun, satisfies
 from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
@@ -32,7 +32,7 @@ def artifact_specs(
     config_dir: Path | None = None,
     limited: bool = True,
     groups: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
-) -> list[RunSpec]:
+) -> list[ResolvedRun]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
     `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), names of `groups`;
@@ -72,7 +72,7 @@ def artifact_specs(
     return specs
 
 
-def _as_filed(name: str, spec: RunSpec, cell: Sequence[tuple[str, Any]]) -> RunSpec:
+def _as_filed(name: str, spec: ResolvedRun, cell: Sequence[tuple[str, Any]]) -> ResolvedRun:
     """The same spec; NormbenchError where a value of an axis is read as another one, which no run of it would have."""
     if spec.experiment == ADHOC:
         found, shown = _values(spec.config), experiment_file.format_value
@@ -140,7 +140,7 @@ def _seeds(
 
 def experiment_spec(
     name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", config_dir: Path | None = None
-) -> RunSpec:
+) -> ResolvedRun:
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
     node = experiment(name, config_dir)
     for what, value, known in (
@@ -166,7 +166,7 @@ def experiment_spec(
 
 def _filed(
     name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None
-) -> RunSpec:
+) -> ResolvedRun:
     node = experiment(name, config_dir)
     config = _composed(name, node, arm, fidelity, own, control, config_dir)
     values = _values(config)
@@ -179,8 +179,8 @@ def _filed(
         o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
-        return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir))
-    return checked(RunSpec(config, name, arm, fidelity, control, axes, config_dir))
+        return checked(ResolvedRun(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir))
+    return checked(ResolvedRun(config, name, arm, fidelity, control, axes, config_dir))
 
 
 def config_without_arm(
@@ -279,7 +279,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
     return key in ("train.epochs", "train.steps") or bool(spec.get("hashed", True))
 
 
-def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = None) -> list[RunSpec]:
+def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = None) -> list[ResolvedRun]:
     """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config.
 
     NormbenchError where two differ in their evaluations alone and neither has those of the other.
@@ -287,7 +287,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     overrides = grammar.parse(words)
     if not multirun:
         grammar.refuse_sweeps(overrides)
-    specs: dict[tuple[str, str], RunSpec] = {}
+    specs: dict[tuple[str, str], ResolvedRun] = {}
     said: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
         spec = _train_spec(combination, config_dir)
@@ -299,7 +299,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     return list(specs.values())
 
 
-def _both(one: RunSpec, other: RunSpec, *said: list[Override]) -> RunSpec:
+def _both(one: ResolvedRun, other: ResolvedRun, *said: list[Override]) -> ResolvedRun:
     """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
     longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
     if satisfies(longer.config, shorter):
@@ -312,14 +312,16 @@ def _both(one: RunSpec, other: RunSpec, *said: list[Override]) -> RunSpec:
     )
 
 
-def _train_spec(overrides: list[Override], config_dir: Path | None) -> RunSpec:
+def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedRun:
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in grammar.LABELS}
     words = [str(o.input_line) for o in overrides if o.key_or_group not in grammar.LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
         config = compose.compose(grammar.parse(words), config_dir)
-        return _in_effect(checked(RunSpec(config, ADHOC, _adhoc_arm(config, config_dir), ADHOC, config_dir=config_dir)))
+        return _in_effect(
+            checked(ResolvedRun(config, ADHOC, _adhoc_arm(config, config_dir), ADHOC, config_dir=config_dir))
+        )
     name = labels["experiment"]
     arms = experiment(name, config_dir)["arms"]
     if "arm" not in labels:
@@ -330,14 +332,14 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> RunSpec:
 
 
 def _adhoc_arm(config: compose.Config, config_dir: Path | None) -> str:
-    names = {choice.name for choice in RunSpec(config, "", "", "", config_dir=config_dir).sites().values()}
+    names = {choice.name for choice in ResolvedRun(config, "", "", "", config_dir=config_dir).sites.values()}
     return "-".join([config["model"]["name"], *(sorted(names) or ["none"])])
 
 
-def _in_effect(spec: RunSpec) -> RunSpec:
+def _in_effect(spec: ResolvedRun) -> ResolvedRun:
     """The same spec; NormbenchError for what a user asks for and the run would silently be without."""
     norm = spec.config["norm"]
-    if norm["name"] != "none" and not spec.sites():  # it has the id of norm=none, and would be listed as another
+    if norm["name"] != "none" and not spec.sites:  # it has the id of norm=none, and would be listed as another
         raise NormbenchError(
             f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none."
         )
@@ -352,11 +354,11 @@ def _in_effect(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def checked(spec: RunSpec) -> RunSpec:
+def checked(spec: ResolvedRun) -> ResolvedRun:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
     _refuse_batch(spec.config)
     updates_per_epoch(spec.config)
-    choices = spec.sites()
+    choices = spec.sites
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(spec.config["eval"], choices, key)
     _refuse_monitor(spec.config)

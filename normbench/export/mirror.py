@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from normbench.config.compose import Config
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, store, writing
 from normbench.runs.damaged import Damaged
@@ -29,7 +29,7 @@ from normbench.runs.record import RunRecord, evaluation_complete
 
 GRACE_SECONDS = 10.0
 POLL_SECONDS = 1.0
-Listener = Callable[[RunSpec, dict[str, Any]], None]
+Listener = Callable[[ResolvedRun, dict[str, Any]], None]
 
 
 # --- the command's side ----------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Follower:
     notes: list[str] = field(default_factory=list)
     messages: queue.Queue[dict[str, Any] | None] = field(default_factory=queue.Queue)
 
-    def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
+    def listen(self, spec: ResolvedRun, event: dict[str, Any]) -> None:
         if self.process is not None and event["event"] in ("start", "end"):
             self.messages.put(_message(spec, event, self.root))
         self.then(spec, event)
@@ -82,7 +82,7 @@ def following(logger: Config, results: Path, then: Listener) -> Iterator[Followe
             follower.notes = _close(follower.process, errors, logger["mode"])
 
 
-def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]:
+def _message(spec: ResolvedRun, event: dict[str, Any], root: Path) -> dict[str, Any]:
     if event["event"] == "end":
         return {"end": spec.id, "status": event["status"]}
     run = RunRecord(

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 
-Listener = Callable[[RunSpec, dict[str, Any]], None]
+Listener = Callable[[ResolvedRun, dict[str, Any]], None]
 Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around the training of that many runs
 
 # glibc: large blocks that one step frees stay allocated. Otherwise every step gets fresh pages, which took a
@@ -48,7 +48,7 @@ class Launcher(Protocol):
 
     def launch(
         self,
-        specs: Sequence[RunSpec],
+        specs: Sequence[ResolvedRun],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.launch.base import Listener, Outcome
 from normbench.runs import plans
 
@@ -16,7 +16,7 @@ class PlanWriter:
 
     def launch(
         self,
-        specs: Sequence[RunSpec],
+        specs: Sequence[ResolvedRun],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
 from normbench.runs import writing
 
@@ -42,7 +42,7 @@ class Pool:
 
     def launch(
         self,
-        specs: Sequence[RunSpec],
+        specs: Sequence[ResolvedRun],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
@@ -59,7 +59,7 @@ class _Worker:
     """A worker process, and the pipe on which it alone sends events."""
 
     def __init__(self) -> None:
-        self.spec: RunSpec | None = None
+        self.spec: ResolvedRun | None = None
         self.stop_sent = False
         self.partial = b""  # an incomplete last line
         self.events, writer = os.pipe()
@@ -116,7 +116,7 @@ class _Worker:
 class _Launch:
     """One call of `launch`: its workers, the waiting runs, and the outcomes of the others."""
 
-    def __init__(self, specs: Sequence[RunSpec], root: Path, listen: Listener, deadline: float | None) -> None:
+    def __init__(self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None) -> None:
         self.root, self.listen, self.deadline = root, listen, deadline
         self.waiting = deque(specs)
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}

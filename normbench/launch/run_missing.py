@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import data
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.runs import files, store, writing
@@ -25,16 +25,16 @@ class Ensured:
     """The runs found afterwards, the runs that were missing before, and the outcomes of the launched ones."""
 
     found: Found
-    missing: Sequence[RunSpec]
+    missing: Sequence[ResolvedRun]
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)  # by run id
     interrupted: bool = False
 
 
 def ensure_runs(
-    specs: Sequence[RunSpec],
+    specs: Sequence[ResolvedRun],
     launcher: Launcher,
     results: Path,
-    announce: Callable[[Found, Sequence[RunSpec]], None] = lambda found, missing: None,
+    announce: Callable[[Found, Sequence[ResolvedRun]], None] = lambda found, missing: None,
     watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
     retry_failed: bool = True,
     seconds: float | None = None,
@@ -89,13 +89,13 @@ def ensure_runs(
     return Ensured(found, to_train, outcomes, interrupted)
 
 
-def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -> list[RunSpec]:
+def missing(specs: Sequence[ResolvedRun], found: Found, retry_failed: bool = True) -> list[ResolvedRun]:
     """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
     skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
     return [spec for spec in specs if found.of(spec) is None and found.state(spec) not in skipped]
 
 
-def check_data(specs: Sequence[RunSpec]) -> None:
+def check_data(specs: Sequence[ResolvedRun]) -> None:
     """NormbenchError if data that these runs read is missing or damaged."""
     sets = [config for spec in specs for config in data.read_by(spec.config)]
     for config in {(config["name"], config.get("source")): config for config in sets}.values():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import FULL, NormbenchError
 from normbench.launch.base import Outcome
 from normbench.runs import store, writing
@@ -29,7 +29,7 @@ def train_one(
     from normbench.train.train_one import ensure_run  # imported here: torch is slow
 
     try:
-        spec = RunSpec.from_message(message)
+        spec = ResolvedRun.from_message(message)
         with _output_to(run.path / "output.log"):
             status = ensure_run(spec, run, listen, stopping)
         return Outcome(status, store.read_status(run.path).get("reason", ""))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normbench import slurm
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Listener, Outcome, python
 from normbench.launch.queue import with_jobs
@@ -112,7 +112,7 @@ class Slurm:
 
     def launch(
         self,
-        specs: Sequence[RunSpec],
+        specs: Sequence[ResolvedRun],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
@@ -144,7 +144,7 @@ class Slurm:
         return outcomes, False
 
     @staticmethod
-    def _waiting(specs: Sequence[RunSpec], results: Path) -> set[str]:
+    def _waiting(specs: Sequence[ResolvedRun], results: Path) -> set[str]:
         """The ids of the runs that jobs will train: in plans of this code, and not failed since they were planned.
 
         Workers refuse plans of other code.

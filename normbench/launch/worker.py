@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Outcome
 from normbench.launch.run_one import train_one
@@ -75,7 +75,7 @@ def work(plan: Plan, report: Callable[[str], None]) -> int:
 
 def _train_if_needed(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
     try:
-        spec = RunSpec.from_message(message)
+        spec = ResolvedRun.from_message(message)
     except NormbenchError as error:
         return Outcome("refused", str(error), error.code)
     try:
@@ -87,7 +87,7 @@ def _train_if_needed(plan: Plan, message: Mapping[str, Any], stopping: Callable[
     return before or train_one(message, run, stopping=stopping)
 
 
-def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | None:
+def settled(plan: Plan, spec: ResolvedRun, run: writing.RunDirectory) -> Outcome | None:
     """The outcome of a run that need not be trained: finished, damaged, or failed since it was planned; else None.
 
     OSError if the file system does not answer, as NFS may for a file that another node has just replaced.
@@ -110,7 +110,7 @@ def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | N
 def _is_left(plan: Plan, message: Mapping[str, Any]) -> bool:
     """Whether a later worker would train it: it is neither finished meanwhile nor refused."""
     try:
-        spec = RunSpec.from_message(message)
+        spec = ResolvedRun.from_message(message)
         return settled(plan, spec, writing.directory(plan.root, spec)) is None
     except NormbenchError:
         return False

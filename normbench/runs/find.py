@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from normbench.config.identity import RunSpec, satisfies
+from normbench.config.identity import ResolvedRun, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import lookup, own, pack, store
 from normbench.runs.damaged import Damaged
@@ -22,7 +22,7 @@ class Found:
     Beside them the folders that cannot be listed: what is looked for may be in there.
     """
 
-    specs: Sequence[RunSpec] = ()  # what was looked for
+    specs: Sequence[ResolvedRun] = ()  # what was looked for
     records: dict[tuple[str, int], RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
@@ -33,18 +33,18 @@ class Found:
     def runs(self) -> list[RunRecord]:
         return [*self.records.values()]
 
-    def of(self, spec: RunSpec) -> RunRecord | None:
+    def of(self, spec: ResolvedRun) -> RunRecord | None:
         """The finished run that the spec asks for, cut to its length."""
         return self.records.get((spec.id, spec.steps))
 
-    def state(self, spec: RunSpec) -> str:
+    def state(self, spec: ResolvedRun) -> str:
         """done, diverged, running, interrupted, failed, damaged or missing."""
         if run := self.of(spec):
             return run.status
         state = self.stored[spec.id].state if spec.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but otherwise than asked for
 
-    def retrained(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
+    def retrained(self, specs: Sequence[ResolvedRun]) -> list[ResolvedRun]:
         """Those whose stored run does not serve and cannot be continued: trained anew, the old directory is kept."""
         return [
             spec
@@ -57,7 +57,7 @@ class Found:
         ]
 
 
-def find(specs: Sequence[RunSpec], results: Path) -> Found:
+def find(specs: Sequence[ResolvedRun], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first, then the raw store."""
     found = Found(specs)
     packed, found.notes = in_packs(results)
@@ -88,7 +88,7 @@ def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
     return pack.one_each(packed), notes
 
 
-def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
+def _from_pack(found: Found, spec: ResolvedRun, packed: pack.Packed) -> bool:
     """Whether a published run is the one that the spec asks for, which is then found."""
     if not satisfies(packed.head.config, spec):
         return False
@@ -139,7 +139,7 @@ def is_longer(stored: store.Stored, known: Mapping[str, int]) -> bool:
     return bool(stored.status["steps"] > known.get(stored.id, -1))
 
 
-def _from_store(found: Found, spec: RunSpec) -> None:
+def _from_store(found: Found, spec: ResolvedRun) -> None:
     stored = found.stored[spec.id]
     if stored.reason:
         return
@@ -153,6 +153,6 @@ def _from_store(found: Found, spec: RunSpec) -> None:
         found.records[spec.id, spec.steps] = record
 
 
-def relabel(run: RunRecord, spec: RunSpec) -> RunRecord:
+def relabel(run: RunRecord, spec: ResolvedRun) -> RunRecord:
     """The same run as another experiment files it, cut to that one's length."""
     return replace(run.cut(spec.steps), **spec.labels())

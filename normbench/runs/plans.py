@@ -20,7 +20,7 @@ from typing import Any
 import normbench
 from normbench import reading
 from normbench.config import compose
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.runs import files
 
@@ -58,7 +58,7 @@ class Plan:
         return (self.path / PLAN).stat().st_mtime_ns
 
 
-def write(specs: Sequence[RunSpec], results: Path) -> Plan:
+def write(specs: Sequence[ResolvedRun], results: Path) -> Plan:
     """The plan of these runs, there when this returns, as new."""
     runs = [spec.message() for spec in specs]
     for run in runs:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from normbench import reading
-from normbench.config.identity import RunSpec, satisfies
+from normbench.config.identity import ResolvedRun, satisfies
 from normbench.runs import curve_file, leases, seals, yaml_text
 from normbench.runs.damaged import Damaged, no_json, why
 from normbench.runs.record import HIGHEST, RunRecord, check_config
@@ -221,7 +221,7 @@ def read_environment(path: Path) -> dict[str, Any]:
     return content
 
 
-def finished(path: Path, steps: int, asked: RunSpec | None = None) -> dict[str, Any] | None:
+def finished(path: Path, steps: int, asked: ResolvedRun | None = None) -> dict[str, Any] | None:
     """Status of the run at `path` if it is done (or diverged) and at least `steps` long.
 
     With `asked`, only if it has the evaluations of that spec as well.
@@ -237,7 +237,7 @@ def finished(path: Path, steps: int, asked: RunSpec | None = None) -> dict[str, 
     return status
 
 
-def can_become(path: Path, spec: RunSpec) -> bool:
+def can_become(path: Path, spec: ResolvedRun) -> bool:
     """Whether the run at `path` is unfinished and can be continued to the end of `spec`, whatever its own length."""
     try:
         if read_status(path)["status"] in FINISHED:
@@ -250,7 +250,7 @@ def can_become(path: Path, spec: RunSpec) -> bool:
     return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
 
 
-def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
+def record(stored: Stored, spec: ResolvedRun) -> RunRecord | None:
     """The finished run under the labels of `spec`, its curve cut to the updates asked for; None if not finished.
 
     A run that lacks an evaluation which the spec asks for is not that one. Raises Damaged.
@@ -272,7 +272,7 @@ def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> Run
 
 
 def _record(
-    stored: Stored, steps: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: RunSpec | None = None
+    stored: Stored, steps: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: ResolvedRun | None = None
 ) -> RunRecord | None:
     if stored.reason:
         raise Damaged(stored.reason)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from normbench import locks, reading
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError, code_of
 from normbench.runs import curve_file, files, leases, lookup, seals, store
 from normbench.runs.damaged import Damaged
@@ -33,7 +33,7 @@ class RunDirectory:
         self._held = contextlib.ExitStack()
         self.began = ""  # when the run did, in UTC; no part of any hash of it but its status' own seal
 
-    def file_as(self, spec: RunSpec) -> None:
+    def file_as(self, spec: ResolvedRun) -> None:
         """What is written from now on is of this run."""
         self.filed, self.heading = spec.filed(), spec.heading()
 
@@ -127,7 +127,7 @@ class RunDirectory:
         self.write_status(status, **fields, curve_sha256=curve_file.sha256(self.curve))
 
 
-def directory(root: Path, spec: RunSpec) -> RunDirectory:
+def directory(root: Path, spec: ResolvedRun) -> RunDirectory:
     """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
     own = place(root, spec)
     if own.is_dir():
@@ -139,7 +139,7 @@ def directory(root: Path, spec: RunSpec) -> RunDirectory:
     return RunDirectory(own)
 
 
-def place(root: Path, spec: RunSpec) -> Path:
+def place(root: Path, spec: ResolvedRun) -> Path:
     """Where a run that is nowhere below `root` yet belongs."""
     return store.place(root, spec.experiment, spec.arm, spec.seed, spec.id)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from normbench import data as datasets
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -26,7 +26,7 @@ SAMPLES = 8  # written by runs of generative models, at the end and at updates w
 
 
 def train(
-    spec: RunSpec,
+    spec: ResolvedRun,
     run: writing.RunDirectory,
     listen: Callable[[Event], None],
     stopping: Callable[[], bool],
@@ -39,14 +39,14 @@ def train(
     for note in data.notes:
         print(note)
     seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only users' normalizers draw from it
-    model = models.build(config, spec.sites()).to(device)
+    model = models.build(config, spec.sites).to(device)
     takes, labels = models.takes(model), (f"model={config['model']['name']}", f"data={data.name}")
     splits = {name: split.only(takes, *labels).to(device) for name, split in data.splits.items()}
     examples = splits["train"]
     sampler = Sampler.of(config["train"], seed, examples)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
     also = {0, steps, *config["eval"]["also_after"]}
-    evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites())
+    evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites)
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.models.base import unlearned
 
@@ -15,7 +15,7 @@ REAL = 4  # bytes
 LARGE = 10_000  # with smaller options no model is too large; counting its parameters would take a second
 
 
-def refuse_too_large(spec: RunSpec) -> None:
+def refuse_too_large(spec: ResolvedRun) -> None:
     """NormbenchError for a model whose parameters and gradients alone need more memory than this machine has."""
     name = spec.config["model"]["name"]
     options = [value if isinstance(value, list) else [value] for value in spec.config["model"].values()]
@@ -30,12 +30,12 @@ def refuse_too_large(spec: RunSpec) -> None:
         )
 
 
-def parameters(spec: RunSpec) -> int:
+def parameters(spec: ResolvedRun) -> int:
     """The number of learned values of a model; 0 if its shapes depend on computed values."""
     name = spec.config["model"]["name"]
     try:
         with torch.device("meta"):  # shapes without values
-            model = unlearned(spec.config, spec.sites())
+            model = unlearned(spec.config, spec.sites)
     except RuntimeError as error:
         if "overflow" not in str(error):
             return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import store, writing
 from normbench.train import checkpoint, memory, probes
@@ -16,7 +16,7 @@ from normbench.train.loop import train
 
 
 def ensure_run(
-    spec: RunSpec,
+    spec: ResolvedRun,
     run: writing.RunDirectory,
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,

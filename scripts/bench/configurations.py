@@ -27,7 +27,7 @@ GOAL = 4.5
 def trained() -> Evaluation:
     """The network after a few batches, so that it has populations, and images to evaluate."""
     (spec,) = train_specs(["model=lenet5", "norm=batch_layer", f"train.batch_size={BATCH}"], False)
-    model = models.build(spec.config, spec.sites()).train()
+    model = models.build(spec.config, spec.sites).train()
     draws = torch.Generator().manual_seed(0)
     inputs = torch.randn(IMAGES, 32, 32, 3, generator=draws)
     split = Split(inputs=inputs, targets=torch.randint(0, 10, (IMAGES,), generator=draws))
@@ -37,7 +37,7 @@ def trained() -> Evaluation:
         model(**split.batch(index).tensors)
     for norm in normalizers(model):
         norm.end_epoch()
-    return Evaluation(model, Dataset("d", dict.fromkeys(("train", "valid", "test"), split)), spec.config, spec.sites())
+    return Evaluation(model, Dataset("d", dict.fromkeys(("train", "valid", "test"), split)), spec.config, spec.sites)
 
 
 def rows(rounds: int) -> Iterator[Row]:

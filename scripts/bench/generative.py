@@ -25,7 +25,7 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench.battery.cost import interleave
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.config.plan import experiment_spec
 from normbench.data.sampler import Sampler
 from normbench.models import base
@@ -42,7 +42,7 @@ ARMS = ("none", "ln")
 Work = dict[str, Callable[[], object]]
 
 
-def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: RunSpec) -> Callable[[], object]:
+def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: ResolvedRun) -> Callable[[], object]:
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
@@ -61,10 +61,10 @@ def by_aten(step: Callable[[], object]) -> Callable[[], object]:
     return run
 
 
-def sides(artifact: str, arm: str, words: list[str], **inputs: Tensor) -> tuple[RunSpec, Any, Callable[[], Tensor]]:
+def sides(artifact: str, arm: str, words: list[str], **inputs: Tensor) -> tuple[ResolvedRun, Any, Callable[[], Tensor]]:
     """The arm's model and its loss in update 0; `words` begin with the fidelity."""
     spec = experiment_spec(artifact, arm, words[0], [f"seed={SEED}", *words[1:]])
-    model = base.build(spec.config, spec.sites()).train()
+    model = base.build(spec.config, spec.sites).train()
 
     def loss() -> Tensor:
         with base.update(model, SEED, 0):
@@ -157,7 +157,7 @@ def long() -> int:
     words = [f"seed={SEED}", "model.hidden_size=100", "data.points=100", f"train.steps={LONG}"]
     spec = experiment_spec("ln2016/fig5", "ln", "paper", words)
     examples = datasets.load(spec.config["data"], seed=SEED).splits["train"]
-    model = base.build(spec.config, spec.sites()).train()
+    model = base.build(spec.config, spec.sites).train()
     optimizer, sampler = optim.build(spec.config["optim"], model), Sampler.of(spec.config["train"], SEED, examples)
     total, began = 0.0, time.perf_counter()
     for step in range(LONG):

@@ -111,7 +111,7 @@ def compare(batch: int, per_gate: bool, rounds: int, *words: str) -> Iterator[ha
     (spec,) = train_specs(
         ["model=imdb_rnn", f"train.batch_size={batch}", f"model.per_gate={choice}", *words], multirun=False
     )
-    ours = base.build(spec.config, spec.sites()).train()
+    ours = base.build(spec.config, spec.sites).train()
     assert isinstance(ours, ImdbRNN)
     draw = stream(SEED, "bench")
     inputs = torch.from_numpy(draw.integers(0, spec.config["data"]["words"], (batch, spec.config["data"]["length"])))
@@ -142,7 +142,7 @@ def compare(batch: int, per_gate: bool, rounds: int, *words: str) -> Iterator[ha
         loop.weights.append(cell.sequence_weights(batch, masks))
     refuse_difference(ours, loop, (our_step(), their_step()))
     # what is updated has gradients of its own, which the steps beside it do not touch
-    updated = base.build(spec.config, spec.sites())
+    updated = base.build(spec.config, spec.sites)
     for to, of in zip(updated.parameters(), ours.parameters(), strict=True):
         to.grad = of.grad
     optimizer = optim.build(spec.config["optim"], updated)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.battery.cost import interleave
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.config.plan import experiment_spec
 from normbench.data import captions
 from normbench.data.captions import FIRST
@@ -35,7 +35,7 @@ BLOCKS_GOAL, LAYER_GOAL, ENCODING_GOAL = 0.8, 0.7, 1 / 0.8
 LOSS_GOAL = 30 / 461  # ms, of what broadcasting took where the goal was set
 
 
-def captioned(spec: RunSpec) -> Batch:
+def captioned(spec: ResolvedRun) -> Batch:
     """Images of the set's size with captions of 11 words on average, as many as it has."""
     draw, declares = stream(SEED, "bench"), spec.config["data"]["declares"]
     size, words = spec.config["train"]["batch_size"], spec.config["data"]["words"]
@@ -45,7 +45,7 @@ def captioned(spec: RunSpec) -> Batch:
     return Split(image=image, captions=ragged).batch(slice(None))
 
 
-def asked(spec: RunSpec, length: int) -> Batch:
+def asked(spec: ResolvedRun, length: int) -> Batch:
     """Documents of up to so many words, questions of up to 25."""
     draw, data = stream(SEED, "bench"), spec.config["data"]
     size = spec.config["train"]["batch_size"]
@@ -58,7 +58,7 @@ def asked(spec: RunSpec, length: int) -> Batch:
     return Split(document=text(length), question=text(25), answer=answer).batch(slice(None))
 
 
-def around(spec: RunSpec, length: int) -> Batch:
+def around(spec: ResolvedRun, length: int) -> Batch:
     """A sentence of so many words with its end, all of one length; those around it of up to 30."""
     draw, words = stream(SEED, "bench"), spec.config["data"]["words"]
 
@@ -70,8 +70,8 @@ def around(spec: RunSpec, length: int) -> Batch:
     return Split(sentence=one, **{n: ragged(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
 
 
-def update(spec: RunSpec, batch: Batch) -> Callable[[], object]:
-    model = base.build(spec.config, spec.sites()).train()
+def update(spec: ResolvedRun, batch: Batch) -> Callable[[], object]:
+    model = base.build(spec.config, spec.sites).train()
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
@@ -85,7 +85,12 @@ def update(spec: RunSpec, batch: Batch) -> Callable[[], object]:
 
 
 def compare(
-    name: str, experiment: str, fidelity: str, arms: dict[str, float], batch: Callable[[RunSpec], Batch], rounds: int
+    name: str,
+    experiment: str,
+    fidelity: str,
+    arms: dict[str, float],
+    batch: Callable[[ResolvedRun], Batch],
+    rounds: int,
 ) -> Iterator[harness.Row]:
     specs = {arm: experiment_spec(experiment, arm, fidelity, [f"seed={SEED}"]) for arm in ("none", *arms)}
     given = batch(specs["none"])
@@ -131,7 +136,7 @@ def softmax_loss(rounds: int, words: int, hidden: int) -> harness.Row:
 def recurrence(rounds: int, hidden: int, features: int, steps: int = 20, batch: int = 64) -> Iterator[harness.Row]:
     """A layer with LN forward and backward, and the encoding of sentences without gradients, against `nn.GRU`."""
     spec = experiment_spec("ln2016/fig3", "ln", "proxy", [f"model.hidden_size={hidden}", f"model.word_size={features}"])
-    model = base.build(spec.config, spec.sites())
+    model = base.build(spec.config, spec.sites)
     assert isinstance(model, SkipThoughts)
     theirs, x = nn.GRU(features, hidden, batch_first=True), torch.randn(batch, steps, features)
 

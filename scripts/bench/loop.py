@@ -132,7 +132,7 @@ def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -
     split = Split(inputs=inputs, targets=torch.from_numpy(draw.integers(0, CLASSES, count)))
     few = Split(inputs=inputs[:batch_size], targets=split["targets"][:batch_size])
     made_up = Dataset("made up", {"train": split, "valid": few, "test": few})
-    ours = base.build(spec.config, spec.sites())
+    ours = base.build(spec.config, spec.sites)
     bare = Bare(BARE[model](norm), split, _in_order(ours), spec.config["optim"]["lr"])
     run = RunDirectory(folder / f"{model}-{norm}-{batch_size}")
     seconds: list[float] = []

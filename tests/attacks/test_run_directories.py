@@ -17,7 +17,7 @@ import tiny
 from hostile import CASES, FEW
 
 from normbench.cli import main
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.stats.rerun_diff import DIFFERENT, WORDS
 from normbench.web.index import Index
 
@@ -46,7 +46,7 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def specs() -> list[RunSpec]:
+def specs() -> list[ResolvedRun]:
     first = tiny.spec()
     return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(FEW))]
 
@@ -98,7 +98,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", tmp_path / "results"], check=True)  # folders in folders: too deep for pytest's own way
 
 
-def test_all_of_them_at_once(specs: list[RunSpec], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_all_of_them_at_once(specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for spec in specs[:GOOD]:
         fake.directory(here / "runs", spec)
     for spec, spoiled in zip(specs[GOOD:], FEW.values(), strict=True):
@@ -108,7 +108,7 @@ def test_all_of_them_at_once(specs: list[RunSpec], here: Path, capfd: pytest.Cap
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_each_by_itself(case: str, specs: list[RunSpec], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_by_itself(case: str, specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for spec in specs[:GOOD]:
         fake.directory(here / "runs", spec)
     CASES[case](fake.directory(here / "runs", specs[GOOD]))

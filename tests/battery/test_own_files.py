@@ -142,7 +142,7 @@ def learns(spec) -> None:
     from normbench.train import optim
 
     torch.manual_seed(0)  # of dropout
-    learner = models.build(spec.config, spec.sites()).train()
+    learner = models.build(spec.config, spec.sites).train()
     split = datasets.load(spec.config["data"]).splits["train"]
     batch, optimizer = split.only(models.takes(learner)).batch(slice(20)), optim.build(spec.config["optim"], learner)
     torch.manual_seed(0)
@@ -195,8 +195,8 @@ def test_the_example_trains_with_none_and_layer_in_a_convolutional_network(tmp_p
     asked = ["model=lenet5", "data=coloured_digits", f"norm=none,layer,{DYT}", "train.batch_size=20"]
     words, _ = in_words(asked, None, tmp_path / "own")
     specs = plan.train_specs(words, True, tmp_path / "own")
-    assert [{choice.name for choice in spec.sites().values()} for spec in specs] == [set(), {"layer"}, {"dyt"}]
-    assert len(specs[2].sites()) == 4
+    assert [{choice.name for choice in spec.sites.values()} for spec in specs] == [set(), {"layer"}, {"dyt"}]
+    assert len(specs[2].sites) == 4
     learns(specs[2])
     assert len([*modes.normalizers(LSTM(4, 6, norm=str(DYT)))]) == 3, "input, hidden and cell, as of layer"
 
@@ -230,7 +230,7 @@ def test_a_class_keeps_the_layouts_that_it_was_tried_at_with_success(made: str, 
             words = [*space, "norm=mine", f"norm.sites=[{site}]"]
             if axes in layouts:
                 (spec,) = plan.train_specs(words, False, tmp_path / "own")
-                assert {choice.name for choice in spec.sites().values()} == {"mine"}
+                assert {choice.name for choice in spec.sites.values()} == {"mine"}
             else:
                 with pytest.raises(NormbenchError, match=rf"cannot serve site '{site}\.0' of .*: it "):
                     plan.train_specs(words, False, tmp_path / "own")

@@ -23,7 +23,7 @@ from normbench.check import Check, published
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
-from normbench.config.identity import OWN, RunSpec
+from normbench.config.identity import OWN, ResolvedRun
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
 from normbench.runs import files, leases, pack, seals, writing
@@ -390,7 +390,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
     folder = adopt(str(file), None, runs.own(results)).config_dir
     words = grammar.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
-    spec = RunSpec(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
+    spec = ResolvedRun(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
     assert found(results) == []
     unknown = [("unknown", (run / "config.yaml").relative_to(results).as_posix())]

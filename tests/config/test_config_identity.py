@@ -64,7 +64,7 @@ def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> Non
 def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_another(sites: Any) -> None:
     config = {**tiny.spec("norm=layer").config}
     config["norm"] = {**config["norm"], "sites": sites}
-    assert identity.RunSpec(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
+    assert identity.ResolvedRun(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
     word = f"norm.sites={sites}".replace("'", "").replace(" ", "")
     with pytest.raises(NormbenchError, match="norm=layer would stand nowhere"):
         tiny.spec("norm=layer", word)
@@ -245,7 +245,7 @@ WORDS = st.fixed_dictionaries(
 )
 
 
-def made(words: dict[str, Any]) -> identity.RunSpec:
+def made(words: dict[str, Any]) -> identity.ResolvedRun:
     return tiny.spec("norm=layer", *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in words.items()))
 
 
@@ -286,7 +286,7 @@ def test_every_published_configuration_gives_the_id_it_is_published_under() -> N
             key = path, run.arm, run.control, json.dumps(dict(run.axes))
             if key not in seen:  # seeds differ in nothing else
                 seen.add(key)
-                today = identity.RunSpec(compose.restore(run.config), "", "", "")
+                today = identity.ResolvedRun(compose.restore(run.config), "", "", "")
                 assert today.id == run.id, (path, run.arm, run.seed)
                 assert identity.satisfies(run.config, today), "it would be repeated"
     assert len(seen) > 50

@@ -30,7 +30,7 @@ def _own(folder: Path, group: str, name: str, content: object) -> Path:
 def test_any_folder_name_will_do(tmp_path: Path, name: str):
     folder = _own(tmp_path / name, "norm", "mine", GOOD)
     (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
-    assert {choice.name for choice in spec.sites().values()} == {"mine"}
+    assert {choice.name for choice in spec.sites.values()} == {"mine"}
 
 
 def test_a_model_has_clipping_of_its_own_until_another_is_chosen(tmp_path: Path):
@@ -276,20 +276,20 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
     (spec,) = plan.train_specs([*words, f"{group}={name}", *(["clip.at=1"] if group == "clip" else [])], False, folder)
     with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
         datasets.module(spec.config["data"])
-        model = models.build(spec.config, spec.sites())
+        model = models.build(spec.config, spec.sites)
         clipping.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))
     assert error.value.code == 2 and "\n" not in str(error.value)
 
 
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
-    from normbench.config.identity import RunSpec
+    from normbench.config.identity import ResolvedRun
 
     folder = _own(tmp_path, "norm", "mine", {**GOOD, "declares": {**DECLARES, "file": "mine.py"}})
     (folder / "norm" / "mine.py").write_text("first = 1\n")
     (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
     message, planned = spec.message(), spec.id
-    assert RunSpec.from_message(message).id == planned
+    assert ResolvedRun.from_message(message).id == planned
     (folder / "norm" / "mine.py").write_text("second = 2\n")
     assert spec.id == planned  # the plan keeps its name
     with pytest.raises(NormbenchError, match="another one by now"):
-        RunSpec.from_message(message)
+        ResolvedRun.from_message(message)

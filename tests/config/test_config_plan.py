@@ -10,7 +10,7 @@ import tiny
 import yaml
 
 from normbench.config import compose, plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 
 OWN = '''
@@ -72,7 +72,7 @@ def own(tmp_path: Path) -> Path:
 # --- sweeps ----------------------------------------------------------------------------------------------------------
 
 
-def swept(*words: str) -> list[RunSpec]:
+def swept(*words: str) -> list[ResolvedRun]:
     return plan.train_specs([*tiny.WORDS, *words], True)
 
 
@@ -205,7 +205,7 @@ def test_arms_of_a_seed_share_all_that_they_do_not_vary() -> None:
 
 def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
     for spec in (*plan.artifact_specs("ln2016/fig6", "smoke", 1), tiny.spec("norm=centre", config_dir=own)):
-        again = RunSpec.from_message(spec.message())
+        again = ResolvedRun.from_message(spec.message())
         assert again == spec and again.id == spec.id
 
 
@@ -258,7 +258,7 @@ def test_a_broken_file_is_named(
     (own / "norm" / "centre.py").write_text(code)
     spec = tiny.spec("norm=centre", config_dir=own)
     with pytest.raises(NormbenchError, match=wanted) as caught:
-        base.build(None, spec.sites()["hidden.0"])  # the site is not reached
+        base.build(None, spec.sites["hidden.0"])  # the site is not reached
     assert "centre.py" in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -331,7 +331,7 @@ def test_the_arms_of_bln_part_by_part() -> None:
     assert {(s.steps, s.epochs) for (_, batch), s in specs.items() if batch == 25} == {(15 * 360, 15)}
     for (arm, batch), spec in specs.items():
         scaled = arm.endswith("-scaled") or arm in ("bln", "bln-before", "bln-adopted")
-        for path, choice in spec.sites().items():
+        for path, choice in spec.sites.items():
             assert path.startswith("summed.") == arm.endswith("-before"), arm
             assert (choice.options["scale"] == "inverse_root_d") == scaled, arm
             if choice.name == "batch":  # as tf.keras
@@ -366,7 +366,7 @@ def test_the_experiments_of_blns_rnn_are_the_authors_settings() -> None:
             **{"name": "keras_adam", "lr": 3e-3, "betas": [0.9, 0.999], "eps": 1e-8},
             "declares": {},
         }
-        choices = spec.sites()
+        choices = spec.sites
         assert set(choices) == (set() if arm == "none" else {"lstm.0", "lstm.1", "dense"})
         for choice in choices.values():
             if choice.name != "batch_layer":

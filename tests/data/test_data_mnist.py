@@ -186,7 +186,7 @@ def own(folder: Path, **facts: Any) -> Path:
     return folder
 
 
-def planned(folder: Path) -> identity.RunSpec:
+def planned(folder: Path) -> identity.ResolvedRun:
     compose.forget()
     (spec,) = plan.train_specs(["model=mnist_mlp", "data=fashion", "train.batch_size=10"], False, folder)
     return spec
@@ -205,7 +205,7 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
     assert loaded.name == "fashion"
     for part, split in official.splits.items():
         assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
-    assert identity.RunSpec.from_message(spec.message()).id == spec.id
+    assert identity.ResolvedRun.from_message(spec.message()).id == spec.id
     listed = list_command._entries("data", tmp_path / "conf")
     assert "Fashion-MNIST" in [entry["title"] for entry in listed]
     assert dict(list_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
@@ -230,7 +230,7 @@ def test_the_id_has_what_the_files_hold_and_what_the_yaml_says(here: Path, raw: 
     (raw / IMAGES.upper()).write_bytes(gzip.compress(idx(np.ones((TRAIN, SIDE, SIDE)))))
     assert planned(own(tmp_path / "conf")).id != first
     with pytest.raises(NormbenchError, match="was changed after planning"):
-        identity.RunSpec.from_message({**spec.message(), "id": first})
+        identity.ResolvedRun.from_message({**spec.message(), "id": first})
 
 
 @pytest.mark.parametrize(

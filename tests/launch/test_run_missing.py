@@ -11,7 +11,7 @@ import pytest
 import tiny
 
 from normbench.config import compose, plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch import base, pace, run_missing
 from normbench.launch.base import Outcome
@@ -31,7 +31,7 @@ class Made:
         self.launches: list[list[int]] = []
 
     def launch(
-        self, specs: Sequence[RunSpec], root: Path, listen: Any = None, deadline: float | None = None
+        self, specs: Sequence[ResolvedRun], root: Path, listen: Any = None, deadline: float | None = None
     ) -> tuple[dict[str, Outcome], bool]:
         first = self.first if not self.launches else {}
         self.launches.append([spec.seed for spec in specs])
@@ -49,7 +49,7 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     fake.directory(tmp_path / "runs", failed, "failed")
     launcher, announced = Made(), []
 
-    def say(found: Found, missing: Sequence[RunSpec]) -> None:
+    def say(found: Found, missing: Sequence[ResolvedRun]) -> None:
         announced.append(missing)
 
     nothing = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False, seconds=0)
@@ -115,7 +115,7 @@ def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, mon
 
 def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
     class Late(Made):
-        def launch(self, specs: Sequence[RunSpec], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
+        def launch(self, specs: Sequence[ResolvedRun], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
             ended = super().launch(specs, root)
             fake.directory(root, specs[0])
             return ended

@@ -188,7 +188,7 @@ def test_the_reader_has_the_size_that_is_declared() -> None:
     (spec,) = train_specs(["model=attentive_reader", "data=made_cloze", "data.words=65829"], False)
     module = importlib.import_module("normbench.models.attentive_reader")
     with torch.device("meta"):
-        network = module.build(spec.config, models.Sites(spec.config, spec.sites()))
+        network = module.build(spec.config, models.Sites(spec.config, spec.sites))
     for layer in compose.declaration("model", "attentive_reader")["layers"]:
         assert sum(p.numel() for p in network.get_submodule(layer["layer"]).parameters()) == layer["parameters"]
 

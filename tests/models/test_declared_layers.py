@@ -45,7 +45,7 @@ LARGE = {"skip_thoughts": pytest.mark.slow}
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE.get(name, ())) for name in MODELS])
 def test_declared_layers_are_the_built_models(name: str) -> None:
     (spec,) = plan.train_specs([f"model={name}", "norm=none"], multirun=False)
-    model = base.build(spec.config, spec.sites())
+    model = base.build(spec.config, spec.sites)
     declared = {layer["layer"]: layer for layer in spec.config["model"]["declares"]["layers"]}
     seen: dict[str, tuple[list[int], list[int]]] = {}
     modules = dict(model.named_modules())

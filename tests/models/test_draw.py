@@ -244,4 +244,4 @@ def test_pictures_that_are_not_square_are_refused() -> None:
     spec = small("draw")
     config = {**spec.config, "data": {**spec.config["data"], "declares": {"features": 63}}}
     with pytest.raises(NormbenchError, match="paints square pictures: data=binarized_digits has 63 values a picture"):
-        models.build(config, spec.sites())
+        models.build(config, spec.sites)

@@ -22,7 +22,7 @@ def test_imdb_rnn_has_the_size_that_the_authors_print(norm: str, count: int) -> 
     (spec,) = train_specs(["model=imdb_rnn", f"norm={norm}"], False)
     with torch.device("meta"):
         module = importlib.import_module("normbench.models.imdb_rnn")
-        network = module.build(spec.config, models.Sites(spec.config, spec.sites()))
+        network = module.build(spec.config, models.Sites(spec.config, spec.sites))
     assert sum(p.numel() for p in network.parameters()) == count
     layers = {"embedding": 10240000, "lstm.0": 328192, "lstm.1": 49408, "dense.linear": 2080, "logit": 33}
     for name, size in layers.items():

@@ -183,7 +183,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
         if isinstance(module, Normalizer):
             module.register_forward_hook(look)
     network(**batches(spec, 1)[0])
-    assert set(seen) == set(spec.sites())
+    assert set(seen) == set(spec.sites)
 
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)

@@ -10,7 +10,7 @@ from devices import needs_cuda, to_meta
 from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
 from torch import Tensor
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
 from normbench.runs.writing import RunDirectory
@@ -47,7 +47,7 @@ def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
     assert all(value.is_meta for value in found.values())
 
 
-def updated(spec: RunSpec, device: str) -> dict[str, Tensor]:
+def updated(spec: ResolvedRun, device: str) -> dict[str, Tensor]:
     """In float64, for in float32 rounding decides where a gradient of nearly zero goes."""
     network = built(spec).double().to(device)
     batch = {name: tensor.to(device) for name, tensor in batches(spec, 1)[0].items()}

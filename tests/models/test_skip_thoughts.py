@@ -274,6 +274,6 @@ def test_tasks_are_refused_to_a_model_without_vectors() -> None:
     from normbench.train.evaluate import Evaluation
 
     spec = small("order_embeddings", "eval.tasks=[mr]")
-    model = models.build(spec.config, spec.sites())
+    model = models.build(spec.config, spec.sites)
     with pytest.raises(NormbenchError, match=r"eval.tasks=\['mr'\]: model=order_embeddings makes no vectors of"):
-        Evaluation(model, datasets.load(spec.config["data"]), spec.config, spec.sites())
+        Evaluation(model, datasets.load(spec.config["data"]), spec.config, spec.sites)

@@ -44,7 +44,7 @@ RUNS = [
 
 def network(*words: str) -> models.Model:
     spec = tiny.spec(*words)
-    return models.build(spec.config, spec.sites())
+    return models.build(spec.config, spec.sites)
 
 
 @pytest.mark.parametrize("words", RUNS)
@@ -128,12 +128,12 @@ def test_a_run_begins_from_its_first_minibatch_once(
     # the record of epoch 0 is that of the network so begun, whose first minibatch comes out as the method says
     spec = tiny.spec(*chosen)
     data = datasets.load(spec.config["data"])
-    model = models.build(spec.config, spec.sites())
+    model = models.build(spec.config, spec.sites)
     batch = data.splits["train"].batch(torch.from_numpy(stream(spec.seed, "order", 1).permutation(1200)[:210]))
     first = batch.tensors["inputs"]
     models.start_from_data(model, batch, spec.seed)
     assert model.training, "as it was built"
-    mode_dependent = any(choice.mode_dependent for choice in spec.sites().values())
+    mode_dependent = any(choice.mode_dependent for choice in spec.sites.values())
     assert mode_dependent == ("norm.mean_only_bn=true" in start)
     wanted = tiny.evaluate(model, spec, 0)
     records = [json.loads(line) for line in (run / "curve.jsonl").read_text().splitlines()]
@@ -166,11 +166,11 @@ def test_others_are_left_alone_by_the_start() -> None:
     """Nothing waits: no pass is made. With a pending normalizer batch statistics do not move."""
     spec = tiny.spec("norm=batch")
     split = datasets.load(spec.config["data"]).splits["train"]
-    model = models.build(spec.config, spec.sites())
+    model = models.build(spec.config, spec.sites)
     model.register_forward_hook(lambda *_: pytest.fail("a pass was made"))
     models.start_from_data(model, split.batch(slice(9)), spec.seed)
     spec = tiny.spec("norm.sites={hidden:batch,logits:{name:weight,init:data}}")
-    model = models.build(spec.config, spec.sites())
+    model = models.build(spec.config, spec.sites)
     models.start_from_data(model, split.batch(slice(9)), spec.seed)
     assert not model.hidden[0].norm.running_mean.any() and not modes.pending(model)
 

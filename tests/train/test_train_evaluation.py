@@ -32,7 +32,7 @@ BLN = ("norm=batch_layer", "norm.configuration=FFFF")
 def trained(m: int, *words: str, batches: int = 4) -> models.Model:
     """BLN's LeNet-5 in float64 after an epoch of a few batches, in training mode for populations of another pass."""
     (spec,) = train_specs(["model=lenet5", "data=coloured_digits", f"train.batch_size={m}", *words], False)
-    model = models.build(spec.config, spec.sites()).double().train()
+    model = models.build(spec.config, spec.sites).double().train()
     draws = torch.Generator().manual_seed(1)
     for norm in normalizers(model):
         norm.begin_epoch()
@@ -140,7 +140,7 @@ def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Pa
     asked = ("train.batch_size=70", "eval.strides={train: 0, test: 2}", "eval.drop_last=true", "eval.whole=[valid]")
     tiny.train(tmp_path / "run", *asked)
     spec = tiny.spec(*asked)
-    model, splits = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"]).splits
+    model, splits = models.build(spec.config, spec.sites), datasets.load(spec.config["data"]).splits
     model.load_state_dict(load_file(tmp_path / "run" / "weights" / "last.safetensors"))
     of = {(r["split"], r["mode"]): r for r in curve(tmp_path / "run") if r["epoch"] == 2}
     for name, stride, whole in (("valid", 1, False), ("test", 2, False), ("valid", 1, True)):
@@ -162,7 +162,7 @@ def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Pa
 
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
     spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
-    model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
+    model, data = models.build(spec.config, spec.sites), datasets.load(spec.config["data"])
     test = data.splits["test"]
     split = Split(inputs=test["inputs"][:20], targets=test["targets"][:20])
     (found,) = several(model, split, ["eval_stats=batch"], 7)

@@ -143,8 +143,8 @@ def test_what_is_not_finite_is_never_the_best(goal: str, value: float) -> None:
 
 def evaluated(*words: str) -> Evaluation:
     spec = tiny.spec(*words)
-    model = models.build(spec.config, spec.sites())
-    return Evaluation(model, datasets.load(spec.config["data"]), spec.config, spec.sites())
+    model = models.build(spec.config, spec.sites)
+    return Evaluation(model, datasets.load(spec.config["data"]), spec.config, spec.sites)
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
     split = data.splits["train"]
 
     def trained(evaluations: int) -> tuple[dict[str, torch.Tensor], list]:
-        model = models.build(spec.config, spec.sites()).train()
+        model = models.build(spec.config, spec.sites).train()
         optimizer, records = optim.build(spec.config["optim"], model), []
         for step in range(4):
             model(split["inputs"][step * 50 : step * 50 + 50], split["targets"][step * 50 : step * 50 + 50]).backward()
@@ -201,7 +201,7 @@ def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
 
 def test_the_training_mode_pass_is_that_of_its_epoch() -> None:
     specs = {seed: tiny.spec("norm=batch", f"seed={seed}") for seed in (1, 2)}
-    model = models.build(specs[1].config, specs[1].sites())
+    model = models.build(specs[1].config, specs[1].sites)
     found = {}
     for epoch, seed in ((1, 1), (2, 1), (1, 2)):
         records = tiny.evaluate(model, specs[seed], epoch)
@@ -212,7 +212,7 @@ def test_the_training_mode_pass_is_that_of_its_epoch() -> None:
 def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
     spec = tiny.spec()
     splits = datasets.load(spec.config["data"]).splits
-    model, split = models.build(spec.config, spec.sites()).eval(), splits["test"]
+    model, split = models.build(spec.config, spec.sites).eval(), splits["test"]
     model.evaluated_at_once = 7
     with torch.no_grad():
         whole = model.evaluate(split["inputs"], split["targets"])["nll"].double().mean().item()

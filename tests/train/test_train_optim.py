@@ -135,7 +135,7 @@ def test_weight_decay_without_normalizers_and_biases(name: str) -> None:
     stored = compose.stored_form(default.config)
     before = {key: value for key, value in stored["optim"].items() if key != "decay_norms"}
     assert identity.run_id(compose.restore({**stored, "optim": before})) == default.id
-    model, other, decayed = (models.build(default.config, default.sites()) for _ in range(3))
+    model, other, decayed = (models.build(default.config, default.sites) for _ in range(3))
     ours, named = optim.build(spec.config["optim"], model), dict(other.named_parameters())
     weights = [key for key in named if key.endswith("linear.weight")]
     assert len(weights) == 2 and {"hidden.0.norm.gain", "hidden.0.norm.bias", "logits.linear.bias"} < named.keys()

@@ -97,7 +97,7 @@ def test_stored_weights_have_their_own_statistics(arm: str, tmp_path: Path) -> N
     splits = datasets.load(spec.config["data"]).splits
     for step in (6, 9):
         wanted = [r for r in curve(tmp_path / "run") if r["step"] == step and r["split"] == "test"]
-        model = models.build(spec.config, spec.sites())
+        model = models.build(spec.config, spec.sites)
         model.load_state_dict(load((tmp_path / "run" / "weights" / f"step-{step}.safetensors").read_bytes()))
         for record in wanted:
             with torch.no_grad(), inference(model, record.get("variant", {})):
@@ -121,7 +121,7 @@ class Dropping(nn.Module):
 def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
     spec = tiny.spec(*ARMS["alone"])
     split = datasets.load(spec.config["data"]).splits["train"]
-    model = Dropping(models.build(spec.config, spec.sites()))
+    model = Dropping(models.build(spec.config, spec.sites))
     found = {}
     for epoch, seed, generator in ((1, 1, 5), (1, 1, 6), (2, 1, 5), (1, 2, 5)):
         torch.manual_seed(generator)
@@ -136,7 +136,7 @@ def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
 def test_an_error_in_the_pass_leaves_the_modes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tiny.spec(*ARMS["with slots"])
     split = datasets.load(spec.config["data"]).splits["train"]
-    model = models.build(spec.config, spec.sites()).eval()
+    model = models.build(spec.config, spec.sites).eval()
     monkeypatch.setattr(MnistMLP, "forward", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         populations.gather(model, split, 1, Sampler("shuffled", 1200, 210, 1), [{"populations": "recalibrated"}])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from normbench.config import plan
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.papers import artifact as artifacts
 from normbench.runs import curve_file
 from normbench.runs.store import read_status
@@ -25,11 +25,11 @@ TABLE1 = artifacts.load("ln2016/table1")
 ARMS = plan.experiment("ln2016/table1")["arms"]
 
 
-def arm(experiment: str, name: str, *words: str) -> RunSpec:
+def arm(experiment: str, name: str, *words: str) -> ResolvedRun:
     return plan.experiment_spec(experiment, name, "paper", words)
 
 
-def numbers(spec: RunSpec) -> dict[str, float]:
+def numbers(spec: ResolvedRun) -> dict[str, float]:
     """All numbers of a probe that stand by themselves."""
     found = [record for record in probes.compute(spec) if record["epoch"] == 0]
     return {key: value for record in found for key, value in record.items() if isinstance(value, float)}
@@ -95,7 +95,7 @@ def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path:
     spec, run = arm("ln2016/table1", "layer"), RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done"
 
-    def killed(spec: RunSpec) -> None:
+    def killed(spec: ResolvedRun) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(probes, "compute", killed)
@@ -169,7 +169,7 @@ def test_properties_agree_with_what_each_normalizer_declares(name: str):
         spec = arm("ln2016/properties", name, f"seed={seed}")
         found = numbers(spec)
         assert all(found[key] <= 1e-9 or found[key] >= 1e-3 for key in properties.COLUMNS), found
-        (choice,) = spec.sites().values() or (None,)
+        (choice,) = spec.sites.values() or (None,)
         if name != "spectral":  # another step of the power method changes nothing when it has converged
             alone = max(found[key] for key in ("others", "others_gradient", "modes")) <= 1e-9
             assert alone != bool(choice and choice.mode_dependent)
@@ -186,7 +186,7 @@ def test_rows_that_follow_from_the_formulas():
         assert "".join(str(int(found[c] <= 1e-9)) for c in TABLE1.reference["columns"]) == row, name
 
 
-def series(spec: RunSpec) -> tuple[dict[str, float], dict[str, list[float]]]:
+def series(spec: ResolvedRun) -> tuple[dict[str, float], dict[str, list[float]]]:
     records = [record for record in probes.compute(spec) if record["epoch"]]
     return numbers(spec), {key: [record[key] for record in records] for key in ("magnitude", "gradient")}
 

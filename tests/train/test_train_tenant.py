@@ -268,7 +268,7 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     assert len(by_pass) == 4 and by_pass == pytest.approx(by_batch, rel=1e-5)
 
     # the first step, whose cells begin at zero, by hand
-    model = models.build(asked_spec.config, asked_spec.sites())
+    model = models.build(asked_spec.config, asked_spec.sites)
     split = load(None, tmp_path, asked_spec.seed).splits["train"]
     populations.gather(model, split, 0, Sampler("shuffled", 30, 30, asked_spec.seed))
     draws = (stream(asked_spec.seed, "evaluation", "train", i, 0, "start") for i in range(30))

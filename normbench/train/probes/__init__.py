@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.runs import files, writing
 from normbench.streams import stream
 from normbench.train import environment
@@ -17,7 +17,7 @@ from normbench.train import environment
 Record = dict[str, Any]
 
 
-def compute(spec: RunSpec) -> list[Record]:
+def compute(spec: ResolvedRun) -> list[Record]:
     """A probe's records: numbers by key; `epoch` is the position in a series, and 0 for single numbers."""
     module = importlib.import_module(f"normbench.train.probes.{spec.config['model']['name']}")
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
@@ -28,7 +28,7 @@ def draw(seed: int, name: Any, *shape: int) -> Tensor:
     return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
 
 
-def write(spec: RunSpec, run: writing.RunDirectory, anew: bool) -> str:
+def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     run.begin()

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.sites import declared
@@ -20,7 +20,7 @@ from normbench.train import probes
 
 
 @torch.no_grad()
-def compute(spec: RunSpec) -> list[dict[str, float]]:
+def compute(spec: ResolvedRun) -> list[dict[str, float]]:
     """Per mini-batch size m the weights, found by least squares in the layer's output times sqrt(d).
 
     They are found by Gram-Schmidt, since LAPACK's solver does not round alike in every call.
@@ -31,7 +31,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     weight from m to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
     Further the numbers of `_configurations`.
     """
-    site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
+    site, choice = declared(spec.config)["layer"], spec.sites.get("layer")
     if choice is None or choice.name != "batch_layer":
         raise NormbenchError("bln_weights examines batch_layer alone: norm=batch_layer.")
     options, d = choice.options, site.features
@@ -73,7 +73,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
 
 
 @torch.enable_grad()
-def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict[str, float]:
+def _configurations(spec: ResolvedRun, site: base.Site, choice: base.Choice) -> dict[str, float]:
     """Outputs of the 16 configurations of inference on the same batches, in training and in evaluation.
 
     `training_spread`: largest difference of outputs and of gradients over three training steps; `evaluation_spread`:

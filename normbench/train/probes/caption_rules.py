@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.data.examples import Split
 from normbench.models import retrieval
 from normbench.streams import stream
@@ -18,7 +18,7 @@ SPLITS = ("test", "valid")
 Record = dict[str, float | str]
 
 
-def compute(spec: RunSpec) -> list[Record]:
+def compute(spec: ResolvedRun) -> list[Record]:
     """A record each for test and validation: `test_tfidf_image_r1` and so on, if the set has TF-IDF vectors of its
     captions (`caption_features`); `test_random_image_r1` and so on, from distances drawn by the seed.
     """

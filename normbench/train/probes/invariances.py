@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.norms import base
 from normbench.norms.sites import declared
 from normbench.train import probes
@@ -23,7 +23,7 @@ Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and wha
 
 
 @torch.no_grad()
-def compute(spec: RunSpec) -> list[dict[str, float]]:
+def compute(spec: ResolvedRun) -> list[dict[str, float]]:
     """The six columns of Table 1, and further invariances that the papers mention.
 
     W_rescale W' = δW; W_recenter W' = W + 1γᵀ; w_vector_rescale wᵢ' = δwᵢ for one unit; data_rescale x' = δx;
@@ -63,9 +63,9 @@ def deviation(after: Tensor, before: Tensor) -> float:
     return float((after - before).abs().max() / before.abs().max())
 
 
-def _layers(spec: RunSpec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
+def _layers(spec: ResolvedRun, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
     """The layer in training mode, and in evaluation mode after its normalizer has seen `W` and `x`."""
-    site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
+    site, choice = declared(spec.config)["layer"], spec.sites.get("layer")
     if choice is None:
         return (lambda W, x, also=0.0: x @ W.T + also), (lambda W, x: x @ W.T)
     on_inputs = spec.config["model"]["place"] == "inputs"

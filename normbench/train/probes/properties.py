@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import ResolvedRun
 from normbench.norms import base
 from normbench.norms.sites import Choice, Site, declared
 from normbench.train import probes
@@ -25,7 +25,7 @@ Layer = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Layer] = {"relu": F.relu, "tanh": torch.tanh}
 
 
-def compute(spec: RunSpec) -> list[dict[str, float]]:
+def compute(spec: ResolvedRun) -> list[dict[str, float]]:
     """For every method: what its output depends on, and what it learns and stores; for some further facts.
 
     `others`, `others_evaluation`: case 0 when all others are replaced, in training and in evaluation.
@@ -35,7 +35,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     parameters, of their values, and of the values of statistics.
     """
     options = spec.config["model"]
-    site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
+    site, choice = declared(spec.config)["layer"], spec.sites.get("layer")
     shape = (spec.config["train"]["batch_size"], options["units"], *options["space"])
 
     draw = partial(probes.draw, spec.seed)

@@ -65,7 +65,7 @@ def examples(artifact: str, fidelity: str) -> Arrays:
 def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
     spec = plan.experiment_spec(artifact, arm, fidelity, [f"seed={SEED}"])
     config = spec.config
-    model = models.build(config, spec.sites()).double().train()
+    model = models.build(config, spec.sites).double().train()
     noise = np.random.default_rng(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -88,7 +88,7 @@ def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
 
 def updates(artifact: str, fidelity: str, arm: str, overrides: Sequence[str], given: Arrays) -> Arrays:
     spec = plan.experiment_spec(artifact, arm, fidelity, [f"seed={SEED}", *overrides])
-    model = models.build(spec.config, spec.sites()).double()
+    model = models.build(spec.config, spec.sites).double()
     optimizer = optim.build(spec.config["optim"], model)
     adjust = Adjust(spec.config, model, optimizer)
 
