@@ -5,15 +5,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tiny
-import yaml
 
-from normbench.config.identity import ResolvedRun
-from normbench.runs import curve_file, files, seals, store, writing
+from normbench.config.resolve import ResolvedRun
+from normbench.runs import curve_file, files, run_file, writing
 from normbench.runs.record import RunRecord
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
@@ -46,27 +45,14 @@ def record(spec: ResolvedRun, epochs: int | None = None, value: float = 0.5, **c
 
 
 def directory(root: Path, spec: ResolvedRun, status: str = "done", **changes: Any) -> Path:
-    """A whole run directory; `changes` go into its status."""
+    """A whole run directory; `changes` go into its run.json."""
     path = writing.directory(root, spec).path
     path.mkdir(parents=True)
     epochs = changes.get("epochs", spec.epochs)
     (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
-    content: Mapping[str, Any] = {"id": spec.id, **spec.labels(), "config": spec.stored_config()}
-    (path / "config.yaml").write_text(yaml.safe_dump(content))
-    (path / "environment.json").write_text(json.dumps(ENVIRONMENT))
-    fields = {
-        "schema": store.SCHEMA,
-        "status": status,
-        "id": spec.id,
-        "epochs": epochs,
-        "steps": spec.steps,
-        "step": spec.steps,
-        "reason": "",
-        "curve_sha256": curve_file.sha256(path / "curve.jsonl"),
-    }
-    if fields["status"] in store.FINISHED:
-        fields["files"] = seals.of_run(path)
-    (path / "status.json").write_text(json.dumps(seals.sealed(fields | changes)))
+    content = spec.content() | {"environment": ENVIRONMENT, "status": status, "step": spec.steps, "reason": ""}
+    content |= {"curve_sha256": curve_file.sha256(path / "curve.jsonl"), "files": run_file.hashes(path), **changes}
+    run_file.write(path, content)
     return path
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, verdicts
-from normbench.runs import files, pack, seals, store
+from normbench.runs import files, pack, store
 from normbench.runs.record import RunRecord
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
@@ -105,7 +105,7 @@ def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:
     samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
     samples.mkdir(parents=True)
     status = {"schema": store.SCHEMA, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": "", "files": {}}
-    files.write_json(samples.parent / "status.json", seals.sealed(status))
+    files.write_json(samples.parent / "run.json", files.sealed(status))
     harm = f"<script>parent.pwned = 1</script><img src='{elsewhere}/seen.png' onerror='parent.pwned = 1'>"
     (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
     (samples / "picture.svg").write_text(

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench.config import compose, identity
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import train_specs
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models.base import Metric

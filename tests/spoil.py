@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from normbench.runs import files, seals, store
+from normbench.runs import run_file
 
 
-def status(path: Path, **changes: Any) -> None:
-    """Other words in a status that fits its seal."""
-    found = json.loads((path / "status.json").read_text())
-    if changes.get("status") in store.FINISHED:
-        found.setdefault("files", seals.of_run(path))
-    files.write_json(path / "status.json", seals.sealed(found | changes))
+def change(path: Path, **changes: Any) -> None:
+    """Other words in a run.json that has its hash."""
+    content = json.loads((path / run_file.NAME).read_text())
+    if changes.get("status") in run_file.FINISHED:
+        content.setdefault("files", run_file.hashes(path))
+    run_file.write(path, content | changes)
 
 
 def become(path: Path, make: Callable[[Path], object]) -> None:
@@ -59,42 +59,44 @@ def become_large(path: Path) -> None:
         file.truncate(1 << 40)
 
 
-# What is seen from the status file alone, so already when listing.
+def digit(path: Path, part: str) -> None:
+    """Another number in a part of run.json, without its hash."""
+    content = json.loads((path / run_file.NAME).read_text())
+    content[part]["changed"] = 1
+    (path / run_file.NAME).write_text(json.dumps(content))
+
+
+# What is seen from run.json alone, so already when listing.
 LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no status": (lambda p: (p / "status.json").unlink(), "status.json is missing"),
-    "empty status": (lambda p: (p / "status.json").write_text(""), "status.json is not JSON"),
-    "torn status": (lambda p: (p / "status.json").write_text('{"schema": 1, "sta'), "status.json is not JSON"),
-    "binary status": (lambda p: (p / "status.json").write_bytes(bytes(range(256))), "status.json cannot be read"),
-    "zeroed status": (lambda p: (p / "status.json").write_bytes(bytes(500)), "status.json is not JSON"),
-    "huge status": (lambda p: (p / "status.json").write_text("[" * 10**6), "status.json is not JSON"),
-    "huge number": (lambda p: (p / "status.json").write_text("9" * 10**5), "status.json is not"),
-    "list as status": (lambda p: (p / "status.json").write_text("[1]"), "is not a JSON object"),
-    "null status": (lambda p: (p / "status.json").write_text("null"), "is not a JSON object"),
-    "older schema": (lambda p: status(p, schema=2), "has schema 2, this version reads 3"),
-    "newer schema": (lambda p: status(p, schema=4), "has schema 4, this version reads 3: update normbench"),
-    "schema as text": (lambda p: status(p, schema="1"), "has schema 1"),
-    "unknown status": (lambda p: status(p, status="finished"), "has no known status: 'finished'"),
-    "status of a wrong type": (lambda p: status(p, status=["done"]), "has no known status"),
-    "epochs as text": (lambda p: status(p, epochs="2"), "says epochs='2'"),
-    "no hash": (lambda p: status(p, curve_sha256=None), "says curve_sha256=None"),
-    "no epochs": (lambda p: status(p, epochs=None), "says epochs=None"),
-    "folder as status": (lambda p: become_folder(p / "status.json"), "cannot be read"),
-    "pipe as status": (lambda p: become_pipe(p / "status.json"), "cannot be read: it is no regular file"),
-    "endless status": (lambda p: become_large(p / "status.json"), "cannot be read: it is larger than 8 MiB"),
-    "seconds beyond all": (lambda p: status(p, seconds=10**400), "a number in it is too large"),
-    "steps beyond all": (lambda p: status(p, steps=10**400), "a number in it is too large"),
+    "no run.json": (lambda p: (p / "run.json").unlink(), "run.json is missing"),
+    "torn": (lambda p: (p / "run.json").write_text('{"schema": 1, "sta'), "run.json is not JSON"),
+    "binary": (lambda p: (p / "run.json").write_bytes(bytes(range(256))), "run.json cannot be read"),
+    "zeroed": (lambda p: (p / "run.json").write_bytes(bytes(500)), "run.json is not JSON"),
+    "deep": (lambda p: (p / "run.json").write_text("[" * 10**6), "run.json is not JSON"),
+    "huge number": (lambda p: (p / "run.json").write_text("9" * 10**5), "run.json is not"),
+    "list": (lambda p: (p / "run.json").write_text("[1]"), "is not a JSON object"),
+    "older schema": (lambda p: change(p, schema=3), "has schema 3, this version reads 4"),
+    "newer schema": (lambda p: change(p, schema=5), "has schema 5, this version reads 4: update normbench"),
+    "schema as text": (lambda p: change(p, schema="1"), "has schema '1'"),
+    "unknown status": (lambda p: change(p, status="finished"), "has no known status: 'finished'"),
+    "status of a wrong type": (lambda p: change(p, status=["done"]), "has no known status"),
+    "epochs as text": (lambda p: change(p, epochs="2"), "says epochs='2'"),
+    "no hash": (lambda p: change(p, curve_sha256=None), "says curve_sha256=None"),
+    "another configuration": (lambda p: digit(p, "config"), "was changed: config does not have its hash"),
+    "another environment": (lambda p: digit(p, "environment"), "was changed: environment does not have its hash"),
+    "axes as a list": (lambda p: change(p, axes=[1]), "says axes=[1]"),
+    "an interpolation": (lambda p: change(p, config={"seed": "${oc.env:HOME}"}), "an interpolation"),
+    "folder": (lambda p: become_folder(p / "run.json"), "cannot be read"),
+    "pipe": (lambda p: become_pipe(p / "run.json"), "cannot be read: it is no regular file"),
+    "endless": (lambda p: become_large(p / "run.json"), "cannot be read: it is larger than 8 MiB"),
+    "seconds beyond all": (lambda p: change(p, seconds=10**400), "a number in it is too large"),
     "seconds that are no number": (
-        lambda p: status(p, seconds=math.nan),
-        "status.json is not JSON: it has the number NaN",
+        lambda p: change(p, seconds=math.nan),
+        "run.json is not JSON: it has the number NaN",
     ),
-    "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "it is a link"),
-    "looping status": (
-        lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("status.json")),
-        "cannot be read",
-    ),
+    "link": (lambda p: ((p / "run.json").unlink(), (p / "run.json").symlink_to("x")), "it is a link"),
     "file instead of a folder": (lambda p: become(p, lambda q: q.write_text("x")), "it is not a directory"),
     "dangling link": (lambda p: become(p, lambda q: q.symlink_to("nowhere")), "it is a dangling link"),
-    "looping link": (lambda p: become(p, lambda q: q.symlink_to(q.name)), "it is a dangling link"),
 }
 # What shows when the run's curve is wanted.
 READ: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -136,14 +138,4 @@ READ: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "curve.jsonl line 1 of 5 is not a record",
     ),
-    "pipe as environment": (
-        lambda p: become_pipe(p / "environment.json"),
-        "environment.json cannot be read: it is no regular file",
-    ),
-    "no environment": (lambda p: (p / "environment.json").unlink(), "environment.json cannot be read"),
-    "binary environment": (
-        lambda p: (p / "environment.json").write_bytes(b"\xff\xfe"),
-        "environment.json cannot be read",
-    ),
-    "list as environment": (lambda p: (p / "environment.json").write_text("[]"), "is not a JSON object"),
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import train_specs
+from normbench.config.resolve import ResolvedRun
 from normbench.runs.writing import RunDirectory
 
 WORDS = (

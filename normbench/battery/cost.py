@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from normbench import data as datasets
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.train import optim

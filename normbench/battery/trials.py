@@ -10,7 +10,7 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.config import compose, grammar, plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.sites import least_eps
 from normbench.runs.record import PLACE, RunRecord
@@ -127,7 +127,7 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
 
 
 def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> ResolvedRun:
-    return plan.checked(ResolvedRun(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
+    return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
 
 
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from normbench.check import leftovers, plans, published, raw
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
-from normbench.runs import lookup
+from normbench.runs import store
 
 
 class Check:
@@ -33,7 +33,7 @@ class Check:
         yield from leftovers.misnamed(self.results)
         yield from published.check(self.results, self._ids, self.seen)
         yield from plans.check(self.results)
-        for stored in lookup.scan(self.results / "runs"):
+        for stored in store.scan(self.results / "runs"):
             self.seen["raw runs"] += 1
             run = stored.path
             if not any(place.is_relative_to(run) or run.is_relative_to(place) for place in closed):  # may be whole

@@ -11,6 +11,7 @@ from typing import Any
 from normbench import runs
 from normbench.config import compose, identity
 from normbench.errors import NormbenchError
+from normbench.stored import OWN
 
 
 class Ids:
@@ -70,7 +71,7 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
         return error
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return NormbenchError(f"its configuration is none: {error!r:.80}.")
-    had, edited = config.get(identity.OWN, {}), set()
+    had, edited = config.get(OWN, {}), set()
     for path, site in found["sites"].items():
         if "file" in site and had.get(site["name"]) != site["file"]:
             edited.add(choices[path].file)

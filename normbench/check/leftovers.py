@@ -13,7 +13,7 @@ from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, leases, store, writing
+from normbench.runs import files, leases, run_file, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -68,10 +68,10 @@ def misnamed(results: Path) -> Iterator[Finding]:
         path = Path(folder)
         if store.NAME.fullmatch(path.name) or store.OLD.search(path.name):
             names.clear()
-        elif "status.json" in others and path.name != "runs":
+        elif run_file.NAME in others and path.name != "runs":
             with contextlib.suppress(Damaged, KeyError, TypeError):  # an unreadable status: its run has no name
-                status = store.read_status(path)
-                own = store.place(path.parent, "", status["arm"], status["seed"], status["id"])
+                status = run_file.read(path)
+                own = store.named(path.parent, status["arm"], status["seed"], status["id"])
                 if own.exists():
                     yield Finding(
                         "unknown", path, f"a copy of {own}, perhaps: nothing reads it, as it has another name"
@@ -92,7 +92,7 @@ def _not_needed(run: Path, name: str) -> bool:
     if name != "checkpoint":
         return False
     try:
-        return store.read_status(run)["status"] in store.FINISHED
+        return run_file.read(run)["status"] in store.FINISHED
     except Damaged:
         return False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from normbench.check.ids import Ids
 from normbench.config import FIDELITIES, compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, measured, per_example_effects, publish, sample_archive, stated
+from normbench.papers import history, measured, per_example_effects, publish, sample_archive, stated, svg_hash
 from normbench.papers import published as places
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.runs import own, pack, seals
-from normbench.runs.columns import Columns
+from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
 
 # any of these marks a published place
@@ -119,7 +117,7 @@ def _follows(entry: Published) -> Iterator[Finding]:
         yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
-    runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
+    runs = entry.runs
     contrasts = per_example_effects.load(place / per_example_effects.NAME)
     sha256 = entry.verdicts["pack_sha256"]
     samples_sha256 = entry.verdicts.get("samples_sha256", "")
@@ -153,7 +151,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
     """By its hash: each version of matplotlib would draw another file."""
     path = entry.place / "figure.svg"
     if path.exists():
-        if why := seals.unmarked(_bytes(path), publish.figure_key(entry.verdicts)):
+        if why := svg_hash.unmarked(_bytes(path), publish.figure_key(entry.verdicts)):
             yield Finding("damage", path, f"{why}. Delete it, and draw it again: {entry.again}")
     elif entry.artifact and artifacts.panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")

@@ -11,45 +11,31 @@ from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, seals, store
+from normbench.runs import curve_file, run_file, store
 from normbench.runs.damaged import Damaged
 
 AGAIN = "Delete {} to train this run again"
 
 
 def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
-    """All findings of one run; for one that is being written only those of its status."""
+    """All findings of one run; for one that is being written only those of its run.json."""
     path = stored.path
     if stored.reason:
         yield Finding("damage", path, f"{stored.reason}. {AGAIN.format('it')}")
-    if not stored.id or not path.is_dir() or store.is_locked(path):
+    if not stored.id or stored.reason or store.is_locked(path):
         return
-    yield from _configuration(stored, ids)
-    if stored.reason:
-        return
-    if stored.status["status"] in store.FINISHED:
+    if "config" in stored.content:
+        yield from _id(stored, ids)
+    if stored.content["status"] in store.FINISHED:
         yield from _finished(stored)
     else:
         yield from _unfinished(stored)
 
 
-def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
-    place = stored.path / "config.yaml"
-    begun = any((stored.path / name).exists() for name in ("status.json", "curve.jsonl"))
-    if not place.exists():
-        failed_at_once = stored.state == "failed" and not (stored.path / "curve.jsonl").exists()
-        if begun and not failed_at_once:
-            yield Finding("missing", place, f"it is gone. {AGAIN.format(stored.path)}")
-        return
+def _id(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
+    place = stored.path / run_file.NAME
     try:
-        content = store.read_config(stored.path)
-        labelled = content.get("id", stored.id)
-        if labelled != stored.id:
-            raise Damaged(f"it is of run {labelled!r:.40}")
-        store.labels_of(content)
-        own = ids.of(content["config"], stored.id)
-    except Damaged as damage:
-        yield Finding("damage", place, f"{damage}. {AGAIN.format(stored.path)}")
+        own = ids.of(stored.content["config"], stored.id)
     except NormbenchError as error:
         why = f"the run's id cannot be computed here: {str(error).rstrip('.')}"
         yield Finding("unknown", place, f"{why}. Choices of your own are found with --config-dir")
@@ -62,11 +48,11 @@ def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
 def _finished(stored: store.Stored) -> Iterator[Finding]:
     path = stored.path
     try:
-        curve_file.checked(path / "curve.jsonl", stored.status)
+        curve_file.checked(path / "curve.jsonl", stored.content)
     except Damaged as damage:
         kind = "damage" if (path / "curve.jsonl").exists() else "missing"
         yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
-    for name, why in seals.differences(path, stored.status["files"]):
+    for name, why in run_file.differences(path, stored.content["files"]):
         sample = f"Draw it again: normbench sample {path.name[-12:]}" if name.startswith("samples/") else ""
         kind = "missing" if why == "it is missing" else "damage"
         yield Finding(kind, path / name, f"{why}. {sample or AGAIN.format(path)}")
@@ -81,9 +67,10 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
             curve_file.read(curve)
         except Damaged as damage:
             yield Finding("damage", curve, f"{damage}. {AGAIN.format(path)}")
-    recorded = stored.status.get("files", {})
-    for name, why in seals.differences(path, recorded, tuple(recorded)) if recorded else ():
-        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {AGAIN.format(path)}")
+    if "files" in stored.content:
+        for name, why in run_file.differences(path, stored.content["files"]):
+            kind = "missing" if why == "it is missing" else "damage"
+            yield Finding(kind, path / name, f"{why}. {AGAIN.format(path)}")
     begun = _bytes(curve)
     for head in sorted((path / "checkpoint").glob("[!.]*.json")):
         if why := _slot(head, begun):
@@ -104,7 +91,7 @@ def _bytes(path: Path) -> bytes:
 def _slot(head: Path, curve: bytes) -> str:
     """What is wrong with a checkpoint's slot, "" where nothing is."""
     try:
-        content = json.loads(store.read_text(head))
+        content = json.loads(reading.read(head, run_file.LARGEST))
         progress = json.dumps(content["progress"], sort_keys=True).encode()
         if content["progress_sha256"] != hashlib.sha256(progress).hexdigest():
             return "its progress does not have its hash"

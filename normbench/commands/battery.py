@@ -21,7 +21,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, show_rows
 from normbench.compare import metrics
 from normbench.config import compose
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.draw.tables import grid
 from normbench.errors import NormbenchError
 from normbench.launch import pace

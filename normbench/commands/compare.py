@@ -18,7 +18,7 @@ from normbench.compare.difference import Difference
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.papers.rules import FEWEST
-from normbench.runs import find
+from normbench.runs import table
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -37,7 +37,7 @@ def run(
     config_dir: Path | None = None,
 ) -> int:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
-    runs, notes = find.everything(results)
+    runs, notes = table.finished(results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:

@@ -17,8 +17,8 @@ from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.runs import files
-from normbench.runs.find import everything
 from normbench.runs.record import RunRecord
+from normbench.runs.table import finished
 
 
 def run_table(form: str, results: Path, filters: Sequence[str], output: Path | None, console: Console) -> int:
@@ -73,7 +73,7 @@ def run_wandb(
 
 
 def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[RunRecord]:
-    runs, notes = everything(results)
+    runs, notes = finished(results)
     for note in notes:
         say(console, f"  note: {note}")
     if not runs:

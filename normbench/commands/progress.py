@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from normbench.commands.terminal import cell, say
 from normbench.compare import configuration
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import ADHOC
+from normbench.config.resolve import ResolvedRun
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 

@@ -18,7 +18,7 @@ from normbench.commands import format, training
 from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.draw import tables
 from normbench.errors import NormbenchError
 from normbench.launch import pace
@@ -52,6 +52,7 @@ class Request:
     dry_run: bool = False
     drop_stale: bool = False
     config_dir: Path | None = None
+    others: Sequence[Path] = ()  # results folders of --from
     words: Sequence[str] = ()  # launcher=..., logger=... among the artifacts
     device: str = "cpu"
 
@@ -161,6 +162,7 @@ def _artifact(
         request.retry_failed,
         0 if request.dry_run else request.max_time,
         wait_for_busy=True,
+        others=request.others,
     )
     found = ensured.found
     if request.dry_run:
@@ -301,7 +303,9 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
         judged = publish.judge(artifact, [], request.fidelity, None)
         show_verdicts(judged, console)
         return judged
-    judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results, request.drop_stale)
+    judged, published, notes = publish.publish(
+        artifact, runs, request.fidelity, request.results, request.drop_stale, request.others
+    )
     show_table(artifacts.drawing(artifact).table(artifact, published), console)
     show_verdicts(judged, console)
     for note in notes:

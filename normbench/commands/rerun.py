@@ -16,12 +16,12 @@ from normbench.commands import terminal
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.eval_variants import text
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs import lookup, pack, store
+from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 from normbench.runs.resolve import resolve
@@ -51,7 +51,7 @@ def run(
     refuse_edited(run, config_dir)
     config = compose.restore(run.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
-    spec = plan.checked(ResolvedRun(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
+    spec = plan.resolved(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir)
     if asked:
         ((unit, length),) = asked.items()
         if config["model"]["declares"].get("probe"):
@@ -92,10 +92,10 @@ def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Pat
 
 
 def _stored(run: RunRecord, results: Path) -> Iterator[RunRecord]:
-    for stored in lookup.scan(results / "runs"):
+    for stored in store.scan(results / "runs"):
         if (stored.experiment, stored.arm) == (run.experiment, run.arm):
             try:
-                record = store.as_filed(stored)
+                record = store.record(stored)
             except Damaged:
                 continue
             if record is not None:

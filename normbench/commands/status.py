@@ -19,19 +19,16 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
-from normbench.runs import lookup, pack, store
 from normbench.runs import own as own_folder
-from normbench.runs.damaged import Damaged
-from normbench.runs.yaml_text import Configurations
+from normbench.runs import pack, store
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 MOST_RUNS = 40
-LABELS = {"axes", "control"}  # in status.json, which a run lacks that was killed before its start
 
 
 def run(results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
     """Print the counts of each experiment and configuration, then each unfinished run."""
-    found = lookup.scan(results / "runs")
+    found = store.scan(results / "runs")
     runs = [{**entry(stored), "label": label} for stored, label in zip(found, labels(found), strict=True)]
     waiting, notes = queue.queued(results)
     for run in runs:
@@ -83,7 +80,7 @@ def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str
 def entry(stored: store.Stored) -> dict[str, Any]:
     """The fields of a run in `status --json`; `seconds_left` only of a running one."""
     state = stored.state
-    step, steps = stored.status.get("step", 0), stored.status.get("steps")
+    step, steps = stored.content.get("step", 0), stored.content.get("steps")
     left = None
     if state in ("running", "interrupted"):
         step = max(step, last_step(stored.path / "curve.jsonl"))
@@ -97,7 +94,7 @@ def entry(stored: store.Stored) -> dict[str, Any]:
         "status": state,
         "step": step,
         "steps": steps,
-        "reason": stored.reason or stored.status.get("reason", ""),
+        "reason": stored.reason or stored.content.get("reason", ""),
         "path": str(stored.path),
         **({"seconds_left": left} if left is not None else {}),
     }
@@ -106,11 +103,10 @@ def entry(stored: store.Stored) -> dict[str, Any]:
 def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model.
 
-    planned: the contents of config.yaml of runs that have none yet.
+    planned: what run.json will say of runs that have none yet.
     """
     texts: list[str] = []
     own: dict[int, Any] = {}
-    configurations = Configurations()
     for place, stored in enumerate(found):
         texts.append(stored.arm)
         try:
@@ -118,11 +114,10 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
                 own |= {place: planned[place]["config"]} if stored.experiment == plan.ADHOC else {}
                 texts[place] = _label_of_experiment(stored.arm, planned[place])
             elif stored.experiment == plan.ADHOC:
-                own[place] = store.read_config(stored.path, load=configurations.load)["config"]
+                own[place] = stored.content["config"]
             else:
-                content = stored.status if stored.status.keys() >= LABELS else store.read_config(stored.path)
-                texts[place] = _label_of_experiment(stored.arm, content)
-        except (Damaged, KeyError, TypeError, AttributeError):
+                texts[place] = _label_of_experiment(stored.arm, stored.content)
+        except KeyError:
             continue  # its state is damaged
     values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
     for model in {flat.get("model") for flat in values.values()}:

@@ -22,7 +22,7 @@ from normbench.commands.training import (
 )
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.draw.tables import number
 from normbench.errors import NormbenchError
 from normbench.launch import base

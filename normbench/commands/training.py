@@ -15,7 +15,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.export import mirror, wandb_run
 from normbench.launch import base
@@ -74,7 +74,7 @@ def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
 def describe_reused(found: Found) -> Iterator[str]:
     """How many runs are shown without being trained, and where they are from."""
     counts: Counter[str] = Counter()
-    for spec in found.specs:
+    for spec in found.wanted:
         if run := found.of(spec):
             facts = ["published" if (spec.id, spec.steps) in found.published else "trained before"]
             if run.cut_from:

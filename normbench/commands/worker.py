@@ -11,6 +11,7 @@ from rich.console import Console
 
 from normbench import slurm
 from normbench.commands.terminal import say
+from normbench.config.identity import code
 from normbench.launch import worker
 from normbench.launch.base import python, worker_environment
 from normbench.runs import leases, plans
@@ -18,7 +19,7 @@ from normbench.runs import leases, plans
 
 def run(path: Path, console: Console) -> int:
     """Exit code: 0 done, 2 a run was refused, 4 one failed, 130 stopped before."""
-    plan = plans.load(path)
+    plan = plans.load(path, code())
     wanted = worker_environment()
     if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read it at process start
         os.execve(sys.executable, python("-m", "normbench", "worker", str(plan.path)), os.environ | wanted)

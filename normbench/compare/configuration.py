@@ -23,12 +23,13 @@ import yaml
 
 from normbench import reading, schema
 from normbench.config import compose, grammar
-from normbench.config.identity import OWN, ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import SHORTEST, RunRecord, begun_by
+from normbench.stored import LATER_GROUPS, OWN, RUN_GROUPS
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
-GROUPS = grammar.RUN_GROUPS
+GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
 FILE = f"{ARM_GROUP}.own_file"  # an author's own file, by its hash: runs before and after it was edited are not alike
@@ -50,7 +51,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):
-            if group in grammar.LATER_GROUPS:
+            if group in LATER_GROUPS:
                 found[group] = "none"
             continue
         name = str(node.get("name", ""))

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration
-from normbench.config.identity import EARLIER
+from normbench.config.evaluation import EARLIER
 from normbench.config.plan import ADHOC
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED

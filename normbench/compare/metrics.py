@@ -50,9 +50,10 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
         declares = configuration.declares("model", str(run.config.get("model", {}).get("name", "")))
         order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
         keys: dict[str, set[str]] = {}
-        for record in run.columns.kinds():
-            if record["mode"] in ("eval", "both") and not record.get("variant") and "order" not in record:
-                keys.setdefault(record["split"], set()).update(record.keys() - set(PLACE))
+        for (split, mode, variant), records in run.groups.items():
+            if mode in ("eval", "both") and not variant:
+                logged_here = (key for record in records if "order" not in record for key in record)
+                keys.setdefault(split, set()).update(set(logged_here) - set(PLACE))
         monitor = run.monitor
         for split, names in keys.items():
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):

@@ -18,6 +18,7 @@ from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.norms import yaml_checks
+from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
@@ -307,7 +308,7 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
         choice_path(group, str(name), config_dir)
         selection[group] = str(name)
     if "model" not in selection:
-        words = [*grammar.GROUPS, *grammar.LABELS]
+        words = [*grammar.GROUPS, *LABELS]
         for key in (o.key_or_group for o in overrides):
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
@@ -319,7 +320,7 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
         if key in grammar.GROUPS:
             continue
         if key not in known:
-            raise unknown(f"{key} is not an option.", key, sorted(known.union(grammar.GROUPS, grammar.LABELS)))
+            raise unknown(f"{key} is not an option.", key, sorted(known.union(grammar.GROUPS, LABELS)))
         *path, last = key.split(".")
         node = config
         for name in path:
@@ -349,7 +350,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tu
     selection = dict(choices)
     config = copy.deepcopy(_compose_groups(choices, config_dir))  # what follows is written into it
     known = _known_keys(config, selection, config_dir)
-    for group in selection.keys() & {"optim", *grammar.LATER_GROUPS}:  # a model's own options are of its choice there
+    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], config_dir))
@@ -443,12 +444,12 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
     A stored file can only choose among registered names and set declared options; it never imports code.
     """
     try:
-        words = [f"{group}={stored[group]['name']}" for group in grammar.RUN_GROUPS if group in stored]
-        words += [f"{group}=none" for group in grammar.LATER_GROUPS if group not in stored]
+        words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
+        words += [f"{group}=none" for group in LATER_GROUPS if group not in stored]
         config = _unchecked(
             grammar.parse(words), config_dir
         )  # some options have no value until the stored one is there
-        for group in grammar.RUN_GROUPS:
+        for group in RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]
                 config[group] = {**schema.legacy_defaults(facts), **stored[group], "declares": facts}
@@ -465,6 +466,6 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
 def stored_form(config: Config) -> Config:
     """What a run keeps of its configuration: choices and values, without the declarations and the command's own."""
     plain = {key: value for key, value in config.items() if key not in ("declares", *grammar.COMMAND_GROUPS)}
-    for group in grammar.RUN_GROUPS:
+    for group in RUN_GROUPS:
         plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
     return plain

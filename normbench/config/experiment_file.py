@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from normbench.config import FIDELITIES, compose, grammar
 from normbench.errors import NormbenchError, unknown
+from normbench.stored import LABELS, RUN_GROUPS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -108,7 +109,7 @@ def _check_axes(path: Path, node: compose.Config) -> None:
     form = "train.batch_size: [128, 4]"
     for axis, values in _named(path, node, "axes", form, filled=False).items():
         key = f"axes.{axis}"
-        if axis in (*grammar.GROUPS, *grammar.LABELS, *grammar.SCALARS):
+        if axis in (*grammar.GROUPS, *LABELS, *grammar.SCALARS):
             raise NormbenchError(
                 f"{path}: {key}: an axis is an option, such as {form}. What has other {axis} is an arm."
             )
@@ -177,7 +178,7 @@ def _check_place(
         for value in wanted if isinstance(wanted, list) else [wanted]:
             if key in known and value not in known[key]:
                 raise unknown(f"{path}: {what}: no {key}={value}.", str(value), [str(k) for k in known[key] if k != ""])
-            if (group := key.removesuffix(".name")) in grammar.RUN_GROUPS and group != key:
+            if (group := key.removesuffix(".name")) in RUN_GROUPS and group != key:
                 with naming(path, what):
                     compose.choice_path(group, str(value), config_dir)
 

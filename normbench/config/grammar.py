@@ -11,17 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from normbench.errors import NormbenchError
+from normbench.stored import LABELS, RUN_GROUPS
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
 
-LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
-RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
 PARTS = ("train", "eval", "monitor")  # of the root
 SCALARS = ("seed", "device")
-LABELS = ("experiment", "arm", "fidelity", "control")
 MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
 HOME = re.compile(r"(?<=[=,])~(?=/)")  # of norm=~/my_norm.py, which no shell replaces
 NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")

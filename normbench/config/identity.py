@@ -8,7 +8,7 @@ first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with
 nothing, so it has all options in); and an option that came later (`legacy_default` in its declaration), while it has
 the value of the time before, and schedule and clipping, which came later, where there are none.
 
-A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
+A finished run serves a plan with its id only if it has the evaluations that are asked for: see `evaluation`.
 """
 
 from __future__ import annotations
@@ -17,97 +17,18 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import normbench
 from normbench import data as datasets
 from normbench import schema, user_code
-from normbench.config import compose, grammar
-from normbench.config.updates import refuse_batches_of_one, updates_per_epoch
-from normbench.errors import NormbenchError
+from normbench.config import compose
+from normbench.config.updates import refuse_batches_of_one
 from normbench.norms import sites
+from normbench.stored import LATER_GROUPS
 
 SCHEMA = 1
-OWN = "own_files"  # of a stored configuration: by normalizer's name the SHA-256 of its author's file, as it was then
-
-
-@dataclass(frozen=True)
-class ResolvedRun:
-    """One run to be: its configuration (with declarations) and the labels under which it is filed."""
-
-    config: compose.Config
-    experiment: str
-    arm: str
-    fidelity: str
-    control: str = ""
-    axes: Mapping[str, Any] = field(default_factory=dict)
-    config_dir: Path | None = None
-
-    @property
-    def seed(self) -> int:
-        return int(self.config["seed"])
-
-    @property
-    def epochs(self) -> int:
-        """The run's length where it is given in epochs, else 0."""
-        return int(self.config["train"]["epochs"])
-
-    @functools.cached_property
-    def id(self) -> str:
-        """12 hex digits; taken once, so that a file edited meanwhile does not give a planned run another name."""
-        return hashed(self._maths)
-
-    @functools.cached_property
-    def _maths(self) -> dict[str, Any]:
-        return maths(self.config, self.sites)
-
-    @property
-    def steps(self) -> int:
-        """Updates in the whole run, asked for in epochs or as such."""
-        if self.config["model"]["declares"].get("probe"):
-            return self.epochs  # as many as it counts
-        return int(self.config["train"]["steps"]) or updates_per_epoch(self.config) * self.epochs
-
-    @functools.cached_property
-    def sites(self) -> dict[str, sites.Choice]:
-        """The normalizer at each site."""
-        return assign(self.config, self.config_dir)
-
-    def filed(self) -> dict[str, Any]:
-        """The plain form in which a run's directory keeps its spec: id, labels and configuration."""
-        return {"id": self.id, **self.labels(), "config": self.stored_config()}
-
-    def stored_config(self) -> dict[str, Any]:
-        """The configuration as the run keeps it, with the hashes of its author's own normalizers."""
-        own = {site["name"]: site["file"] for site in self._maths["sites"].values() if "file" in site}
-        return {**compose.stored_form(self.config), **({OWN: own} if own else {})}
-
-    def message(self) -> dict[str, Any]:
-        """The plain form in which a spec travels to a worker process."""
-        return {**self.filed(), "config_dir": str(self.config_dir) if self.config_dir else None}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> ResolvedRun:
-        """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
-        config_dir = Path(message["config_dir"]) if message["config_dir"] else None
-        labels = {key: message[key] for key in (*grammar.LABELS, "axes")}
-        spec = cls(compose.restore(message["config"], config_dir), config_dir=config_dir, **labels)
-        if spec.id != message["id"]:
-            raise NormbenchError(
-                f"run {message['id']} is another one by now ({spec.id}): a file of its configuration or its normalizer "
-                "was changed after planning. Repeat the command.",
-                code=4,
-            )
-        return spec
-
-    def heading(self) -> dict[str, Any]:
-        """What every status file of the run says."""
-        return {"id": self.id, "seed": self.seed, "epochs": self.epochs, "steps": self.steps, **self.labels()}
-
-    def labels(self) -> dict[str, Any]:
-        """How the run is filed; no part of its identity."""
-        return {**{label: getattr(self, label) for label in grammar.LABELS}, "axes": dict(self.axes)}
 
 
 def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, sites.Choice]:
@@ -133,7 +54,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
             schema.legacy_defaults(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
-        **{group: _component(config[group]) for group in grammar.LATER_GROUPS if config[group]["name"] != "none"},
+        **{group: _component(config[group]) for group in LATER_GROUPS if config[group]["name"] != "none"},
         "data_checksum": datasets.own_checksum(config["data"])
         if "like" in config["data"]["declares"]
         else data_checksum(config["data"]["declares"]),
@@ -176,82 +97,6 @@ def hashed(found: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
 
 
-def satisfies(stored: Mapping[str, Any], spec: ResolvedRun) -> bool:
-    """Whether a run of the stored configuration, of the same id, has every evaluation that the spec asks for."""
-    had, asked = _asked(stored), _asked(spec.config)
-    if _further(asked) and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
-        return False
-    if asked["reshuffles"] > had["reshuffles"]:
-        return False
-    if (
-        any(asked[key] != had[key] for key in ("unit", "strides", "drop_last", "samples", "monitor"))
-        or asked["every"] % had["every"]
-    ):
-        return False
-    # the last evaluation is tested in any case, and another length has another last one
-    if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(spec.config)):
-        return False
-    if not _went_through(stored, spec):
-        return False
-    usual = _usual(spec)
-    if not any(usual.values()):
-        return True
-    try:  # what else decides it is the same in runs of one id
-        facts = compose.choice("norm", stored["norm"]["name"], spec.config_dir)["declares"]
-        norm = {**schema.legacy_defaults(facts), **stored["norm"], "declares": facts}
-        return _usual(replace(spec, config={**spec.config, "norm": norm})) == usual
-    except (NormbenchError, KeyError, TypeError):  # of a version that had other options
-        return False
-
-
-def _went_through(stored: Mapping[str, Any], spec: ResolvedRun) -> bool:
-    """Whether a longer run of the stored configuration was evaluated where the spec ends."""
-    if spec.config["model"]["declares"].get("probe") or _updates(stored, spec) <= spec.steps:
-        return True
-    had = _asked(stored)
-    return spec.steps % _every(had, spec) == 0 or spec.steps in had["also_after"]
-
-
-def _every(evaluation: Mapping[str, Any], spec: ResolvedRun) -> int:
-    """Updates between two evaluations of a run with the spec's id."""
-    return int(evaluation["every"]) * (updates_per_epoch(spec.config) if evaluation["unit"] == "epochs" else 1)
-
-
-def _updates(stored: Mapping[str, Any], spec: ResolvedRun) -> int:
-    """How many a run of the stored configuration, of the spec's id, has."""
-    epochs, steps = _length(stored)
-    return steps or updates_per_epoch(spec.config) * epochs
-
-
-def _length(config: Mapping[str, Any]) -> tuple[int, int]:
-    return int(config["train"]["epochs"]), int(config["train"].get("steps", 0))
-
-
-EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
-EARLIER = {  # what a configuration meant before it could be said
-    **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "every": 1, "unit": "epochs",
-    "strides": {}, "drop_last": False, "samples": 1,
-}  # fmt: skip
-MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
-
-
-def _further(asked: Mapping[str, Any]) -> bool:
-    """Whether there are further evaluations, which `splits` are of: without any these ask for nothing."""
-    return any(asked[key] for key in EVALUATIONS if key != "splits") or bool(asked["reshuffles"])
-
-
-def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration, perhaps an old stored one, says of evaluation."""
-    return {**EARLIER, **config.get("eval", {}), "monitor": {**MONITOR, **config.get("monitor", {})}}
-
-
-def _usual(spec: ResolvedRun) -> dict[str, Any]:
-    """The options at each site that decide how a trained run is evaluated without being asked for more."""
-    if spec.config["model"]["declares"].get("probe"):
-        return {}
-    return {path: {key: c.options[key] for key in c.evaluation} for path, c in spec.sites.items()}
-
-
 def canonical(value: Any) -> str:
     """One text per value: keys sorted, no spaces, floats as their shortest round-trip form."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -283,3 +128,13 @@ def _component(node: Mapping[str, Any]) -> dict[str, Any]:
 def _said(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
     """The options without those that came later and leave everything as it was."""
     return {key: value for key, value in options.items() if key not in legacy or value != legacy[key]}
+
+
+@functools.cache
+def code() -> str:
+    """A hash of all that decides what a run computes: the package's sources and the shipped choices."""
+    found = hashlib.sha256()
+    for base in (Path(normbench.__file__).parent, compose.conf_dir()):
+        for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".yaml")):
+            found.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()[:12]

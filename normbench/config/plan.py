@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
-from normbench.config.identity import ResolvedRun, satisfies
+from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
+from normbench.stored import LABELS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -179,8 +180,8 @@ def _filed(
         o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
-        return checked(ResolvedRun(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir))
-    return checked(ResolvedRun(config, name, arm, fidelity, control, axes, config_dir))
+        return resolved(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir)
+    return resolved(config, name, arm, fidelity, control, axes, config_dir)
 
 
 def config_without_arm(
@@ -302,7 +303,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
 def _both(one: ResolvedRun, other: ResolvedRun, *said: list[Override]) -> ResolvedRun:
     """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
     longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
-    if satisfies(longer.config, shorter):
+    if shorter.accepts(longer.config):
         return longer
     own, theirs = ([str(override.input_line) for override in words] for words in said)
     told = (" ".join(word for word in words if word not in others) for words, others in ((own, theirs), (theirs, own)))
@@ -313,15 +314,13 @@ def _both(one: ResolvedRun, other: ResolvedRun, *said: list[Override]) -> Resolv
 
 
 def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedRun:
-    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in grammar.LABELS}
-    words = [str(o.input_line) for o in overrides if o.key_or_group not in grammar.LABELS]
+    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
+    words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
         config = compose.compose(grammar.parse(words), config_dir)
-        return _in_effect(
-            checked(ResolvedRun(config, ADHOC, _adhoc_arm(config, config_dir), ADHOC, config_dir=config_dir))
-        )
+        return _in_effect(resolved(config, ADHOC, "", ADHOC, config_dir=config_dir))
     name = labels["experiment"]
     arms = experiment(name, config_dir)["arms"]
     if "arm" not in labels:
@@ -329,11 +328,6 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedR
     return experiment_spec(
         name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), config_dir
     )
-
-
-def _adhoc_arm(config: compose.Config, config_dir: Path | None) -> str:
-    names = {choice.name for choice in ResolvedRun(config, "", "", "", config_dir=config_dir).sites.values()}
-    return "-".join([config["model"]["name"], *(sorted(names) or ["none"])])
 
 
 def _in_effect(spec: ResolvedRun) -> ResolvedRun:
@@ -354,22 +348,30 @@ def _in_effect(spec: ResolvedRun) -> ResolvedRun:
     return spec
 
 
-def checked(spec: ResolvedRun) -> ResolvedRun:
-    """The same spec, after its sites have been resolved: an impossible combination is refused here."""
-    _refuse_batch(spec.config)
-    updates_per_epoch(spec.config)
-    choices = spec.sites
+def resolved(
+    config: compose.Config,
+    experiment: str,
+    arm: str,
+    fidelity: str,
+    control: str = "",
+    axes: Mapping[str, Any] = MappingProxyType({}),
+    config_dir: Path | None = None,
+) -> ResolvedRun:
+    """The run of a composed configuration; an impossible combination is refused here."""
+    _refuse_batch(config)
+    updates_per_epoch(config)
+    run = ResolvedRun(config, experiment, arm, fidelity, control, axes, config_dir)
     for key in ("variants", "reshuffled", "also_at_best"):
-        sites.asked_variants(spec.config["eval"], choices, key)
-    _refuse_monitor(spec.config)
-    schedule = spec.config["schedule"]
+        sites.asked_variants(config["eval"], run.sites, key)
+    _refuse_monitor(config)
+    schedule = config["schedule"]
     ends = schedule["declares"].get("ends")
-    if ends and spec.steps > schedule[ends]:
+    if ends and run.steps > schedule[ends]:
         raise NormbenchError(
-            f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {spec.steps} "
+            f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {run.steps} "
             "updates."
         )
-    return spec
+    return run
 
 
 def _refuse_batch(config: compose.Config) -> None:

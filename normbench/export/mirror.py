@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from normbench.config.compose import Config
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, store, writing
+from normbench.runs import curve_file, run_file, store, writing
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, evaluation_complete
 
@@ -163,7 +163,7 @@ class MirroredRun:
             return
         found: Mapping[str, Any] = {}
         with suppress(Damaged):
-            found = store.read_status(self.path)
+            found = run_file.read(self.path)
         self.opened.finish(status, str(found.get("reason", "")), found.get("seconds"))
 
 

@@ -38,7 +38,7 @@ class Layout:
             key: f"axis {key}" if key in names else key
             for key in sorted({key for run in runs for key in run.axes} - {*keys})
         }
-        metrics = {key for run in runs for record in run.columns.kinds() for key in record} - set(PLACES)
+        metrics = {key for run in runs for record in run.records for key in record} - set(PLACES)
         return cls(settings, keys, axes, sorted(metrics))
 
     @property

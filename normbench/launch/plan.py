@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.identity import code
+from normbench.config.resolve import ResolvedRun
 from normbench.launch.base import Listener, Outcome
 from normbench.runs import plans
 
@@ -21,7 +22,7 @@ class PlanWriter:
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        plan = plans.write(specs, root.parent)
+        plan = plans.write([spec.message() for spec in specs], root.parent, code())
         reason = f"planned; workers train it, as many as you start: normbench worker {plan.path}"
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
-from normbench.runs import writing
+from normbench.runs import store, writing
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
@@ -118,6 +118,7 @@ class _Launch:
 
     def __init__(self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None) -> None:
         self.root, self.listen, self.deadline = root, listen, deadline
+        self.listed = store.directories(root)
         self.waiting = deque(specs)
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}
         self.workers: list[_Worker] = []
@@ -149,7 +150,7 @@ class _Launch:
     def _assign(self, worker: _Worker) -> None:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
-            path = writing.directory(self.root, worker.spec).path
+            path = writing.directory(self.root, worker.spec, self.listed).path
             worker.send({"run": worker.spec.message(), "path": str(path)})
             self.listen(worker.spec, {"event": "start"})
 

@@ -58,12 +58,12 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root
     existing = set(ids)
     return [
         store.Stored(
-            store.place(root, run["experiment"], run["arm"], run["config"]["seed"], name),
+            store.named(root / run["experiment"], run["arm"], run["config"]["seed"], name),
             run["experiment"],
             run["arm"],
             int(run["config"]["seed"]),
             name,
-            {"schema": store.SCHEMA, "status": WAITING, **{key: run[key] for key in ("fidelity", "control", "axes")}},
+            {**run, "status": WAITING},
         )
         for name, run in waiting.items()
         if name not in existing

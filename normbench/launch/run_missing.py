@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import data
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.runs import files, store, writing
@@ -39,15 +39,16 @@ def ensure_runs(
     retry_failed: bool = True,
     seconds: float | None = None,
     wait_for_busy: bool = False,
+    others: Sequence[Path] = (),
 ) -> Ensured:
     """Find `specs` below `results` and train the missing ones; NormbenchError before any training if that fails.
 
     announce: called with the found and the missing runs before anything is checked or trained. watch: gives a context
     around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
     trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over those that
-    it leaves unfinished.
+    it leaves unfinished. others: as of `find`.
     """
-    found = find(specs, results)
+    found = find(specs, results, others)
     to_train = missing(specs, found, retry_failed)
     announce(found, to_train)
     if not to_train or seconds == 0:
@@ -80,7 +81,7 @@ def ensure_runs(
             # for a run that the other process has finished this returns at once
             again, interrupted = launcher.launch(free, root, listen, deadline)
             outcomes |= again
-    found = find(specs, results)
+    found = find(specs, results, others)
     statuses = {run.id: run.status for run in found.runs}
     outcomes = {
         run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome

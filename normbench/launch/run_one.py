@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import FULL, NormbenchError
 from normbench.launch.base import Outcome
-from normbench.runs import store, writing
+from normbench.runs import run_file, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -32,7 +32,7 @@ def train_one(
         spec = ResolvedRun.from_message(message)
         with _output_to(run.path / "output.log"):
             status = ensure_run(spec, run, listen, stopping)
-        return Outcome(status, store.read_status(run.path).get("reason", ""))
+        return Outcome(status, run_file.read(run.path).get("reason", ""))
     except NormbenchError as error:
         if error.code == 2:
             _remove_if_empty(run.path)
@@ -59,9 +59,9 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
         with open(run.path / "output.log", "a", opener=reading.at_once) as log:
             traceback.print_exc(file=log)
         with contextlib.suppress(Damaged):
-            if store.read_status(run.path)["status"] in store.FINISHED:
+            if run_file.read(run.path)["status"] in run_file.FINISHED:
                 return
-        run.write_status("failed", reason=reason)
+        run.write("failed", reason=reason)
 
 
 @contextlib.contextmanager

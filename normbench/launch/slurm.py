@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normbench import slurm
-from normbench.config.identity import ResolvedRun
+from normbench.config.identity import code
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Listener, Outcome, python
 from normbench.launch.queue import with_jobs
@@ -135,7 +136,7 @@ class Slurm:
             outcomes = {spec.id: already for spec in specs if spec.id in waiting}
             fresh = [spec for spec in specs if spec.id not in waiting]
             if fresh:
-                plan = plans.write(fresh, results)
+                plan = plans.write([spec.message() for spec in fresh], results, code())
                 tasks = min(self.workers, len(fresh), largest)
                 job = self._submit(plan, tasks)
                 fewer = f" (MaxArraySize of this Slurm: {largest})" if tasks < min(self.workers, len(fresh)) else ""
@@ -154,7 +155,7 @@ class Slurm:
             raise NormbenchError(f"launcher=slurm: {notes[0]} Nothing was submitted.")
         found = set()
         for plan in plans_with_jobs:
-            ids = {run["id"] for run in plan.runs} if plan.code == plans.code() else ()
+            ids = {run["id"] for run in plan.runs} if plan.code == code() else ()
             for spec in (spec for spec in specs if spec.id in ids):
                 with contextlib.suppress(OSError):  # unreadable now: its jobs will train it
                     ended = settled(plan, spec, writing.directory(plan.root, spec))

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Outcome
 from normbench.launch.run_one import train_one
-from normbench.runs import store, writing
+from normbench.runs import run_file, store, writing
 from normbench.runs.damaged import Damaged, why
 from normbench.runs.plans import Plan
 
@@ -96,15 +96,16 @@ def settled(plan: Plan, spec: ResolvedRun, run: writing.RunDirectory) -> Outcome
     if not run.path.is_dir():
         return None
     try:
-        if store.read_status(run.path)["status"] == "failed":
-            return before if os.stat(run.path / "status.json").st_mtime_ns > plan.since else None
+        content = run_file.read(run.path)
+        if content["status"] == "failed":
+            return before if os.stat(run.path / run_file.NAME).st_mtime_ns > plan.since else None
     except FileNotFoundError:
         return None
     except Damaged as error:
         if isinstance(error.__cause__, OSError):
             raise error.__cause__ from None
         return Outcome("damaged", f"{why(error)}; it is left alone (normbench check)")
-    return before if store.finished(run.path, spec.steps, spec) else None
+    return before if store.serves(content, spec) else None
 
 
 def _is_left(plan: Plan, message: Mapping[str, Any]) -> bool:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normbench.compare import configuration
-from normbench.config.grammar import RUN_GROUPS
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.runs import root
-from normbench.runs.find import everything
 from normbench.runs.record import PLACE, RunRecord
+from normbench.runs.table import finished
 from normbench.stats.series import PARTS, best_step
+from normbench.stored import RUN_GROUPS
 
 if TYPE_CHECKING:
     import pandas
@@ -49,7 +49,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         if not isinstance(word, str):
             raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = root(results)
-    runs, notes = everything(folder)
+    runs, notes = finished(folder)
     for note in notes:
         warnings.warn(note, stacklevel=2)
     chosen = configuration.select(words, runs)

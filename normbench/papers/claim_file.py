@@ -35,19 +35,19 @@ from typing import Any
 
 import yaml
 
+from normbench import reading
 from normbench.config import FIDELITIES
 from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.claims import BEST, MODES, Artifact, Cell, Claim, Endpoint, Part, format_cell
-from normbench.runs import yaml_text
 from normbench.stats.series import CLOCKS
 
 
 def load(path: Path) -> Artifact:
     """Read and check one artifact. Raises NormbenchError with one line that names the file, the claim and the key."""
     try:
-        data = yaml_text.load(path.read_text(encoding="utf-8"), finite=False)  # a part says it better
+        data = reading.load_yaml(path.read_text(encoding="utf-8"), finite=False)  # a part says it better
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path}: cannot be read as YAML: {error}") from None
     where = str(path)

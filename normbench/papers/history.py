@@ -18,7 +18,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files, seals
+from normbench.runs import files
 
 NAME = "history.jsonl"
 LARGEST = 1 << 27  # bytes
@@ -55,7 +55,7 @@ def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         previous = _state(was, before) if was and before else None
         entry = {"date": date, **place, "claim": claim["id"], "before": previous, "after": now, "cause": cause}
-        lines += files.line(seals.sealed(entry))
+        lines += files.line(files.sealed(entry))
     return lines
 
 
@@ -76,7 +76,7 @@ def read(results: Path) -> list[dict[str, Any]]:
     for number, text in enumerate(texts, 1):
         try:
             entry = reading.parse(text)
-            if not seals.fits(entry):
+            if not files.is_sealed(entry):
                 raise ValueError("its seal does not fit it")
             found.append(entry)
         except (ValueError, AttributeError) as error:

@@ -25,7 +25,7 @@ from normbench.eval_variants import text
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
-from normbench.runs import lookup, outcomes, store
+from normbench.runs import outcomes, store
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread, spread
 from normbench.stats.series import at_epoch, final, named
@@ -110,13 +110,13 @@ def load(path: Path) -> Contrasts:
     return Contrasts(tables)
 
 
-def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, published: Contrasts) -> Contrasts:
-    """The `published` effects, updated with those of the raw runs below `results` that stored outcomes of examples.
+def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path], published: Contrasts) -> Contrasts:
+    """The `published` effects, updated with those of raw runs in these folders that stored outcomes of examples.
 
     The paper's setting first, then its controls; parts beyond 5 MB are left out, and judged over seeds.
     """
-    stored = lookup.below(results / "runs").stored(run.id for run in runs)
-    raw = {found.id: found for found in stored if not found.reason}
+    listed = [run for place in reversed(places) for run in store.directories(place / "runs")]
+    raw = {found.id: found for found in store.by_id((run.id for run in runs), listed, False) if not found.reason}
     tables: dict[str, Table] = {}
     size = 0
     for control in artifact.settings:
@@ -190,7 +190,7 @@ def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored
 def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Stored) -> Row | None:
     """One run's values; None if it stored none, or was cut from a longer run, whose last evaluation is another."""
     end = part.endpoint
-    if stored.status.get("steps") != run.steps or run.status != "done":
+    if stored.content.get("steps") != run.steps or run.status != "done":
         return None
     when = end.epoch if end.kind == "chosen" else "last"
     path = stored.path / "outcomes" / f"{when}.npz"

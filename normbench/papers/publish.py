@@ -16,13 +16,13 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, per_example_effects, sample_archive, stated, verdicts
+from normbench.papers import history, per_example_effects, sample_archive, stated, svg_hash, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
 from normbench.papers.summary import findings, settings
-from normbench.runs import files, own, pack, samples, seals
+from normbench.runs import files, own, pack, samples
 from normbench.runs.record import RunRecord
 
 SMOKE = "smoke"
@@ -78,7 +78,12 @@ def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> lis
 
 
 def publish(
-    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path, drop_stale: bool = False
+    artifact: Artifact,
+    runs: Sequence[RunRecord],
+    fidelity: str,
+    results: Path,
+    drop_stale: bool = False,
+    others: Sequence[Path] = (),
 ) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
@@ -87,6 +92,8 @@ def publish(
     pack is written first, because all else follows from it, and the verdicts with its hash last: after a kill between,
     readers refuse the old verdicts, and the same command updates them. Files that did not change are not written, so
     results in a read-only folder can be read.
+
+    others: results folders from which some of the runs were taken, with their examples' results and their samples.
     """
     place = folder(results, artifact, fidelity)
     with files.alone(place):
@@ -104,10 +111,10 @@ def publish(
             )  # fmt: skip
         same = runs == list(packed.runs)
         published = per_example_effects.load(place / per_example_effects.NAME)
-        examples = per_example_effects.collect(artifact, runs, results, published)
+        examples = per_example_effects.collect(artifact, runs, [results, *others], published)
         before = last(results, artifact, fidelity)
         archive_before = sample_archive.load(place / sample_archive.NAME)
-        archive, left = sample_archive.collect(runs, samples.of_raw(results), archive_before)
+        archive, left = sample_archive.collect(runs, samples.of_raw([results, *others]), archive_before)
         if left:
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
         if before and before.get("samples_sha256", "") not in ("", archive_before.sha256):
@@ -169,7 +176,7 @@ def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
         return None
     image = io.BytesIO()
     figure.figure(panels, image)
-    return seals.marked(image.getvalue(), of)
+    return svg_hash.marked(image.getvalue(), of)
 
 
 def _page(

@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from normbench.config.identity import ResolvedRun, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import lookup, own, pack, store
+from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
-from normbench.runs.yaml_text import Configurations
+from normbench.runs.store import Wanted
 
 
 @dataclass
 class Found:
-    """Finished runs by id and length, under the labels of their specs; the raw store's directories of these ids, the
-    damaged ones.
+    """Finished runs by id and length, under the labels of what was wanted; the raw store's directories of these ids,
+    the damaged ones.
 
     Beside them the folders that cannot be listed: what is looked for may be in there.
     """
 
-    specs: Sequence[ResolvedRun] = ()  # what was looked for
+    wanted: Sequence[Wanted] = ()
     records: dict[tuple[str, int], RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
@@ -33,46 +32,62 @@ class Found:
     def runs(self) -> list[RunRecord]:
         return [*self.records.values()]
 
-    def of(self, spec: ResolvedRun) -> RunRecord | None:
-        """The finished run that the spec asks for, cut to its length."""
-        return self.records.get((spec.id, spec.steps))
+    def of(self, run: Wanted) -> RunRecord | None:
+        """The finished run that is wanted, cut to its length."""
+        return self.records.get((run.id, run.steps))
 
-    def state(self, spec: ResolvedRun) -> str:
+    def state(self, run: Wanted) -> str:
         """done, diverged, running, interrupted, failed, damaged or missing."""
-        if run := self.of(spec):
-            return run.status
-        state = self.stored[spec.id].state if spec.id in self.stored else "missing"
+        if record := self.of(run):
+            return record.status
+        state = self.stored[run.id].state if run.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but otherwise than asked for
 
-    def retrained(self, specs: Sequence[ResolvedRun]) -> list[ResolvedRun]:
+    def retrained(self, wanted: Sequence[Wanted]) -> list[Wanted]:
         """Those whose stored run does not serve and cannot be continued: trained anew, the old directory is kept."""
         return [
-            spec
-            for spec in specs
-            if self.of(spec) is None
-            and (stored := self.stored.get(spec.id))
+            run
+            for run in wanted
+            if self.of(run) is None
+            and (stored := self.stored.get(run.id))
             and not stored.reason
             and stored.state != "running"
-            and not store.can_become(stored.path, spec)
+            and not store.can_become(stored.content, stored.path, run)
         ]
 
 
-def find(specs: Sequence[ResolvedRun], results: Path) -> Found:
-    """Look `specs` up by id below `results`: packs first, then the raw store."""
-    found = Found(specs)
+def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -> Found:
+    """Look runs up by id below `results`: packs first, then the raw store.
+
+    others: further results folders, from which runs are taken whose configuration gives their id here; nothing is
+    written there.
+    """
+    found = _find(wanted, results)
+    for folder in others:
+        there = _find([run for run in wanted if found.of(run) is None], folder, convert=False)
+        found.notes += there.notes
+        for run in there.wanted:
+            if record := there.of(run):
+                if run.is_of(record.config):
+                    found.records[run.id, run.steps] = record
+                else:
+                    found.notes.append(f"{folder}: run {run.id} has another id in this version: left out")
+    return found
+
+
+def _find(wanted: Sequence[Wanted], results: Path, convert: bool = True) -> Found:
+    found = Found(wanted)
     packed, found.notes = in_packs(results)
     published = {run.id: run for run in packed}
-    raw = lookup.below(results / "runs")
-    for stored in (*raw.unlisted(), *raw.stored(spec.id for spec in specs)):
-        if stored.reason:
-            found.damaged.append(stored)
-        if stored.id:
-            found.stored[stored.id] = stored
-    for spec in specs:
-        run_id = spec.id
-        run = published.get(run_id)
-        if (run is None or not _from_pack(found, spec, run)) and run_id in found.stored:
-            _from_store(found, spec)
+    listed = store.directories(results / "runs")
+    found.damaged = [stored for stored in listed if stored.reason]
+    for stored in store.by_id((run.id for run in wanted), listed, convert):
+        found.damaged += [stored] if stored.reason else []
+        found.stored[stored.id] = stored
+    for run in wanted:
+        head = published.get(run.id)
+        if (head is None or not _from_pack(found, run, head)) and run.id in found.stored:
+            _from_store(found, run)
     return found
 
 
@@ -88,71 +103,41 @@ def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
     return pack.one_each(packed), notes
 
 
-def _from_pack(found: Found, spec: ResolvedRun, packed: pack.Packed) -> bool:
-    """Whether a published run is the one that the spec asks for, which is then found."""
-    if not satisfies(packed.head.config, spec):
+def _from_pack(found: Found, wanted: Wanted, packed: pack.Packed) -> bool:
+    """Whether a published run is the one that is wanted, which is then found."""
+    if not wanted.accepts(packed.head.config):
         return False
     try:
         run = packed.whole()
     except NormbenchError as error:
         found.notes += [] if str(error) in found.notes else [str(error)]
         return False
-    if not run.serves(spec.steps):
+    if not run.serves(wanted.steps):
         return False
-    found.records[spec.id, spec.steps] = relabel(run, spec)
-    found.published.add((spec.id, spec.steps))
+    found.records[wanted.id, wanted.steps] = relabel(run, wanted)
+    found.published.add((wanted.id, wanted.steps))
     return True
 
 
-def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
-    """All finished runs below `results`, published and raw, one per id (the longest); lines about those unreadable."""
-    packed, notes = in_packs(results)
-    released = {run.id for run in packed if own(results) not in run.path.parents}
-    known = {run.id: run.head.steps for run in packed}
-    configurations = Configurations()
-    raw: list[RunRecord] = []
-    for stored in lookup.scan(results / "runs"):
-        try:
-            if stored.state in store.FINISHED and not is_longer(stored, known):
-                continue  # its curve need not be read
-            run = store.as_filed(stored, configurations.load)
-        except Damaged as damage:
-            notes.append(f"{stored.path} is damaged: {damage}. It is left out.")
-            continue
-        if run is not None:
-            raw.append(run)
-    published = []
-    for one in packed:
-        try:
-            published.append(one.whole())
-        except NormbenchError as error:
-            notes += [] if str(error) in notes else [str(error)]
-    runs = [
-        replace(run, source="smoke" if run.fidelity == "smoke" else "published" if run.id in released else "own")
-        for run in pack.merge(published, raw)
-    ]
-    return sorted(runs, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)), notes
+def _from_store(found: Found, wanted: Wanted) -> None:
+    stored = found.stored[wanted.id]
+    if stored.reason or not store.serves(stored.content, wanted):
+        return
+    try:
+        run = store.record(stored)
+    except Damaged as damage:
+        found.stored[wanted.id] = replace(stored, reason=str(damage))
+        found.damaged.append(found.stored[wanted.id])
+        return
+    if run is not None and run.serves(wanted.steps):
+        found.records[wanted.id, wanted.steps] = relabel(run, wanted)
 
 
 def is_longer(stored: store.Stored, known: Mapping[str, int]) -> bool:
     """Whether a finished run of the raw store goes before the published ones; `known`: their lengths in updates."""
-    return bool(stored.status["steps"] > known.get(stored.id, -1))
+    return bool(stored.content["steps"] > known.get(stored.id, -1))
 
 
-def _from_store(found: Found, spec: ResolvedRun) -> None:
-    stored = found.stored[spec.id]
-    if stored.reason:
-        return
-    try:
-        record = store.record(stored, spec)
-    except Damaged as damage:
-        found.stored[spec.id] = replace(stored, reason=str(damage))
-        found.damaged.append(found.stored[spec.id])
-        return
-    if record is not None:
-        found.records[spec.id, spec.steps] = record
-
-
-def relabel(run: RunRecord, spec: ResolvedRun) -> RunRecord:
+def relabel(run: RunRecord, wanted: Wanted) -> RunRecord:
     """The same run as another experiment files it, cut to that one's length."""
-    return replace(run.cut(spec.steps), **spec.labels())
+    return replace(run.cut(wanted.steps), **wanted.labels())

@@ -7,8 +7,6 @@ mounted. A worker of other code refuses it: what it trained would not be what wa
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import json
 import re
 import socket
@@ -19,8 +17,6 @@ from typing import Any
 
 import normbench
 from normbench import reading
-from normbench.config import compose
-from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.runs import files
 
@@ -58,14 +54,11 @@ class Plan:
         return (self.path / PLAN).stat().st_mtime_ns
 
 
-def write(specs: Sequence[ResolvedRun], results: Path) -> Plan:
-    """The plan of these runs, there when this returns, as new."""
-    runs = [spec.message() for spec in specs]
-    for run in runs:
-        if run["config_dir"]:
-            run["config_dir"] = str(Path(run["config_dir"]).resolve())
-    content = {"schema": SCHEMA, "normbench": normbench.__version__, "code": code(), "runs": runs}
-    plan = Plan(results.resolve() / FOLDER / files.seal(content)[:12], runs, code())
+def write(messages: Sequence[Mapping[str, Any]], results: Path, code: str) -> Plan:
+    """The plan of these runs, there when this returns, as new. `code`: a hash of what plans them."""
+    runs = [*messages]
+    content = {"schema": SCHEMA, "normbench": normbench.__version__, "code": code, "runs": runs}
+    plan = Plan(results.resolve() / FOLDER / files.seal(content)[:12], runs, code)
     files.make_folder(plan.path)
     files.write_json(plan.path / PLAN, content)
     return plan
@@ -85,8 +78,8 @@ def read(folder: Path) -> Plan:
     return Plan(folder, content["runs"], content["code"])
 
 
-def load(path: Path) -> Plan:
-    """A plan for a worker of this code: by its folder or its file. NormbenchError, one line, where it is not for it."""
+def load(path: Path, code: str) -> Plan:
+    """A plan for a worker of this `code`: by its folder or its file. NormbenchError where it is not for it."""
     folder = path.parent if path.name == PLAN else path
     content = _content(folder)
     if content["normbench"] != normbench.__version__:
@@ -94,9 +87,9 @@ def load(path: Path) -> Plan:
             f"{folder} was planned by normbench {content['normbench']}, this is {normbench.__version__} on "
             f"{socket.gethostname()}: repeat the command that planned it, with this version."
         )
-    if content["code"] != code():
+    if content["code"] != code:
         raise NormbenchError(
-            f"{folder} was planned by other code ({content['code']:.12}) than this worker's ({code()}, "
+            f"{folder} was planned by other code ({content['code']:.12}) than this worker's ({code}, "
             f"{Path(normbench.__file__).parent} on {socket.gethostname()}): repeat the command that planned it."
         )
     return Plan(folder.resolve(), content["runs"], content["code"])
@@ -170,13 +163,3 @@ def _is_whole(content: Mapping[str, Any]) -> bool:
         )
     except (KeyError, TypeError):
         return False
-
-
-@functools.cache
-def code() -> str:
-    """A hash of all that decides what a run computes: the package's sources and the shipped choices."""
-    found = hashlib.sha256()
-    for base in (Path(normbench.__file__).parent, compose.conf_dir()):
-        for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".yaml")):
-            found.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()[:12]

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from normbench import reading
-from normbench.config import grammar
-from normbench.config.identity import MONITOR, OWN
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.runs.columns import Columns
+from normbench.stored import MONITOR, OWN, RUN_GROUPS
 
-SECTIONS = (*grammar.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
+SECTIONS = (*RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
 SHORTEST = 4  # characters of an id that name a run
@@ -77,18 +74,6 @@ def check_record(record: Any) -> None:
             raise TypeError(f"{record!r:.40} has a variant that is none")
 
 
-def check_records(records: Columns) -> None:
-    """As `check_record` of each; TypeError where one is none, but also where only looking at each can tell."""
-    for first, columns in records.packed():
-        check_record(first)
-        for key, values in columns.items():
-            if not isinstance(values, array):
-                raise TypeError(f"{key} is of several types")
-            least, most = (0, HIGHEST - 1) if key in ("step", "epoch", *COUNTS) else (-LARGEST, LARGEST)
-            if not least <= min(values) <= max(values) <= most:
-                raise TypeError(f"{key} is out of bounds")
-
-
 def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (float, int) and -LARGEST <= value <= LARGEST
 
@@ -118,6 +103,12 @@ BESIDE = ("elsewhere", "cut_from", "source")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
+Group = tuple[str, str, tuple[tuple[str, Any], ...]]  # split, mode, variant
+
+
+def variant_key(variant: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """A variant as it can be looked up by."""
+    return tuple(sorted(variant.items()))
 
 
 @dataclass(frozen=True)
@@ -163,12 +154,16 @@ class RunRecord:
             object.__setattr__(self, "steps", round(per_epoch * self.epochs))
 
     @functools.cached_property
-    def columns(self) -> Columns:
-        """The records by what they are of: the points of a series lie together."""
-        return self.records if isinstance(self.records, Columns) else Columns(self.records)
+    def groups(self) -> Mapping[Group, Sequence[Mapping[str, Any]]]:
+        """The records by split, mode and variant."""
+        found: dict[Group, list[Mapping[str, Any]]] = {}
+        for record in self.records:
+            place = record["split"], record["mode"], variant_key(record.get("variant", {}))
+            found.setdefault(place, []).append(record)
+        return found
 
     @functools.cached_property
-    def known(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """What was made of the records before, by what was asked for."""
         return {}
 
@@ -185,7 +180,7 @@ class RunRecord:
     def serves(self, steps: int) -> bool:
         """Whether this run, cut to so many updates, is what one of that length would be: it was evaluated there.
 
-        A diverged run serves every length at which it was to be evaluated, which `identity.satisfies` asks: it was, or
+        A diverged run serves every length at which it was to be evaluated, which `Wanted.accepts` asks: it was, or
         it diverged before.
         """
         longer = self.steps > steps and any(record["step"] == steps for record in self.records)
@@ -196,8 +191,7 @@ class RunRecord:
         if steps >= self.steps and self.status != "diverged":
             return self
         later = evaluation_complete(self.records, steps)
-        kind = Columns if isinstance(self.records, Columns) else list
-        records = kind(record for record in self.records if record["step"] <= steps)
+        records = [record for record in self.records if record["step"] <= steps]
         return replace(
             self,
             epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,

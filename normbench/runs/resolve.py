@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, find, lookup, store
+from normbench.runs import curve_file, find, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, begun_by
 
@@ -25,15 +25,15 @@ class Known:
 def resolve(name: str, results: Path) -> Known:
     """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
     asked, name = name or "''", Path(name).name[-12:] if "/" in name else name
-    raw = lookup.below(results / "runs")
+    raw = store.directories(results / "runs")
     packed, notes = find.in_packs(results)
     published = {run.id: run for run in packed}
-    run_id = begun_by(name, raw.ids() | published.keys())
+    run_id = begun_by(name, [*(run.id for run in raw), *published])
     if not run_id and notes:
         raise NormbenchError(notes[0], code=4)  # it may be in there
     if not run_id:
         raise NormbenchError(f"no run {asked} below {results}. (normbench status)")
-    copies = [*raw.stored([run_id])]
+    copies = [*store.by_id([run_id], raw)]
     if packed_run := published.get(run_id):
         lengths = {run_id: packed_run.head.steps}
         if not any(copy.state in store.FINISHED and find.is_longer(copy, lengths) for copy in copies[-1:]):
@@ -45,13 +45,9 @@ def _raw(stored: store.Stored) -> Known:
     try:
         if stored.reason:
             raise Damaged(stored.reason)
-        content = store.read_config(stored.path)
-        records = curve_file.checked(stored.path / "curve.jsonl", stored.status)
-        environment = store.read_environment(stored.path)
+        records = curve_file.checked(stored.path / "curve.jsonl", stored.content)
         if not records and stored.state in store.FINISHED:
             raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
-    labels = {key: content.get(key) for key in LABELS if key != "seed"}
-    run = store.bare(stored, {**stored.status, "status": stored.state}, labels, content["config"])
-    return Known(replace(run, records=records, environment=environment), stored.path, stored.log)
+    return Known(replace(store.head(stored), records=records), stored.path, stored.log)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from normbench.reading import tail
-from normbench.runs import lookup
+from normbench.runs import store
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
 PAGE = ".html"
@@ -74,13 +74,16 @@ def can_be_published(name: str) -> bool:
     return plain and Path(name).suffix in (*PICTURES, PAGE)
 
 
-def of_raw(results: Path) -> Callable[[str], dict[str, bytes]]:
+def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
-    raw = lookup.below(results / "runs")
+    listed = {place: store.directories(place / "runs") for place in places}
 
     def found(run_id: str) -> dict[str, bytes]:
-        ended = [stored.path for stored in raw.stored([run_id]) if stored.state == "done"]
-        return _files(results, ended[-1]) if ended else {}
+        for place, runs in listed.items():
+            ended = [stored.path for stored in store.by_id([run_id], runs, False) if stored.state == "done"]
+            if ended:
+                return _files(place, ended[-1])
+        return {}
 
     return found
 

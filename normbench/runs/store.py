@@ -1,9 +1,8 @@
 """The raw store: one directory per run, found by id, readable while it is being written.
 
     runs/<experiment>/<arm>.s<seed>.<id>/
-      config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock claim
+      run.json curve.jsonl timing.jsonl output.log checkpoint/ weights/ outcomes/ samples/ lock claim
 
-status.json has a seal over itself and, of a finished run, the hashes of the curve and of all else that the run left.
 A damaged directory is listed with its reason and hides no other.
 """
 
@@ -13,48 +12,61 @@ import contextlib
 import fcntl
 import os
 import re
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Protocol
 
 from normbench import reading
-from normbench.config.identity import ResolvedRun, satisfies
-from normbench.runs import curve_file, leases, seals, yaml_text
-from normbench.runs.damaged import Damaged, no_json, why
-from normbench.runs.record import HIGHEST, RunRecord, check_config
+from normbench.runs import curve_file, leases, run_file
+from normbench.runs.damaged import Damaged
+from normbench.runs.record import RunRecord
+from normbench.runs.run_file import FINISHED
 
-SCHEMA = 3  # of status.json
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 OLD = re.compile(r"\.old-[0-9]+\Z")  # ends the name of a directory whose run was trained anew
-STATES = ("running", "done", "diverged", "failed", "interrupted")
-FINISHED = ("done", "diverged")
-STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
-    "epochs": (int, 0),
-    "step": (int, 0),
-    "steps": (int, 0),
-    "seconds": ((int, float), 0.0),
-    "reason": (str, ""),
-    "began": (str, ""),
-    "curve_sha256": (str, ""),  # of a finished curve
-}
-LARGEST = 8 << 20  # bytes of a file that is read, a curve apart
 DEEPEST = 20  # folders between the root and a run
+
+
+class Wanted(Protocol):
+    """A run to be, as the store asks for it: `normbench.config.resolve.ResolvedRun`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def experiment(self) -> str: ...
+    @property
+    def arm(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    def labels(self) -> dict[str, Any]: ...
+    def is_of(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a stored configuration gives this id."""
+        ...
+
+    def accepts(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a run of a stored configuration, of the same id, has every evaluation that is asked for."""
+        ...
+
+    def can_continue(self, stored: Mapping[str, Any]) -> bool:
+        """The same of an unfinished one, whatever its length."""
+        ...
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A run directory as found: its name's parts and its status file, or the reason why there is none."""
+    """A run directory as found: its name's parts and its run.json, or the reason why there is none."""
 
     path: Path
     experiment: str
     arm: str
     seed: int
     id: str
-    status: Mapping[str, Any]
+    content: Mapping[str, Any]
     reason: str = ""
 
     @property
@@ -70,7 +82,7 @@ class Stored:
         """`damaged`, or the status; `interrupted` for one that says running while nobody holds its lock."""
         if self.reason:
             return "damaged"
-        state = str(self.status["status"])
+        state = str(self.content["status"])
         return "interrupted" if state == "running" and not is_locked(self.path) else state
 
 
@@ -86,225 +98,122 @@ def is_locked(path: Path) -> bool:
     return leases.is_claimed(path)  # on another node, where a lock is not seen here
 
 
-def with_status(run: Stored) -> Stored:
-    """A run directory as found, with its status file or the reason why there is none."""
+def directories(root: Path) -> list[Stored]:
+    """All run directories below `root` by their names, without run.json, sorted by path; folders that cannot be listed.
+
+    None are looked for behind a link, nor among those that a newer run replaced.
+    """
+    found: list[Stored] = []
+    waiting = [(root, 0)] if os.path.lexists(root) else []
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            if depth > DEEPEST:
+                raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
+            names = os.listdir(folder)
+        except OSError as error:
+            names = []
+            found.append(_unlisted(folder, f"cannot be read: {error.strerror}"))
+        except Damaged as damage:
+            names = []
+            found.append(_unlisted(folder, str(damage)))
+        experiment = str(folder.relative_to(root))
+        for name in names:
+            if name.startswith(".") or OLD.search(name):
+                continue
+            path = folder / name
+            if match := NAME.fullmatch(name):
+                found.append(Stored(path, experiment, match["arm"], int(match["seed"]), match["id"], {}))
+            elif path.is_dir() and not path.is_symlink():
+                waiting.append((path, depth + 1))
+    return sorted(found, key=lambda run: str(run.path))
+
+
+def _unlisted(folder: Path, reason: str) -> Stored:
+    """A folder that may hold runs and cannot be listed, among them to be seen."""
+    return Stored(folder, "", folder.name, 0, "", {}, reason)
+
+
+def read(run: Stored, convert: bool = True) -> Stored:
+    """A run directory as found, with its run.json or the reason why there is none. `convert`: as of `run_file.read`."""
     if run.reason:
         return run
     try:
-        return replace(run, status=status_of(run))
+        content = run_file.read(run.path, convert)
+        if content.get("id", run.id) != run.id:
+            raise Damaged(f"{run_file.NAME} is of run {content['id']!r:.40}")
+        return replace(run, content=content)
     except Damaged as damage:
         return replace(run, reason=str(damage))
 
 
-def unlisted(folder: Path, damage: Damaged) -> Stored:
-    """A folder that is no run, among them to be seen."""
-    return Stored(folder, "", folder.name, 0, "", {}, str(damage))
+def scan(root: Path) -> list[Stored]:
+    """Every run directory below `root` with its run.json, damaged ones included, sorted by path."""
+    return list(map(read, directories(root)))
 
 
-def names(folder: Path, root: Path) -> list[str]:
-    """What there is in a folder below `root`. Raises Damaged."""
-    if len(folder.relative_to(root).parts) > DEEPEST:
-        raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
-    try:
-        return os.listdir(folder)
-    except OSError as error:
-        raise Damaged(f"cannot be read: {error.strerror}") from None
+def by_id(run_ids: Iterable[str], listed: Sequence[Stored], convert: bool = True) -> Iterator[Stored]:
+    """The directories of these runs, with run.json; of several with one id the one to take comes last.
+
+    A damaged copy hides no whole one, and one that is not finished no finished one. `listed`: as of `directories`.
+    """
+    copies: dict[str, list[Stored]] = {}
+    for run in listed:
+        copies.setdefault(run.id, []).append(run)
+    for run_id in dict.fromkeys(run_ids):
+        found = [read(run, convert) for run in copies.get(run_id, ())]
+        yield from sorted(found, key=lambda run: (not run.reason, run.state in FINISHED))
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there may be runs in it; none are looked for behind a link."""
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def place(root: Path, experiment: str, arm: str, seed: int, run: str) -> Path:
+def place(root: Path, run: Wanted) -> Path:
     """Where a run that is nowhere below `root` yet belongs; its name is as NAME reads it."""
-    return root / experiment / f"{arm}.s{seed}.{run}"
+    return named(root / run.experiment, run.arm, run.seed, run.id)
 
 
-def by_name(folder: Path, said: re.Match[str], place: str) -> Stored:
-    """What a run directory's name says, as NAME reads it. `place`: of the folder, below the root."""
-    return Stored(folder / said.string, place, said["arm"], int(said["seed"]), said["id"], {})
+def named(folder: Path, arm: str, seed: int, run_id: str) -> Path:
+    """The directory of a run in the folder of its experiment."""
+    return folder / f"{arm}.s{seed}.{run_id}"
 
 
-def read_text(path: str | Path) -> str:
-    """What a small file of a run says. Errors: OSError, UnicodeDecodeError."""
-    return reading.read(path, LARGEST).decode()
+def serves(content: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Whether a finished run is long enough and has the evaluations that are asked for."""
+    if content["status"] not in FINISHED or (content["steps"] < wanted.steps and content["status"] != "diverged"):
+        return False
+    return wanted.accepts(content["config"])
 
 
-def status_of(run: Stored) -> dict[str, Any]:
-    """A run's status file, checked, also that it is this run's. Raises Damaged with the reason."""
-    status = read_status(run.path)
-    if status.get("id", run.id) != run.id:
-        raise Damaged(f"status.json is of run {status['id']!r:.40}")
-    return status
+def can_become(content: Mapping[str, Any], path: Path, wanted: Wanted) -> bool:
+    """Whether the unfinished run at `path` can be continued to the end of what is wanted, whatever its own length."""
+    if content["status"] in FINISHED:
+        return False
+    begun = "config" in content and any((path / "checkpoint").glob("*.json"))  # else it starts from the first update
+    return not begun or wanted.can_continue(content["config"])
 
 
-def read_status(path: Path) -> dict[str, Any]:
-    """A run's status file, checked. Raises Damaged with the reason."""
-    name = "status.json"
-    try:
-        text = read_text(f"{path}/{name}")
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            if not path.is_dir():
-                raise Damaged("it is not a directory" if path.exists() else "it is a dangling link") from None
-        if not isinstance(error, FileNotFoundError):
-            raise Damaged(f"{name} cannot be read: {why(error)}") from error
-        if not (path / "curve.jsonl").exists():
-            return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
-        raise Damaged(f"{name} is missing") from None
-    except UnicodeDecodeError as error:
-        raise Damaged(f"{name} cannot be read: {error}") from None
-    try:
-        status = reading.parse(text)
-    except ValueError as error:
-        raise Damaged(f"{name} is not JSON{no_json(error)}") from None
-    if not isinstance(status, dict):
-        raise Damaged(f"{name} is not a JSON object")
-    schema = status.get("schema")
-    if type(schema) is not int or schema != SCHEMA:
-        newer = ": update normbench" if type(schema) is int and schema > SCHEMA else ""
-        raise Damaged(f"{name} has schema {schema}, this version reads {SCHEMA}{newer}")
-    if not seals.fits(status):
-        seal = "its seal does not fit its content" if seals.KEY in status else "its seal is missing"
-        raise Damaged(f"{name} was changed: {seal}")
-    if status.get("status") not in STATES:
-        raise Damaged(f"{name} has no known status: {status.get('status')!r}")
-    needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
-    if not seals.are_hashes(status.get("files", None if needed else {})):
-        raise Damaged(f"{name} says files={status.get('files')!r:.40}")
-    for key, (kind, default) in STATUS_FIELDS.items():
-        value = status.get(key, default if key not in needed else None)
-        counts = isinstance(value, int | float)
-        if not isinstance(value, kind) or isinstance(value, bool) or (counts and not 0 <= value < HIGHEST):
-            raise Damaged(f"{name} says {key}={value!r:.40}")
-    return status
-
-
-def read_config(path: Path, load: Callable[[str], Any] = yaml_text.load) -> dict[str, Any]:
-    """A run's config.yaml: labels and configuration. Raises Damaged with the reason."""
-    name = "config.yaml"
-    try:
-        text = read_text(f"{path}/{name}")
-        content = load(text)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise Damaged(f"{name} cannot be read: {why(error)}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise Damaged(f"{name} has no configuration")
-    try:
-        check_config(content["config"], text)
-    except TypeError as error:
-        raise Damaged(f"{name} {error}") from None
-    return content
-
-
-def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run is filed, as its config.yaml tells. Raises Damaged."""
-    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
-    axes = labels["axes"]
-    words = [*axes, *(value for key, value in labels.items() if key != "axes")] if isinstance(axes, dict) else [None]
-    if not all(isinstance(word, str) for word in words):
-        raise Damaged("config.yaml has no labels")
-    return labels
-
-
-def read_environment(path: Path) -> dict[str, Any]:
-    try:
-        content = reading.parse(read_text(path / "environment.json"))
-    except (OSError, ValueError) as error:
-        raise Damaged(f"environment.json cannot be read: {why(error)}") from None
-    if not isinstance(content, dict):
-        raise Damaged("environment.json is not a JSON object")
-    return content
-
-
-def finished(path: Path, steps: int, asked: ResolvedRun | None = None) -> dict[str, Any] | None:
-    """Status of the run at `path` if it is done (or diverged) and at least `steps` long.
-
-    With `asked`, only if it has the evaluations of that spec as well.
-    """
-    try:
-        status = read_status(path)
-        if status["status"] not in FINISHED or (status["steps"] < steps and status["status"] != "diverged"):
-            return None
-        if asked is not None and not satisfies(read_config(path)["config"], asked):
-            return None
-    except Damaged:
-        return None
-    return status
-
-
-def can_become(path: Path, spec: ResolvedRun) -> bool:
-    """Whether the run at `path` is unfinished and can be continued to the end of `spec`, whatever its own length."""
-    try:
-        if read_status(path)["status"] in FINISHED:
-            return False
-        config, own = read_config(path)["config"], spec.config["train"]  # where it ends it is evaluated
-    except Damaged:  # its configuration is written anew
-        return True
-    if not any((path / "checkpoint").glob("*.json")):
-        return True  # it starts from the first update in any case
-    return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
-
-
-def record(stored: Stored, spec: ResolvedRun) -> RunRecord | None:
-    """The finished run under the labels of `spec`, its curve cut to the updates asked for; None if not finished.
-
-    A run that lacks an evaluation which the spec asks for is not that one. Raises Damaged.
-    """
-    return _record(stored, spec.steps, spec.labels(), spec.filed()["config"], spec)
-
-
-def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> RunRecord | None:
-    """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged.
-
-    load: of the text of config.yaml, for who reads many.
-    """
+def record(stored: Stored) -> RunRecord | None:
+    """The finished run with its curve, under its own labels; None if not finished. Raises Damaged."""
     if stored.reason:
         raise Damaged(stored.reason)
     if stored.state not in FINISHED:
         return None
-    content = read_config(stored.path, load)
-    return _record(stored, int(stored.status["steps"]), labels_of(content), content["config"])
+    run = replace(head(stored), records=curve_file.checked(stored.path / "curve.jsonl", stored.content))
+    return run.cut(run.steps)
 
 
-def _record(
-    stored: Stored, steps: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: ResolvedRun | None = None
-) -> RunRecord | None:
-    if stored.reason:
-        raise Damaged(stored.reason)
-    status = finished(stored.path, steps, asked)
-    if status is None:
-        return None
-    if asked is not None:  # it may have more evaluations than are asked for here
-        config = {**config, "eval": read_config(stored.path)["config"].get("eval", config["eval"])}
-    records = curve_file.packed(stored.path / "curve.jsonl", status)
-    whole = replace(bare(stored, status, labels, config), records=records, environment=read_environment(stored.path))
-    _check_files(stored.path, status)
-    return whole.cut(steps) if whole.serves(steps) else None
-
-
-def _check_files(path: Path, status: Mapping[str, Any]) -> None:
-    """Damaged where what is read beside the curve is not what status.json has the hash of."""
-    if "files" in status:
-        for name, why in seals.differences(path, status["files"], seals.FIXED):
-            raise Damaged(f"{name}: {why}")
-
-
-def bare(stored: Stored, status: Mapping[str, Any], labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord:
-    """A run without its records: what its status and its configuration say."""
+def head(stored: Stored, state: str = "") -> RunRecord:
+    """A run without its records, as its run.json tells. `state`: another one than that of its directory."""
+    content = stored.content
     return RunRecord(
-        id=stored.id,
+        id=stored.id or str(stored.path),
         seed=stored.seed,
-        status=str(status["status"]),
-        epochs=int(status.get("epochs", 0)),
-        steps=int(status.get("steps", 0)),
-        reason=str(status.get("reason", "")),
-        seconds=status.get("seconds"),
-        began=str(status.get("began", "")),
-        config=config,
-        **labels,
-    )
+        status=state or stored.state,
+        epochs=int(content.get("epochs", 0)),
+        steps=int(content.get("steps", 0)),
+        reason=stored.reason or str(content.get("reason", "")),
+        seconds=content.get("seconds"),
+        began=str(content.get("began", "")),
+        config=content.get("config", {}),
+        environment=content.get("environment", {}),
+        **({"experiment": stored.experiment, "arm": stored.arm} | run_file.labels(content) if "experiment" in content
+           else {"experiment": stored.experiment, "arm": stored.arm}),
+    )  # fmt: skip

@@ -6,17 +6,14 @@ import contextlib
 import datetime
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from normbench import locks, reading
-from normbench.config.identity import ResolvedRun
 from normbench.errors import NormbenchError, code_of
-from normbench.runs import curve_file, files, leases, lookup, seals, store
+from normbench.runs import curve_file, files, leases, old_form, run_file, store
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -28,18 +25,12 @@ class RunDirectory:
 
     def __init__(self, path: Path, claimed: bool = False) -> None:
         self.path, self.claimed = path, claimed
-        self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
-        self.heading: Mapping[str, Any] = {}  # what every status.json does
+        self.content: dict[str, Any] = {}  # what run.json says whatever the run's status: id, labels, configuration
         self._held = contextlib.ExitStack()
-        self.began = ""  # when the run did, in UTC; no part of any hash of it but its status' own seal
-
-    def file_as(self, spec: ResolvedRun) -> None:
-        """What is written from now on is of this run."""
-        self.filed, self.heading = spec.filed(), spec.heading()
 
     def begin(self) -> None:
         """From here on its results are made: nothing of an earlier start is used."""
-        self.began = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.content["began"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
     def curve(self) -> Path:
@@ -67,6 +58,8 @@ class RunDirectory:
         self._held.enter_context(leases.hold(self.path) if self.claimed else leases.respected(self.path))
         for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
             left.unlink(missing_ok=True)
+        with contextlib.suppress(Damaged):  # `old` says so
+            old_form.convert_held(self.path)
 
     def start_anew(self) -> None:
         """Rename the directory to NAME.old-1, or the next free number, and hold an empty one in its place."""
@@ -77,28 +70,27 @@ class RunDirectory:
             self._hold()
         print(f"{self.path.name}: its earlier results do not serve and are kept in {old.name}")
 
-    def write_config(self) -> None:
-        """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
-        files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
-
-    def write_status(self, status: str, **fields: Any) -> None:
-        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them."""
+    def write(self, status: str, **fields: Any) -> None:
+        """run.json: with the hashes of all other files, unless the run goes on and changes them."""
         if status != "running":
             if (self.path / "timing.jsonl").exists():
                 self._sync("timing.jsonl")
-            fields.setdefault("files", seals.of_run(self.path))
+            fields["files"] = run_file.hashes(self.path)
         if "reason" in fields:
             fields["reason"] = fields["reason"][:LONGEST]
-        began = {"began": self.began} if self.began else {}
-        content = {"schema": store.SCHEMA, "status": status, **self.heading, **began, **fields}
-        files.write_json(self.path / "status.json", seals.sealed(content))
+        run_file.write(self.path, {**self.content, "status": status, **fields})
 
-    def old_status(self) -> dict[str, Any] | None:
-        """The status that lies there, None where there is none; NormbenchError where it is damaged."""
+    def old(self) -> dict[str, Any] | None:
+        """What run.json says by now, None where there is none; NormbenchError where it is damaged."""
+        if not (self.path / run_file.NAME).exists():
+            return None
         try:
-            return store.read_status(self.path) if (self.path / "status.json").exists() else None
+            content = run_file.read(self.path)
         except Damaged as damage:
-            raise start_anew(self.path, damage) from None
+            raise NormbenchError(
+                f"{self.path} is damaged: {damage}. Delete it to start this run anew.", code=4
+            ) from None
+        return content if "id" in content else None
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
@@ -122,28 +114,19 @@ class RunDirectory:
             files.atomic_write(self.path / "samples" / name, file)
 
     def finish(self, status: str, **fields: Any) -> None:
-        """The status seals all that the run left."""
+        """run.json has the hashes of all that the run left."""
         self.sync_curve()
-        self.write_status(status, **fields, curve_sha256=curve_file.sha256(self.curve))
+        self.write(status, **fields, curve_sha256=curve_file.sha256(self.curve))
 
 
-def directory(root: Path, spec: ResolvedRun) -> RunDirectory:
-    """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
-    own = place(root, spec)
+def directory(root: Path, run: store.Wanted, listed: Sequence[store.Stored] | None = None) -> RunDirectory:
+    """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one.
+
+    listed: the directories below `root`, where the caller has them.
+    """
+    own = store.place(root, run)
     if own.is_dir():
         return RunDirectory(own)
-    # where runs of this experiment are started one after the other not each of them lists all others
-    for found in lookup.below(root, spared=own.parent).named(spec.id):
-        if found.seed == spec.seed and found.path.is_dir():
-            return RunDirectory(found.path)
-    return RunDirectory(own)
-
-
-def place(root: Path, spec: ResolvedRun) -> Path:
-    """Where a run that is nowhere below `root` yet belongs."""
-    return store.place(root, spec.experiment, spec.arm, spec.seed, spec.id)
-
-
-def start_anew(path: Path, damage: Damaged) -> NormbenchError:
-    """What whoever was to write there is told."""
-    return NormbenchError(f"{path} is damaged: {damage}. Delete it to start this run anew.", code=4)
+    listed = store.directories(root) if listed is None else listed
+    found = (stored.path for stored in listed if (stored.id, stored.seed) == (run.id, run.seed))
+    return RunDirectory(next(found, own))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.eval_variants import DEFAULT, Variant, select, text
-from normbench.runs.record import RunRecord
+from normbench.runs.record import RunRecord, variant_key
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
@@ -59,12 +59,15 @@ def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
     """Value by x, cached: claims, figure and table of an artifact use the same series."""
     split, mode, metric = of
     asked = of, text(variant), x
-    if asked not in run.known:
+    if asked not in run.cache:
         modes = (mode, "both") if mode in ("eval", "train") else (mode,)
-        found = run.columns.values(split, modes, variant, (x, metric), PARTS)
-        # float() also reads the log's "NaN", "Infinity", "-Infinity"
-        run.known[asked] = {place: float(value) for place, value in found}
-    points: Mapping[float, float] = run.known[asked]
+        run.cache[asked] = {
+            record[x]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
+            for one in modes
+            for record in run.groups.get((split, one, variant_key(variant)), ())
+            if x in record and metric in record and not PARTS & record.keys()
+        }
+    points: Mapping[float, float] = run.cache[asked]
     return points
 
 
@@ -98,13 +101,13 @@ def area(points: Series, log: bool) -> float | None:
 def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
     """The update with the best value of the monitored metric, the first of equal ones; None without a finite value."""
     asked = best_step, text(variant)
-    if asked not in run.known:
+    if asked not in run.cache:
         monitor = run.monitor
         sign = 1 if monitor["goal"] == "min" else -1
         points = _points(run, (monitor["split"], "eval", monitor["metric"]), variant, "step")
         finite = [(sign * value, step) for step, value in points.items() if step and math.isfinite(value)]
-        run.known[asked] = int(min(finite)[1]) if finite else None
-    best: int | None = run.known[asked]
+        run.cache[asked] = int(min(finite)[1]) if finite else None
+    best: int | None = run.cache[asked]
     return best
 
 
@@ -125,10 +128,10 @@ def exploded(run: RunRecord) -> tuple[float, float] | None:
 
 def variants(run: RunRecord) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
-    if variants not in run.known:
-        kinds = run.columns.kinds()
-        run.known[variants] = list({text(v): v for record in kinds if (v := record.get("variant"))}.values())
-    return list(run.known[variants])
+    if variants not in run.cache:
+        found = (dict(variant) for _, _, variant in run.groups if variant)
+        run.cache[variants] = list({text(variant): variant for variant in found}.values())
+    return list(run.cache[variants])
 
 
 def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[float]:
@@ -154,9 +157,9 @@ def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
         ranked = _ranked(run, words, when)
         return [] if ranked is None else [ranked]
     asked = named, words
-    if asked not in run.known:
-        run.known[asked] = select(words, variants(run))
-    return list(run.known[asked])
+    if asked not in run.cache:
+        run.cache[asked] = select(words, variants(run))
+    return list(run.cache[asked])
 
 
 def at_epoch(

@@ -14,8 +14,6 @@ import normbench
 from normbench.errors import NormbenchError
 from normbench.rnn import backends
 from normbench.rnn.cells import Cell
-from normbench.runs import files, store, writing
-from normbench.runs.damaged import Damaged
 
 SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part")
 
@@ -58,15 +56,10 @@ def _processor() -> dict[str, str]:
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def record(run: writing.RunDirectory, step: int, notes: Sequence[str], current: Mapping[str, Any]) -> None:
-    """Write environment.json: the environment at the run's start, and its changes at each resumption."""
-    path = run.path / "environment.json"
-    content: dict[str, Any] = {**current, "resumed": []}
-    if step and path.exists():
-        try:
-            content = store.read_environment(run.path)
-        except Damaged as damage:
-            raise writing.start_anew(run.path, damage) from None
-        changed = {key: value for key, value in current.items() if content.get(key) != value}
-        content["resumed"].append({"step": step, "changed": changed, "notes": list(notes)})
-    files.write_json(path, content)
+def since(old: Mapping[str, Any] | None, step: int, notes: Sequence[str], current: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment at the run's start, and its changes at each resumption. `old`: the content of its run.json."""
+    if not step or not old or not old.get("environment"):
+        return {**current, "resumed": []}
+    content = {"resumed": [], **old["environment"]}
+    changed = {key: value for key, value in current.items() if content.get(key) != value}
+    return {**content, "resumed": [*content["resumed"], {"step": step, "changed": changed, "notes": list(notes)}]}

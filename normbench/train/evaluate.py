@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.config.identity import MONITOR
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
@@ -20,6 +19,7 @@ from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
+from normbench.stored import MONITOR
 from normbench.streams import stream
 from normbench.train import populations
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from normbench import data as datasets
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -99,13 +99,13 @@ def train(
     except Stop as stop:
         status, reason = stop.args
     except NormbenchError as error:  # bad input that shows only in training
-        run.write_status("failed", step=progress.step, reason=str(error))
+        run.write("failed", step=progress.step, reason=str(error))
         raise
     seconds = time.monotonic() - started
     fields = {"step": progress.step, "reason": reason, "seconds": round(seconds, 3)}
     if status == "interrupted":
         save(run, progress, model, optimizer, seconds)
-        run.write_status(status, **fields)
+        run.write(status, **fields)
         return status
     if "last" in config["train"]["keep"]:
         checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.models.base import unlearned
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.norms.modes import generators
-from normbench.runs import curve_file, seals
+from normbench.runs import curve_file
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
 
@@ -109,7 +109,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
         progress = Progress.of(saved)
         if progress.step > steps:
             raise NormbenchError(
-                f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
+                f"run {run.content['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
                 "for. Finish that one first (the same length as before), or delete its directory.",
             )
         try:
@@ -126,13 +126,10 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
     _check_curve(run, progress)
     if not progress.step:
         run.begin()
-    # the status first: a curve without a status counts as damaged, and so do files that differ from its hashes
-    run.write_status("running", step=progress.step, reason="")
+    run.content["environment"] = environment.since(run.old(), progress.step, notes, here)
+    run.write("running", step=progress.step, reason="")  # first: a finished one has the hash of the whole curve
     if not progress.step:
         (run.path / "timing.jsonl").unlink(missing_ok=True)
-    environment.record(run, progress.step, notes, here)
-    run.write_config()
     with open(run.curve, "ab", opener=reading.at_once) as curve:
         curve.truncate(progress.curve_bytes)
-    run.write_status("running", step=progress.step, reason="", files=seals.of_run(run.path, seals.FIXED))
     return progress

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import store, writing
 from normbench.train import checkpoint, memory, probes
@@ -32,14 +32,14 @@ def ensure_run(
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
-        already = store.finished(run.path, spec.steps, spec)
-        if already is not None:
+        old = run.old()  # NormbenchError if it is damaged, before anything is changed
+        if old and old["status"] in store.FINISHED:
             checkpoint.clear(run.path / "checkpoint")  # left by a kill after the run had finished
-            return str(already["status"])
-        old = run.old_status()  # NormbenchError if it is damaged, before anything is changed
-        anew = old is not None and not store.can_become(run.path, spec)
-        run.began = "" if anew else str((old or {}).get("began", ""))
-        run.file_as(spec)
+            if store.serves(old, spec):
+                return str(old["status"])
+        anew = old is not None and not store.can_become(old, run.path, spec)
+        began = old.get("began") if old and not anew else None
+        run.content = spec.content() | ({"began": began} if began else {})
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run, anew)
@@ -57,7 +57,7 @@ def ensure_run(
             reason = f"disk full: {error.strerror}"
             # no space for a new status: `running` without a lock counts as interrupted
             with contextlib.suppress(OSError):
-                run.write_status("interrupted", reason=reason)
+                run.write("interrupted", reason=reason)
             raise NormbenchError(
                 f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat "
                 "the command.",

@@ -9,7 +9,7 @@ from normbench import reading
 from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
-from normbench.runs import lookup
+from normbench.runs import store
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import resolve
 
@@ -19,7 +19,7 @@ LARGEST = 1 << 37  # bytes of weights
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     found = resolve(name, results)
-    raw = lookup.below(results / "runs").stored([found.run.id])
+    raw = store.by_id([found.run.id], store.directories(results / "runs"))
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
     if not folder.is_dir():
         raise NormbenchError(

@@ -59,7 +59,7 @@ def build(results: Path, target: Path | None = None, config_dir: Path | None = N
     def write(folder: Path) -> None:
         found, damaged = published.collect(results, config_dir)
         catalogue = _Catalogue.of(config_dir)
-        pages = _pages(found, catalogue, damaged, raw_samples.of_raw(results))
+        pages = _pages(found, catalogue, damaged, raw_samples.of_raw([results]))
         _write(folder, results, catalogue, pages, damaged)
         notes.extend(d.reason for d in damaged)
 

@@ -297,7 +297,7 @@ class _Service:
         async with self.looking:
             if time.monotonic() - self.looked >= PAUSE / 2:
                 start = time.monotonic()
-                await run_in_threadpool(self.index.refresh, True)
+                await run_in_threadpool(self.index.refresh)
                 self.looked = time.monotonic()
                 self.took = self.looked - start
 

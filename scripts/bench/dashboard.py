@@ -33,7 +33,7 @@ from harness import Value as Row
 from made_runs import FIRST, PER_EVALUATION, RATES, TASK, records, specs, write
 
 from normbench.config.plan import train_specs
-from normbench.runs import writing
+from normbench.runs import store, writing
 
 MANY, MANY_LINES = 20_000, 40
 WIDE, WIDE_POINTS = 20, 5_000  # few long curves
@@ -265,14 +265,13 @@ def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
 def news(results: Path, cache: Path) -> Row:
     """From the append of a line to the event, with one run that is being written."""
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", "norm=layer", f"train.batch_size={FIRST - 1}"], False)
-    run = writing.RunDirectory(writing.place(results / "runs", spec))
+    run = writing.RunDirectory(store.place(results / "runs", spec))
     run.path.mkdir(parents=True)
     server = None
     try:
         with run.writing():
-            run.file_as(spec)
-            run.write_config()
-            run.write_status("running", step=0)
+            run.content = spec.content()
+            run.write("running", step=0)
             one = records(spec, 1)
             run.append("curve.jsonl", one)
             server = ours(results, cache)

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench.battery.cost import interleave
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import experiment_spec
+from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
 from normbench.models import base
 from normbench.models.draw import Draw

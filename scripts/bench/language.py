@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.battery.cost import interleave
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import experiment_spec
+from normbench.config.resolve import ResolvedRun
 from normbench.data import captions
 from normbench.data.captions import FIRST
 from normbench.data.examples import Batch, Ragged, Split

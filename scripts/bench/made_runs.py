@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from normbench.config.identity import ResolvedRun
 from normbench.config.plan import train_specs
-from normbench.runs import files, writing
+from normbench.config.resolve import ResolvedRun
+from normbench.runs import store, writing
 from normbench.streams import stream
 from normbench.train.environment import environment
 
@@ -70,10 +70,8 @@ def write(results: Path, made: Iterable[ResolvedRun], lines: int) -> None:
     recorded = environment()
     with unflushed():
         for spec in made:
-            run = writing.RunDirectory(writing.place(results / "runs", spec))
+            run = writing.RunDirectory(store.place(results / "runs", spec))
             run.path.mkdir(parents=True)
-            run.file_as(spec)
-            run.write_config()
-            files.write_json(run.path / "environment.json", recorded)
+            run.content = spec.content() | {"environment": recorded}
             run.append("curve.jsonl", records(spec, lines))
             run.finish("done", step=spec.steps, seconds=1.0)

@@ -99,10 +99,10 @@ def least(call: Callable[[int], float]) -> float:
 # all runs in memory: CPU seconds of this alone, and the most memory of the process in MB
 READING = """
 import pathlib, sys, time
-from normbench.runs.find import everything
+from normbench.runs.table import finished
 
 start = time.process_time()
-runs, notes = everything(pathlib.Path(sys.argv[1]))
+runs, notes = finished(pathlib.Path(sys.argv[1]))
 print(time.process_time() - start)
 assert runs and not notes
 print(int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e3)

@@ -31,7 +31,7 @@ from normbench.check import Check
 from normbench.check.ids import Ids
 from normbench.config import plan
 from normbench.papers import history
-from normbench.runs import find, lookup, pack, store, writing
+from normbench.runs import pack, store, table, writing
 from normbench.train.train_one import ensure_run
 
 HEAVY = ("bln2022/ablation", "bln2022/table1", "bln2022/table2")  # take seconds each time they are judged
@@ -139,7 +139,7 @@ def base(results: Path, path: Path) -> Path:
 
 def readable(results: Path) -> Counter[str]:
     """Every run that is read, by id."""
-    return Counter(run.id for run in find.everything(results)[0])
+    return Counter(run.id for run in table.finished(results)[0])
 
 
 def main() -> int:
@@ -210,7 +210,7 @@ def main() -> int:
 def of_places(results: Path) -> dict[Path, set[str]]:
     """The ids of runs in each pack and directory."""
     found = {path.parent: {run.id for run in pack.read(path)} for path in pack.paths(results)}
-    return found | {stored.path: {stored.id} for stored in lookup.scan(results / "runs")}
+    return found | {stored.path: {stored.id} for stored in store.scan(results / "runs")}
 
 
 if __name__ == "__main__":

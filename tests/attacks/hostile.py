@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -10,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import spoil
-import yaml
 
-from normbench.runs import curve_file
+from normbench.runs import curve_file, run_file
 
 Spoil = Callable[[Path], object]
 
 FILES = (
-    "status.json", "lock", "curve.jsonl", "config.yaml", "environment.json", "timing.jsonl", "output.log", "samples",
-    "outcomes", "checkpoint", "weights",
+    "run.json", "lock", "curve.jsonl", "timing.jsonl", "output.log", "samples", "outcomes", "checkpoint", "weights",
 )  # fmt: skip
 
 # --- something else in a file's place --------------------------------------------------------------------------------
@@ -54,7 +53,7 @@ PLACED: dict[str, Callable[[Path], object]] = {
 
 def _placed(name: str, place: Callable[[Path], object], state: str = "done") -> Spoil:
     def make(run: Path) -> None:
-        spoil.status(run, status=state)
+        spoil.change(run, status=state)
         place(_gone(run / name))
 
     return make
@@ -69,7 +68,7 @@ def _curve(change: Callable[[str], str]) -> Spoil:
     def make(run: Path) -> None:
         curve = run / "curve.jsonl"
         curve.write_text("".join(f"{change(line)}\n" for line in curve.read_text().splitlines()))
-        spoil.status(run, curve_sha256=curve_file.sha256(curve))
+        spoil.change(run, curve_sha256=curve_file.sha256(curve))
 
     return make
 
@@ -79,24 +78,34 @@ def _added(raw: str) -> Spoil:
 
 
 def _config(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    """Other content of run.json, with hashes that fit."""
+
     def make(run: Path) -> None:
-        content = yaml.safe_load((run / "config.yaml").read_text())
+        content = json.loads((run / "run.json").read_text())
         change(content)
-        (run / "config.yaml").write_text(yaml.safe_dump(content))
+        run_file.write(run, content)
 
     return make
 
 
-def _written(name: str, change: Callable[[str], str]) -> Spoil:
+def _field(key: str, raw: str) -> Spoil:
+    """Raw JSON in the place of a field of run.json."""
+
     def make(run: Path) -> None:
-        (run / name).write_text(change((run / name).read_text()))
+        content = json.loads((run / "run.json").read_text()) | {key: "@"}
+        (run / "run.json").write_text(json.dumps(content).replace('"@"', raw))
 
     return make
 
 
-def _in_model(text: str) -> Spoil:
-    """A further option of the model in config.yaml, as YAML."""
-    return _written("config.yaml", lambda content: content.replace("  model:\n", f"  model:\n    more: {text}\n"))
+def _in_model(raw: str) -> Spoil:
+    """A further option of the model in run.json, as JSON."""
+
+    def make(run: Path) -> None:
+        text = (run / "run.json").read_text()
+        (run / "run.json").write_text(text.replace('"model": {', f'"model": {{ "more": {raw},'))
+
+    return make
 
 
 def _renamed(name: bytes) -> Spoil:
@@ -142,9 +151,7 @@ SINGLE: dict[str, Spoil] = {
         for name, spoiled in {
             "record": _added(f'"variant": {depth * chr(91) + depth * chr(93)}'),
             "config": _in_model(depth * "[" + depth * "]"),
-            "label": _written(
-                "config.yaml", lambda text, d=depth: text.replace("axes: {}", f"axes: {{a: {d * '[' + d * ']'}}}")
-            ),
+            "label": _field("axes", f'{{"a": {depth * "[" + depth * "]"}}}'),
         }.items()
     },
     "a key that is half a character": _added('"\\ud800": 1'),
@@ -152,10 +159,10 @@ SINGLE: dict[str, Spoil] = {
     "a key twice": _added('"nll": 1, "nll": 2'),
     "thousands of metrics": _added(", ".join(f'"m{number}": {number}' for number in range(2000))),
     "steps in another order": _curve(lambda line: line.replace('"step": 6', '"step": 3000')),
-    "a reason of 10 MB": lambda p: spoil.status(p, status="failed", reason="x" * 10**7),
-    "a reason of 5 MB": lambda p: spoil.status(p, status="failed", reason="\x1b[31m\n" * 10**6),
-    "a reason that steers": lambda p: spoil.status(p, status="failed", reason="\x1b]0;owned\x07\x9b31m\u202e[/red]"),
-    "a status that is markup": lambda p: spoil.status(p, status="[/x]"),
+    "a reason of 10 MB": lambda p: spoil.change(p, status="failed", reason="x" * 10**7),
+    "a reason of 5 MB": lambda p: spoil.change(p, status="failed", reason="\x1b[31m\n" * 10**6),
+    "a reason that steers": lambda p: spoil.change(p, status="failed", reason="\x1b]0;owned\x07\x9b31m\u202e[/red]"),
+    "a status that is markup": lambda p: spoil.change(p, status="[/x]"),
     **{
         f"label {key} {what}": _config(lambda content, k=key, v=value: content.update({k: v}))
         for key in ("experiment", "arm", "fidelity", "control")
@@ -167,8 +174,7 @@ SINGLE: dict[str, Spoil] = {
     **{
         f"axes {what}": _config(lambda content, v=value: content.update(axes=v))
         for what, value in {
-            "of numbers": {1: 2}, "of nothing": {None: None}, "of bytes": {"a": b"\xff"}, "of a set": {"a": {1, 2}},
-            "that steer": {"\x1b[31m": "\x1b[0m"}, "of NaN": {"a": float("nan")}, "of objects": {"a": {"b": 1}},
+            "that steer": {"\x1b[31m": "\x1b[0m"}, "of objects": {"a": {"b": 1}}, "of lists": {"a": [[1]]},
         }.items()
     },
     **{
@@ -177,20 +183,8 @@ SINGLE: dict[str, Spoil] = {
         for what, value in {"is a list": [1], "is a map": {"a": 1}, "is nothing": None}.items()
     },
     "an interpolation": _config(lambda content: content["config"]["train"].update(epochs="${oc.env:HOME}")),
-    "an interpolation for a key": _in_model("{'${oc.env:HOME}': 1}"),
-    "a bomb of aliases": lambda p: (p / "config.yaml").write_text(
-        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
-        + "".join(f"{b}: &{b} [{', '.join(10 * [f'*{a}'])}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
-        + (p / "config.yaml").read_text()
-    ),
-    "an alias of itself": _in_model("&x [*x]"),
+    "an interpolation for a key": _in_model('{"${oc.env:HOME}": 1}'),
     "a whole number of 100,000 digits": _in_model("9" * 100_000),
-    "a number of base 60": _in_model(":".join(["59"] * 100_000)),
-    "a date that is none": _in_model("2020-99-99"),
-    "a key that is a list": _in_model("{[1]: 2}"),
-    "binary that is none": _in_model("!!binary x"),
-    "an object of Python": _in_model("!!python/object/apply:os.getcwd []"),
-    "6 MB of YAML": lambda p: (p / "config.yaml").write_text("a: [" + "1," * 3 * 10**6 + "]\n"),
     "a name that is not UTF-8": _renamed(b"bad\xff\xfe"),
     "a name that steers": _renamed(b"a\x1b[31mred\x1b]0;t\x07\n"),
     "a name with another script's digits": lambda p: p.rename(p.with_name(f"a.s٣.{p.name[-12:]}")),

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.papers import history, measured, per_example_effects, published
-from normbench.runs import curve_file, files, outcomes, pack, seals, store, yaml_text
+from normbench.runs import curve_file, files, outcomes, pack, run_file
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
 from normbench.train import checkpoint
@@ -54,7 +54,7 @@ def whole() -> dict[str, bytes]:
     return found | {
         pack.NAME: gzip.decompress(pack.dump([fake.record(spec)])),
         "a.json": json.dumps(head).encode(),
-        history.NAME: files.line(seals.sealed(entry)),
+        history.NAME: files.line(files.sealed(entry)),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
         per_example_effects.NAME: b"",
@@ -63,21 +63,15 @@ def whole() -> dict[str, bytes]:
 
 
 def _status(path: Path) -> None:
-    status = store.read_status(path)
+    status = run_file.read(path)
     assert 0 <= status.get("steps", 0) < 2**53 and isinstance(status.get("reason", ""), str)
-    json.dumps(status, allow_nan=False).encode()
+    assert "${" not in json.dumps(status.get("config", {}), allow_nan=False)
 
 
 def _curve(path: Path) -> None:
     for record in curve_file.read(path / "curve.jsonl"):
         check_record(record)
         files.line(record)
-
-
-def _config(path: Path) -> None:
-    content = store.read_config(path)
-    json.dumps(content, allow_nan=False, default=None).encode()
-    assert "${" not in json.dumps(content["config"])
 
 
 def _pack(path: Path) -> None:
@@ -109,16 +103,14 @@ def _history(path: Path) -> None:
     lines = (path / history.NAME).read_bytes().splitlines()
     for number, line in enumerate(lines):
         with contextlib.suppress(ValueError, RecursionError, AttributeError):
-            lines[number] = json.dumps(seals.sealed(reading.parse(line))).encode()
+            lines[number] = json.dumps(files.sealed(reading.parse(line))).encode()
     (path / history.NAME).write_bytes(b"\n".join(lines) + b"\n")
     history.read(path)
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "status.json": _status,
+    "run.json": _status,
     "curve.jsonl": _curve,
-    "config.yaml": _config,
-    "environment.json": store.read_environment,
     pack.NAME: _pack,
     "a.json": _checkpoint,
     history.NAME: _history,
@@ -219,7 +211,7 @@ def test_what_is_parsed_can_be_written_again(value: Any) -> None:
 @settings(max_examples=100, deadline=None, database=None)
 def test_yaml_that_is_loaded_is_json(value: Any) -> None:
     try:
-        found = yaml_text.load(yaml.safe_dump(value))
+        found = reading.load_yaml(yaml.safe_dump(value))
     except (yaml.YAMLError, ValueError):
         return
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()

@@ -17,7 +17,7 @@ import tiny
 from hostile import CASES, FEW
 
 from normbench.cli import main
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.stats.rerun_diff import DIFFERENT, WORDS
 from normbench.web.index import Index
 

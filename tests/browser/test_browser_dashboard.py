@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
@@ -15,10 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import compared
 import pytest
-import yaml
 from watched import Watched
 
-from normbench.runs import files, pack, seals, store
+from normbench.runs import files, pack, run_file
 from normbench.runs.record import RunRecord
 from normbench.web import share
 from normbench.web.index import Index
@@ -56,12 +54,10 @@ def stored(results: Path, run: RunRecord, status: str = "interrupted", output: s
     path = results / "runs" / "adhoc" / f"{run.arm}.s{run.seed}.{run.id}"
     path.mkdir(parents=True)
     labels = {"id": run.id, "experiment": "adhoc", "arm": run.arm, "control": "", "fidelity": "adhoc", "axes": {}}
-    (path / "config.yaml").write_text(yaml.safe_dump({**labels, "config": dict(run.config)}))
-    (path / "environment.json").write_text("{}")
     (path / "curve.jsonl").write_bytes(b"".join(files.line(record) for record in run.records))
-    content = {"schema": store.SCHEMA, "status": status, "epochs": run.epochs, "steps": run.steps, "step": 0,
-               "reason": run.reason, **labels, "seed": run.seed}  # fmt: skip
-    (path / "status.json").write_text(json.dumps(seals.sealed(content)))
+    content = {"status": status, "epochs": run.epochs, "steps": run.steps, "step": 0, "reason": run.reason,
+               **labels, "seed": run.seed, "config": dict(run.config), "environment": {}}  # fmt: skip
+    run_file.write(path, content)
     (path / "output.log").write_text(output)
     return path
 

@@ -15,7 +15,6 @@ import fake
 import madeup
 import pytest
 import tiny
-import yaml
 
 from normbench import runs
 from normbench.battery.adopt import adopt
@@ -23,10 +22,11 @@ from normbench.check import Check, published
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
-from normbench.config.identity import OWN, ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish
-from normbench.runs import files, leases, pack, seals, writing
+from normbench.papers import history, publish, svg_hash
+from normbench.runs import files, leases, pack, run_file, writing
+from normbench.stored import OWN
 
 Damage = Callable[[Path], object]
 
@@ -104,7 +104,7 @@ PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "no table": (lambda p: (p / "table.csv").unlink(), [("missing", "table.csv")]),
     "a byte of the figure": (lambda p: flip(p / "figure.svg", 3000), [("damage", "figure.svg")]),
     "the figure of another pack": (
-        lambda p: (p / "figure.svg").write_bytes(seals.marked(b"<svg></svg>\n", "another")),
+        lambda p: (p / "figure.svg").write_bytes(svg_hash.marked(b"<svg></svg>\n", "another")),
         [("damage", "figure.svg")],
     ),
     "a figure without its hash": (
@@ -128,18 +128,13 @@ PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "an open file": (lambda p: (p / "table.md").chmod(0o666), [("writable", "table.md")]),
 }
 RAW: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
-    "more epochs in the status": (lambda p: change(p / "status.json", '"epochs": 2', '"epochs": 3'), [("damage", "")]),
+    "more epochs in the status": (lambda p: change(p / "run.json", '"epochs": 2', '"epochs": 3'), [("damage", "")]),
     "a status of another schema": (
-        lambda p: change(p / "status.json", '"schema": 3', '"schema": 2'), [("damage", "")]
+        lambda p: change(p / "run.json", '"schema": 4', '"schema": 2'), [("damage", "")]
     ),
-    "another rate": (
-        lambda p: change(p / "config.yaml", "lr: 0.001", "lr: 0.002"),
-        [("id", "config.yaml"), ("damage", "config.yaml")],
-    ),
-    "an evaluation more": (
-        lambda p: change(p / "config.yaml", "reshuffles: 0", "reshuffles: 1"), [("damage", "config.yaml")]
-    ),
-    "no configuration": (lambda p: (p / "config.yaml").unlink(), [("missing", "config.yaml")] * 2),
+    "another rate": (lambda p: change(p / "run.json", '"lr": 0.001', '"lr": 0.002'), [("damage", "")]),
+    "another rate with a fitting hash": (lambda p: refiled(p, seed=7), [("id", "run.json")]),
+    "no run.json": (lambda p: (p / "run.json").unlink(), [("damage", "")]),
     "a byte of the curve": (lambda p: flip(p / "curve.jsonl"), [("damage", "curve.jsonl")]),
     "no curve": (lambda p: (p / "curve.jsonl").unlink(), [("missing", "curve.jsonl")]),
     "a byte of weights": (lambda p: flip(p / "weights/best.safetensors"), [("damage", "weights/best.safetensors")]),
@@ -152,14 +147,13 @@ RAW: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         lambda p: swapped(p / "outcomes/last.npz", p / "timing.jsonl"),
         [("damage", "outcomes/last.npz"), ("damage", "timing.jsonl")],
     ),
-    "a byte of the environment": (lambda p: flip(p / "environment.json"), [("damage", "environment.json")]),
     "a closed folder": (lambda p: (p / "weights").chmod(0o600), [("permission", "weights")]),
     # what cannot be read may be damaged too: that is seen once it can be read, and nobody is told to delete it before
     "a closed curve": (
         lambda p: (flip(p / "curve.jsonl"), (p / "curve.jsonl").chmod(0o000)), [("permission", "curve.jsonl")]
     ),
     "a closed run": (lambda p: (flip(p / "curve.jsonl"), p.chmod(0o000)), [("permission", "")]),
-    "a torn write": (lambda p: (p / ".status.json.99.tmp").write_text("{"), [("leftover", ".status.json.99.tmp")]),
+    "a torn write": (lambda p: (p / ".run.json.99.tmp").write_text("{"), [("leftover", ".run.json.99.tmp")]),
     "a checkpoint that was not cleared": (
         lambda p: ((p / "checkpoint").mkdir(), (p / "checkpoint/a.json").write_text("{}")), [("leftover", "checkpoint")]
     ),
@@ -211,10 +205,10 @@ def test_a_slot_without_its_head_is_named(results: Path) -> None:
 
 def test_swapped_runs_are_both_named(results: Path) -> None:
     one, other = (writing.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
-    for name in ("status.json", "curve.jsonl", "config.yaml", "environment.json"):
+    for name in ("run.json", "curve.jsonl"):
         swapped(one / name, other / name)
     assert sorted(p for kind, p in found(results)) == sorted(
-        (run / name).relative_to(results).as_posix() for run in (one, other) for name in ("", "config.yaml")
+        run.relative_to(results).as_posix() for run in (one, other)
     )
 
 
@@ -224,11 +218,11 @@ def test_a_history_that_lacks_a_line_is_damage(results: Path) -> None:
     first = json.loads(lines[0])
     second = {**first, "before": first["after"], "after": {**first["after"], "verdict": "other"}}
     third = {**first, "before": second["after"], "after": first["after"]}
-    longer = [*lines, *(files.line(seals.sealed(entry)) for entry in (second, third))]
+    longer = [*lines, *(files.line(files.sealed(entry)) for entry in (second, third))]
     path.write_bytes(b"".join(longer))
     assert found(results) == []
     ended = {**first, "before": first["after"], "after": {**first["after"], "verdict": history.WITHDRAWN}}
-    again = [files.line(seals.sealed(entry)) for entry in (ended, {**first, "before": None})]
+    again = [files.line(files.sealed(entry)) for entry in (ended, {**first, "before": None})]
     path.write_bytes(b"".join([*lines, *again]))
     assert found(results) == [], "a claim that was withdrawn is made again"
     path.write_bytes(b"".join([*lines, longer[-1]]))
@@ -301,7 +295,7 @@ def test_the_command_says_a_line_for_each_and_has_an_exit_code(results: Path, co
     assert code == 0 and out.splitlines()[-1].startswith("whole, 1 note: ") and "4 raw runs" in out
     run = run_of(results, 1)
     flip(run / "curve.jsonl")
-    (run / ".status.json.99.tmp").write_text("{")
+    (run / ".run.json.99.tmp").write_text("{")
     code, out = command("--results", results)
     line = next(line for line in out.splitlines() if line.startswith("damage"))
     assert code == 4 and str(run / "curve.jsonl") in line and line.endswith("to train this run again")
@@ -357,7 +351,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.Ca
 def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) -> None:
     run = writing.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
     refiled(run, norm={"name": "mine"})
-    assert found(results) == [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
+    assert found(results) == [("unknown", (run / "run.json").relative_to(results).as_posix())]
 
 
 def test_a_run_whose_folder_was_renamed_is_told_its_name(results: Path) -> None:
@@ -374,13 +368,10 @@ def test_a_run_whose_folder_was_renamed_is_told_its_name(results: Path) -> None:
 
 
 def refiled(run: Path, **changes: Any) -> None:
-    """The run with this in its configuration in the place of its normalizers' hashes, under seals that fit."""
-    content = yaml.safe_load((run / "config.yaml").read_text())
-    content["config"].pop(OWN, None)
-    content["config"] |= changes
-    (run / "config.yaml").write_text(yaml.safe_dump(content))
-    status = json.loads((run / "status.json").read_text())
-    files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
+    """The run with this in its configuration in the place of its normalizers' hashes, under hashes that fit."""
+    content = run_file.read(run)
+    config = {key: value for key, value in content["config"].items() if key != OWN}
+    run_file.write(run, {**content, "config": {**config, **changes}})
 
 
 def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
@@ -393,7 +384,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     spec = ResolvedRun(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
     assert found(results) == []
-    unknown = [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
+    unknown = [("unknown", (run / "run.json").relative_to(results).as_posix())]
     source, known = file.read_text(), spec.stored_config()[OWN]
     file.write_text(source + "# another one\n")
     assert found(results) == []
@@ -408,7 +399,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     assert found(results) == [], "a run that knows no hash has this file"
     file.write_text(source + "# another one\n")
     assert found(results) == unknown, "or perhaps another"
-    (told,) = [finding for finding in Check(results).findings() if finding.place == run / "config.yaml"]
+    (told,) = [finding for finding in Check(results).findings() if finding.place == run / "run.json"]
     assert str(file) in told.text and "the normalizer was changed since" in told.text and "Delete" not in told.text
     file.write_text(source)
     shutil.rmtree(runs.own(results))
@@ -418,8 +409,8 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
 def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:
     place = madeup.published(tmp_path)
     judged = json.loads((place / "verdicts.json").read_text())
-    assert seals.unmarked((place / "figure.svg").read_bytes(), publish.figure_key(judged)) == ""
+    assert svg_hash.unmarked((place / "figure.svg").read_bytes(), publish.figure_key(judged)) == ""
     (place / "verdicts.json").unlink()
     publish.publish(artifacts.load("ln2016/fig6"), [], "paper", tmp_path)
     lines = history.read(tmp_path)
-    assert lines and all(seals.fits(line) for line in lines)
+    assert lines and all(files.is_sealed(line) for line in lines)

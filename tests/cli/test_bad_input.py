@@ -157,7 +157,7 @@ def test_results_that_are_the_runs_of_some(normbench, capfd, tmp_path: Path):
     run = tmp_path / "own" / "runs" / "ln2016" / "fig6" / "none.s1.0123456789ab"
     run.mkdir(parents=True)
     assert normbench("status", "--results", str(tmp_path / "own" / "runs")) == 0, "perhaps a folder that is called so"
-    (run / "status.json").write_text("{}")
+    (run / "run.json").write_text("{}")
     assert normbench("status", "--results", str(tmp_path / "own" / "runs")) == 2
     assert f"--results {tmp_path / 'own'}\n" in capfd.readouterr().err
 
@@ -215,7 +215,7 @@ def test_a_path_may_begin_at_home_or_be_an_address(home, normbench, capfd, tmp_p
 def test_what_is_stored_and_damaged_is_code_4(normbench, capfd, tmp_path: Path):
     (spec,) = fake.specs(1)
     run = fake.directory(tmp_path / "results" / "runs", spec)
-    (run / "status.json").write_text("{")
+    (run / "run.json").write_text("{")
     (tmp_path / "results" / "history.jsonl").write_text("{}\n")
     for words in (("show", spec.id), ("history",)):
         assert normbench(*words) == 4

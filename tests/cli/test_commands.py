@@ -16,7 +16,7 @@ import tiny
 
 from normbench.launch import run_missing
 from normbench.papers import verdicts
-from normbench.runs import lookup, pack, store, writing
+from normbench.runs import pack, store, writing
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
@@ -128,10 +128,10 @@ def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_pat
 
     # a damaged directory is listed and hides nobody
     victim = next(Path(run["path"]) for run in runs if run["status"] == "done")
-    (victim / "status.json").write_text("{")
+    (victim / "run.json").write_text("{")
     assert normbench("status") == 0
     out = capfd.readouterr().out
-    assert "damaged" in out and "status.json is not JSON" in out and "1 diverged" in out and "1 done" in out
+    assert "damaged" in out and "run.json is not JSON" in out and "1 diverged" in out and "1 done" in out
 
 
 def test_a_loss_that_ends_far_above_its_beginning_is_reported(normbench, capfd):
@@ -150,7 +150,7 @@ def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_pat
     assert normbench("train", "-m", *tiny.WORDS, "norm=none,layer", "launcher=pool", "launcher.jobs=1") == 0
     out = capfd.readouterr().out
     assert " busy: run " in out and "normbench: " not in out
-    assert [run.state for run in lookup.scan(tmp_path / "results" / "runs")] == ["done", "done"]
+    assert [run.state for run in store.scan(tmp_path / "results" / "runs")] == ["done", "done"]
 
 
 @pytest.mark.parametrize("kind", ["artifacts", "models", "norms", "data"])
@@ -246,8 +246,8 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on" in out
-    (found,) = lookup.scan(tmp_path / "results" / "runs")
-    assert found.state == "interrupted" and found.status["step"] > 0
+    (found,) = store.scan(tmp_path / "results" / "runs")
+    assert found.state == "interrupted" and found.content["step"] > 0
     assert list((found.path / "checkpoint").glob("*.safetensors"))
 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -258,7 +258,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
-    (found,) = lookup.scan(tmp_path / "results" / "runs")
+    (found,) = store.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted"
 
 

@@ -11,7 +11,6 @@ import compared
 import fake
 import pytest
 import tiny
-import yaml
 
 from normbench import load_runs
 from normbench.compare import paper_references
@@ -142,8 +141,8 @@ def test_a_folder_that_cannot_be_looked_into_is_no_run(tmp_path: Path, command: 
 
 
 def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: Path, command: Run) -> None:
-    (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/config.yaml")
-    path.write_text(yaml.safe_dump({"config": 3}))
+    (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/run.json")
+    path.write_text("{}")
     assert "mnist_mlp-batch" in command("status", "--results", str(results))
     assert "No verdict" in command("compare", "model=mnist_mlp", "--results", str(results))
 

@@ -99,7 +99,7 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert lines[0] == f"  {tiny.spec('seed=1').id}  norm=none seed=1 · 12 updates (missing)"
     assert lines[-1] == f"  {there.id}  norm=layer seed=2 · 12 updates (done)"
     assert len(lines) == 4 and last == "4 runs · 1 done; --dry-run: nothing is run"
-    assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
+    assert len(list((tmp_path / "results" / "runs").rglob("run.json"))) == 1
 
 
 def test_what_is_shown_without_being_trained_is_reported_with_where_it_is_from(

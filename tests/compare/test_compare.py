@@ -424,7 +424,7 @@ def test_a_run_with_normalizers_by_site_is_called_by_them(words: list[str], norm
     """It is never taken for one without, and its command composes it again."""
 
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", *words], False)
-    config = spec.filed()["config"]
+    config = spec.stored_config()
     assert configuration.flat(config)["norm"] == norm
     assert configuration.describe_config(config).startswith(f"mnist_mlp {norm}")
     again = configuration.format_words(configuration.overrides(config, spec.epochs, spec.steps))

@@ -31,7 +31,7 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
                          "train.epochs=2", "seed=range(1,4)"], multirun=True)  # fmt: skip
     runs = [
         RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 2, fidelity="adhoc", steps=spec.steps,
-                  config=spec.filed()["config"], records=run(0.1).records)
+                  config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip
     (task,) = tasks(runs)
@@ -50,7 +50,7 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
     )
     cells = _task([
         RunRecord(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
-                  config=spec.filed()["config"], records=run(0.1).records)
+                  config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]).cells  # fmt: skip
     options = ["--results", "a b", "--config-dir", str(own)]
@@ -70,7 +70,7 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
         words = ["model=mnist_mlp", "data=digits", "norm=centre", f"seed={seeds}", "train.epochs=1"]
         return [
             RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 1, fidelity="adhoc", steps=spec.steps,
-                      config=spec.filed()["config"], records=run(0.1).records)
+                      config=spec.stored_config(), records=run(0.1).records)
             for spec in train_specs(words, True, own)
         ]  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
     specs = train_specs([*words, "seed=range(1,3)"], True, tmp_path)
     runs = [
         RunRecord(spec.id, spec.experiment, spec.arm, spec.seed, "done", spec.epochs, fidelity=spec.fidelity,
-                  control=spec.control, steps=spec.steps, config=spec.filed()["config"], records=run(0.1).records)
+                  control=spec.control, steps=spec.steps, config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip
     (line,) = suggested_seeds.commands(_task(runs).cells, 1, 2, tmp_path)

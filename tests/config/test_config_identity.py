@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from normbench import schema
 from normbench.config import compose, identity, plan
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.runs import pack
 
@@ -64,7 +65,7 @@ def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> Non
 def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_another(sites: Any) -> None:
     config = {**tiny.spec("norm=layer").config}
     config["norm"] = {**config["norm"], "sites": sites}
-    assert identity.ResolvedRun(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
+    assert ResolvedRun(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
     word = f"norm.sites={sites}".replace("'", "").replace(" ", "")
     with pytest.raises(NormbenchError, match="norm=layer would stand nowhere"):
         tiny.spec("norm=layer", word)
@@ -245,7 +246,7 @@ WORDS = st.fixed_dictionaries(
 )
 
 
-def made(words: dict[str, Any]) -> identity.ResolvedRun:
+def made(words: dict[str, Any]) -> ResolvedRun:
     return tiny.spec("norm=layer", *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in words.items()))
 
 
@@ -286,9 +287,9 @@ def test_every_published_configuration_gives_the_id_it_is_published_under() -> N
             key = path, run.arm, run.control, json.dumps(dict(run.axes))
             if key not in seen:  # seeds differ in nothing else
                 seen.add(key)
-                today = identity.ResolvedRun(compose.restore(run.config), "", "", "")
+                today = ResolvedRun(compose.restore(run.config), "", "", "")
                 assert today.id == run.id, (path, run.arm, run.seed)
-                assert identity.satisfies(run.config, today), "it would be repeated"
+                assert today.accepts(run.config), "it would be repeated"
     assert len(seen) > 50
 
 
@@ -302,7 +303,7 @@ def test_the_usual_evaluation_of_a_stored_run_is_known_however_it_was_written() 
     ):
         spec = tiny.spec(*words)
         stored = compose.stored_form(spec.config)
-        assert asked.id == spec.id and identity.satisfies(stored, asked) is same, words
+        assert asked.id == spec.id and asked.accepts(stored) is same, words
     stored = compose.stored_form(asked.config)
     for norm in ({**stored["norm"], "colour": "green"}, {**stored["norm"], "name": "of_another_version"}, {}):
-        assert not identity.satisfies({**stored, "norm": norm}, asked), "it is repeated"
+        assert not asked.accepts({**stored, "norm": norm}), "it is repeated"

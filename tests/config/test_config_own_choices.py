@@ -282,7 +282,7 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
 
 
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
-    from normbench.config.identity import ResolvedRun
+    from normbench.config.resolve import ResolvedRun
 
     folder = _own(tmp_path, "norm", "mine", {**GOOD, "declares": {**DECLARES, "file": "mine.py"}})
     (folder / "norm" / "mine.py").write_text("first = 1\n")

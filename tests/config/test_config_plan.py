@@ -10,7 +10,7 @@ import tiny
 import yaml
 
 from normbench.config import compose, plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 
 OWN = '''

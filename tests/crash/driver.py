@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tiny
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.runs.writing import RunDirectory
 from normbench.train.train_one import ensure_run
 
@@ -52,7 +52,7 @@ def randomly(folder: Path, seed: int, kills: int) -> dict[str, object]:
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
         hit += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-        status = folder / "killed" / "status.json"
+        status = folder / "killed" / "run.json"
         steps.append(json.loads(status.read_text())["step"] if status.exists() else 0)
     in_child(lambda: ensure_run(spec, RunDirectory(folder / "killed")))
     return {"kills": hit, "steps": steps}

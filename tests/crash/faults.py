@@ -199,7 +199,7 @@ def before_report(folder: Path) -> None:
 def before_check(folder: Path) -> None:
     before_report(folder)
     run = fake.directory(folder / "runs", tiny.spec())
-    for left in (run / ".status.json.7.tmp", folder / NAME / "paper" / ".table.md.8.tmp"):
+    for left in (run / ".run.json.7.tmp", folder / NAME / "paper" / ".table.md.8.tmp"):
         left.write_text("half")
 
 
@@ -229,7 +229,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
 }
 
 
-TIMED = ("lock", ".normbench.lock", "timing.jsonl", "environment.json")
+TIMED = ("lock", ".normbench.lock", "timing.jsonl")
 MADE_ANEW = ("report",)  # by each call
 
 
@@ -238,7 +238,7 @@ def tree(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.name == "status.json":
+        if path.name == "run.json":
             found[name] = json.loads(path.read_text())["status"]
         elif path.is_file() and path.name not in TIMED:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()

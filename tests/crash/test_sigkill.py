@@ -32,7 +32,7 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     assert report["kills"] >= 10, "the run was over before it could be killed: make it longer"
     assert tiny.result(tmp_path / "killed") == tiny.result(tmp_path / "calm")
     assert left_behind(tmp_path) == []
-    status = json.loads((tmp_path / "killed" / "status.json").read_text())
+    status = json.loads((tmp_path / "killed" / "run.json").read_text())
     assert status["status"] == "done" and status["step"] == status["steps"] == 48
 
 
@@ -43,5 +43,5 @@ def test_kills_inside_every_kind_of_write(tmp_path: Path) -> None:
     calm = tiny.result(tmp_path / "calm")
     for name in report["runs"]:
         assert tiny.result(tmp_path / name) == calm, name
-        assert json.loads((tmp_path / name / "status.json").read_text())["status"] == "done", name
+        assert json.loads((tmp_path / name / "run.json").read_text())["status"] == "done", name
     assert left_behind(tmp_path) == []

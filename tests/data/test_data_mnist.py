@@ -21,7 +21,8 @@ from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
 from normbench import data
 from normbench.commands import list as list_command
 from normbench.commands.arguments import data as arguments
-from normbench.config import compose, identity, plan
+from normbench.config import compose, plan
+from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import updates_per_epoch
 from normbench.data import fetch, mnist
 from normbench.errors import NormbenchError
@@ -186,7 +187,7 @@ def own(folder: Path, **facts: Any) -> Path:
     return folder
 
 
-def planned(folder: Path) -> identity.ResolvedRun:
+def planned(folder: Path) -> ResolvedRun:
     compose.forget()
     (spec,) = plan.train_specs(["model=mnist_mlp", "data=fashion", "train.batch_size=10"], False, folder)
     return spec
@@ -205,7 +206,7 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
     assert loaded.name == "fashion"
     for part, split in official.splits.items():
         assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
-    assert identity.ResolvedRun.from_message(spec.message()).id == spec.id
+    assert ResolvedRun.from_message(spec.message()).id == spec.id
     listed = list_command._entries("data", tmp_path / "conf")
     assert "Fashion-MNIST" in [entry["title"] for entry in listed]
     assert dict(list_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
@@ -230,7 +231,7 @@ def test_the_id_has_what_the_files_hold_and_what_the_yaml_says(here: Path, raw: 
     (raw / IMAGES.upper()).write_bytes(gzip.compress(idx(np.ones((TRAIN, SIDE, SIDE)))))
     assert planned(own(tmp_path / "conf")).id != first
     with pytest.raises(NormbenchError, match="was changed after planning"):
-        identity.ResolvedRun.from_message({**spec.message(), "id": first})
+        ResolvedRun.from_message({**spec.message(), "id": first})
 
 
 @pytest.mark.parametrize(

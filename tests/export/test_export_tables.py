@@ -17,7 +17,7 @@ import tiny
 from normbench.eval_variants import text
 from normbench.export import tables
 from normbench.runs import pack
-from normbench.runs.find import everything
+from normbench.runs.table import finished
 
 
 def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
@@ -27,14 +27,14 @@ def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
     fake.directory(tmp_path / "runs", longer)
     fake.directory(tmp_path / "runs", tiny.spec("seed=3"), status="interrupted")
     broken = fake.directory(tmp_path / "runs", tiny.spec("seed=4"))
-    (broken / "config.yaml").write_text("id: x\nconfig: {}\naxes: 3\n")
+    (broken / "curve.jsonl").write_text("")
     pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(other)])
     (tmp_path / "p" / "b" / "paper").mkdir(parents=True)
     (tmp_path / "p" / "b" / "paper" / pack.NAME).write_bytes(b"no pack")
-    runs, notes = everything(tmp_path)
+    runs, notes = finished(tmp_path)
     assert [(run.id, run.epochs) for run in runs] == [(spec.id, 2), (longer.id, 4)]  # the longer one of seed 2
     assert [run.experiment for run in runs] == ["adhoc", "adhoc"]
-    assert len(notes) == 2 and str(broken) in notes[1] and "no labels" in notes[1]
+    assert len(notes) == 2 and str(broken) in notes[1] and "curve.jsonl" in notes[1]
 
 
 def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):

@@ -21,7 +21,7 @@ import tiny
 
 from normbench.errors import NormbenchError
 from normbench.export import mirror, wandb_run
-from normbench.runs import lookup
+from normbench.runs import store
 
 # Stands in for the real package in the mirror's process: notes what it is told, or misbehaves as BEHAVIOUR says.
 STAND_IN = """
@@ -131,7 +131,7 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
         path = fake.directory(tmp_path / "runs", spec, "running")
         assert tiny.wait_until(lambda: len(noted(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
         follower.listen(spec, {"event": "progress", "step": 6, "nll": 1.0})
-        spoil.status(path, status="diverged", reason="NLL is NaN")
+        spoil.change(path, status="diverged", reason="NLL is NaN")
         follower.listen(spec, {"event": "end", "status": "diverged"})
     assert events == ["start", "progress", "end"] and follower.notes == []
     first, *rows, last = noted(notes)
@@ -232,7 +232,7 @@ def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatc
         with pytest.raises(SystemExit) as ended:
             main(("train", *tiny.WORDS, *words))
         assert ended.value.code == 0
-        (stored,) = lookup.scan(tmp_path / words[1] / "runs")
+        (stored,) = store.scan(tmp_path / words[1] / "runs")
         assert stored.state == "done"
         curves.append((stored.path / "curve.jsonl").read_bytes())
     silent.close()

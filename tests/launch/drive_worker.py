@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from normbench import locks
+from normbench.config.identity import code
 from normbench.launch import worker
 from normbench.runs import leases, plans
 
@@ -18,4 +19,4 @@ fcntl.flock = lambda handle, kind: None
 assert locks.take(0, Path("."), 0)
 if stale:
     leases.STALE, leases.BEAT = float(stale[0]), float(stale[0]) / 4
-sys.exit(worker.work(plans.load(Path(plan)), lambda line: print(line, flush=True)))
+sys.exit(worker.work(plans.load(Path(plan), code()), lambda line: print(line, flush=True)))

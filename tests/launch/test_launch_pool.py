@@ -19,7 +19,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
-from normbench.runs import lookup, store, writing
+from normbench.runs import store, writing
 from normbench.runs.find import find
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -130,7 +130,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     states = ["done", "failed", "interrupted", "interrupted", "done", "done"]
     assert [found.state(spec) for spec in specs] == states
     assert found.damaged == []
-    assert found.stored[raises.id].status["reason"] == "ValueError: not with me"
+    assert found.stored[raises.id].content["reason"] == "ValueError: not with me"
 
 
 def test_a_worker_that_is_killed_as_it_writes_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ class Driven:
         )
 
     def stored(self) -> list[store.Stored]:
-        return lookup.scan(self.root)
+        return store.scan(self.root)
 
     def workers(self) -> list[int]:
         """Process numbers of the live workers, from the locks that they hold."""
@@ -200,8 +200,8 @@ def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path
     driven.process.kill()
     assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
     stored = driven.stored()
-    assert [s.state for s in stored] == ["interrupted"] * 2 and all(s.status["step"] > 0 for s in stored)
-    assert all("the same command goes on" in s.status["reason"] for s in stored), "each has saved its last step"
+    assert [s.state for s in stored] == ["interrupted"] * 2 and all(s.content["step"] > 0 for s in stored)
+    assert all("the same command goes on" in s.content["reason"] for s in stored), "each has saved its last step"
     resumed_and_equal(driven, tmp_path)
 
 
@@ -212,7 +212,7 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     from normbench.train.train_one import ensure_run
 
     spec = tiny.spec(*WORDS, "seed=1")
-    before = driven.stored()[0].status["step"]
+    before = driven.stored()[0].content["step"]
     steps: list[int] = []
     run = writing.directory(driven.root, spec)
     ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
@@ -230,8 +230,8 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     states = {seed: status for seed, (status, _) in answer["outcomes"].items()}
     assert states == {"1": "interrupted", "2": "interrupted", "3": "not started"}
     assert not any(alive(number) for number in workers)
-    assert [s.status["status"] for s in driven.stored()] == ["interrupted"] * 2
-    assert all(s.status["step"] > 0 for s in driven.stored())
+    assert [s.content["status"] for s in driven.stored()] == ["interrupted"] * 2
+    assert all(s.content["step"] > 0 for s in driven.stored())
 
 
 @pytest.mark.parametrize("driven", [1], indirect=True)

@@ -20,11 +20,13 @@ import tiny
 
 from normbench import locks
 from normbench.config import compose
+from normbench.config.identity import code
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch import queue, run_one, slurm, worker
 from normbench.launch.base import Outcome
 from normbench.launch.pool import Pool
-from normbench.runs import leases, lookup, plans, store, writing
+from normbench.runs import leases, plans, run_file, store, writing
 from normbench.web import index as index_module
 from normbench.web.index import Index
 
@@ -51,18 +53,18 @@ def trained_once(run: Path) -> bool:
 def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path) -> None:
     """Their curves are the pool's."""
     specs = [tiny.spec("train.batch_size=20", f"seed={seed}") for seed in range(1, 5)]
-    plan = plans.write(specs, tmp_path)
+    plan = planned(specs, tmp_path)
     first, second = started(plan, "one"), started(plan, "two")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/claim")))
     ended = first.communicate(timeout=120)[0] + second.communicate(timeout=120)[0]
     trained = Counter(re.findall(r"([0-9a-f]{12}) done", ended))
-    found = {run.id: run for run in lookup.scan(plan.root)}
+    found = {run.id: run for run in store.scan(plan.root)}
     assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == set(trained)
     assert all(trained_once(run.path) for run in found.values())
     assert not any((run.path / "claim").exists() for run in found.values())
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
-    for run in lookup.scan(tmp_path / "pool" / "runs"):
-        assert found[run.id].status["curve_sha256"] == run.status["curve_sha256"]
+    for run in store.scan(tmp_path / "pool" / "runs"):
+        assert found[run.id].content["curve_sha256"] == run.content["curve_sha256"]
 
 
 @pytest.fixture
@@ -73,9 +75,15 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks.fcntl, "flock", lambda handle, kind: None)
 
 
+def planned(specs: list[ResolvedRun], results: Path) -> plans.Plan:
+    return plans.write([spec.message() for spec in specs], results, code())
+
+
 def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], writing.RunDirectory]:
     """A worker in the middle of a long run."""
-    plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000")], tmp_path)
+    plan = plans.write(
+        [one.message() for one in [tiny.spec("train.batch_size=4", "train.epochs=3000")]], tmp_path, code()
+    )
     first = started(plan, "one")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
     return first, writing.RunDirectory(next((tmp_path / "runs").glob("*/*")), claimed=True)
@@ -180,7 +188,7 @@ CONTEST = """
 import sys, time
 from pathlib import Path
 from normbench.errors import NormbenchError
-from normbench.runs import leases
+from normbench.runs import leases, run_file, store, writing
 leases.host = lambda: sys.argv[1]
 print("ready", flush=True)
 for folder in sys.stdin:
@@ -227,8 +235,13 @@ def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypat
     done, other = fake.specs(2)
     path = fake.directory(tmp_path / "runs", done)
     fake.directory(tmp_path / "runs", other)
-    plan, lines, real_open, real_stat = plans.write([done, other], tmp_path), list[str](), os.open, os.stat
-    for place, number, name in ((path, errno.EIO, "stat"), (path / "status.json", errno.ESTALE, "open")):
+    plan, lines, real_open, real_stat = (
+        planned([done, other], tmp_path),
+        list[str](),
+        os.open,
+        os.stat,
+    )
+    for place, number, name in ((path, errno.EIO, "stat"), (path / "run.json", errno.ESTALE, "open")):
 
         def refuse(asked: Any, *words: Any, place: Path = place, number: int = number, **named: Any) -> Any:
             if str(asked) == str(place):
@@ -244,7 +257,7 @@ def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypat
 
 
 def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
-    plan = plans.write([tiny.spec()], tmp_path)
+    plan = planned([tiny.spec()], tmp_path)
     assert worker._is_left(plan, plan.runs[0])
     assert not worker._is_left(plan, plan.runs[0] | {"id": "0" * 12})
 
@@ -262,25 +275,29 @@ def test_a_worker_stopped_as_its_last_run_ends_reports_its_outcome(
         return Outcome(status)
 
     monkeypatch.setattr(worker, "_train_if_needed", one)
-    assert worker.work(plans.write([tiny.spec()], tmp_path), lambda line: None) == code
+    assert worker.work(planned([tiny.spec()], tmp_path), lambda line: None) == code
 
 
 def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None:
-    plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000", f"seed={n}") for n in (1, 2)], tmp_path)
+    plan = plans.write(
+        [one.message() for one in [tiny.spec("train.batch_size=4", "train.epochs=3000", f"seed={n}") for n in (1, 2)]],
+        tmp_path,
+        code(),
+    )
     first = started(plan, "one")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGTERM)  # a batch system may send it twice
     assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
     assert first.returncode == worker.STOPPED
-    (run,) = (run for run in lookup.scan(plan.root) if run.status.get("step"))
+    (run,) = (run for run in store.scan(plan.root) if run.content.get("step"))
     assert run.state == "interrupted" and not (run.path / "claim").exists()
 
 
 def test_a_task_says_which_of_its_setup_lines_failed_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plans.write([], tmp_path)
+    plan = plans.write([], tmp_path, code())
     (plan.path / "task.sh").write_text(
         slurm.script(plan.path, ["export A=1", "cd /nowhere", "module() { true; }"], grace=60)
     )
@@ -323,13 +340,13 @@ def test_others_give_way_to_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     spec = tiny.spec()
     path = fake.directory(tmp_path / "runs", spec, "running")
     (path / "claim").write_text(json.dumps({"host": "there", "pid": 3, "job": "5_1"}))
-    assert lookup.scan(tmp_path / "runs")[0].state == "running"
+    assert store.scan(tmp_path / "runs")[0].state == "running"
     message = r"written by process 3 on there \(job 5_1\)"
     with pytest.raises(NormbenchError, match=message) as busy, writing.RunDirectory(path).writing():
         pass
     assert busy.value.code == 5
     os.utime(path / "claim", (0, 0))
-    assert lookup.scan(tmp_path / "runs")[0].state == "interrupted"
+    assert store.scan(tmp_path / "runs")[0].state == "interrupted"
     with writing.RunDirectory(path).writing():
         assert not (path / "claim").exists()
 
@@ -339,11 +356,11 @@ def test_a_failed_run_is_tried_once_a_plan(tmp_path: Path) -> None:
     spec = tiny.spec()
     fake.directory(tmp_path / "runs", spec, "failed")
     time.sleep(0.02)
-    plan = plans.write([spec], tmp_path)
+    plan = planned([spec], tmp_path)
     run = writing.directory(plan.root, spec)
     assert worker.settled(plan, spec, run) is None
     time.sleep(0.02)
-    os.utime(run.path / "status.json")
+    os.utime(run.path / "run.json")
     assert worker.settled(plan, spec, run)
 
 
@@ -351,9 +368,9 @@ def test_a_damaged_run_is_reported_and_left_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(worker.signal, "signal", lambda number, handler: None)
     done, damaged = fake.specs(2)
     fake.directory(tmp_path / "runs", done)
-    status = fake.directory(tmp_path / "runs", damaged) / "status.json"
+    status = fake.directory(tmp_path / "runs", damaged) / "run.json"
     status.write_text("{")
-    plan, lines = plans.write([done, damaged], tmp_path), list[str]()
+    plan, lines = planned([done, damaged], tmp_path), list[str]()
     assert worker.work(plan, lines.append) == 4
     line, found = lines
     assert found == "1 of 2 runs found; not trained again"
@@ -367,38 +384,39 @@ def test_a_failure_of_an_unfinished_run_is_recorded(tmp_path: Path) -> None:
         raise ValueError("no")
     except ValueError:
         run_one._record_failure(writing.RunDirectory(path), "no")
-    assert store.read_status(path)["status"] == "failed"
+    assert run_file.read(path)["status"] == "failed"
 
 
 def test_a_plan_of_another_version_or_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plans.write([tiny.spec()], tmp_path)
-    assert plans.load(plan.path / "plan.json").runs == plan.runs
-    assert plans.write([tiny.spec()], tmp_path) == plan  # the same name
+    plan = planned([tiny.spec()], tmp_path)
+    assert plans.load(plan.path / "plan.json", code()).runs == plan.runs
+    assert planned([tiny.spec()], tmp_path) == plan  # the same name
     content = (plan.path / "plan.json").read_text()
     for text in (*(json.dumps(json.loads(content) | change) for change in ({"schema": 9}, {"runs": []})), "{"):
         (plan.path / "plan.json").write_text(text)
         with pytest.raises(NormbenchError, match=str(plan.path)) as refused:
-            plans.load(plan.path)
+            plans.load(plan.path, code())
         assert refused.value.code == 2
     (plan.path / "plan.json").write_text(content)
-    for module, name, value in ((plans, "code", lambda: "0" * 12), (plans.normbench, "__version__", "9")):
-        with monkeypatch.context() as patched, pytest.raises(NormbenchError, match="planned by"):
-            patched.setattr(module, name, value)
-            plans.load(plan.path)
+    with pytest.raises(NormbenchError, match="planned by"):
+        plans.load(plan.path, "0" * 12)
+    with monkeypatch.context() as patched, pytest.raises(NormbenchError, match="planned by"):
+        patched.setattr(plans.normbench, "__version__", "9")
+        plans.load(plan.path, code())
     with pytest.raises(NormbenchError, match="nowhere"):
-        plans.load(tmp_path / "plans" / "nowhere")
+        plans.load(tmp_path / "plans" / "nowhere", code())
 
 
 def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = fake.specs(3)
     fake.directory(tmp_path / "runs", specs[0])
     fake.directory(tmp_path / "runs", specs[1], "interrupted")
-    plan = plans.write(specs, tmp_path)
+    plan = planned(specs, tmp_path)
     plans.note_jobs(plan, "slurm", ["5"])
     monkeypatch.setattr(slurm, "live", lambda started: {one.path for one in started})
     waiting, notes = queue.queued(tmp_path)
     assert notes == [] and [*waiting] == [spec.id for spec in specs]
-    stored = lookup.scan(tmp_path / "runs")
+    stored = store.scan(tmp_path / "runs")
     assert {run.id: queue.state(run.state, run.id, waiting) for run in stored} == {
         specs[0].id: "done",
         specs[1].id: "queued",
@@ -413,7 +431,7 @@ def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch
     assert index.load([specs[2].id])[specs[2].id].config["model"]["name"] == "mnist_mlp"
     monkeypatch.setattr(slurm, "live", lambda started: set())
     assert queue.queued(tmp_path) == ({}, [])
-    monkeypatch.setattr(index_module, "ASKED_SECONDS", 0.0)
+    monkeypatch.setattr(index_module, "QUEUE_SECONDS", 0.0)
     index.refresh()  # the jobs were cancelled
     assert {run.id: run.status for run in index.heads()} == {specs[0].id: "done", specs[1].id: "interrupted"}
 

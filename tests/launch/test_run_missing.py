@@ -11,7 +11,7 @@ import pytest
 import tiny
 
 from normbench.config import compose, plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch import base, pace, run_missing
 from normbench.launch.base import Outcome
@@ -45,7 +45,7 @@ class Made:
 def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     done, damaged, failed, fresh = specs = fake.specs(4)
     fake.directory(tmp_path / "runs", done)
-    (fake.directory(tmp_path / "runs", damaged) / "status.json").write_text("{")
+    (fake.directory(tmp_path / "runs", damaged) / "run.json").write_text("{")
     fake.directory(tmp_path / "runs", failed, "failed")
     launcher, announced = Made(), []
 

@@ -20,7 +20,7 @@ import pytest
 import tiny
 
 from normbench.launch.pool import Pool
-from normbench.runs import lookup
+from normbench.runs import store
 from normbench.web.index import Index
 
 pytestmark = [
@@ -137,11 +137,11 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     assert tiny.wait_until(is_over, 240), slurm("squeue")
 
     assert states(results) == {"done": 12}, logs(results)
-    runs = {stored.id: stored for stored in lookup.scan(results / "runs")}
+    runs = {stored.id: stored for stored in store.scan(results / "runs")}
     specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 13)]
     Pool(4).launch(specs, tmp_path / "pool" / "runs")
-    for stored in lookup.scan(tmp_path / "pool" / "runs"):
-        assert runs[stored.id].status["curve_sha256"] == stored.status["curve_sha256"]
+    for stored in store.scan(tmp_path / "pool" / "runs"):
+        assert runs[stored.id].status["curve_sha256"] == stored.content["curve_sha256"]
     repeated = [run for run in runs.values() if not trained_once(run.path)]
     assert len(repeated) <= 1, [run.path for run in repeated]  # the one whose worker was killed: from its checkpoint
     ended = Counter(re.findall(r": ([0-9a-f]{12}) interrupted", logs(results)))
@@ -169,7 +169,7 @@ def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
     assert tiny.wait_until(goes_on, 120), logs(tmp_path)
     slurm("scancel", job(submitted.stdout))
     assert tiny.wait_until(lambda: not slurm("squeue", "--noheader").strip())
-    (stored,) = lookup.scan(tmp_path / "runs")
+    (stored,) = store.scan(tmp_path / "runs")
     assert trained_once(stored.path), "it goes on where it was cut"
 
 
@@ -195,7 +195,7 @@ def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Pat
     assert job(submit(tmp_path, 2, LONG, "launcher.workers=2").stdout) != number
     assert tiny.wait_until(is_over, 120)
     assert states(tmp_path) == {"done": 2}
-    assert all(trained_once(stored.path) for stored in lookup.scan(tmp_path / "runs"))
+    assert all(trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize(

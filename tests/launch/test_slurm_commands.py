@@ -196,7 +196,7 @@ def test_a_run_that_failed_since_it_was_planned_is_submitted_again(fake: Fake, r
 def test_a_plan_of_other_code_is_not_waited_for(fake: Fake, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its workers will refuse it."""
     submit(results, 1)
-    monkeypatch.setattr(plans, "code", lambda: "0" * 12)
+    monkeypatch.setattr("normbench.launch.slurm.code", lambda: "0" * 12)
     assert "submitted: job 101" in submit(results, 1)["1"]
 
 

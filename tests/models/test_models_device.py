@@ -10,7 +10,7 @@ from devices import needs_cuda, to_meta
 from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
 from torch import Tensor
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
 from normbench.runs.writing import RunDirectory

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench import sentences
-from normbench.config import identity
 from normbench.data import triples
 from normbench.errors import NormbenchError
 from normbench.models import softmax
@@ -225,7 +224,7 @@ def test_a_run_that_explodes_before_its_tasks_has_diverged(tmp_path: Path, monke
     for tasks in ("[]", "[sick,mr]"):
         run = RunDirectory(tmp_path / tasks)
         assert ensure_run(small("skip_thoughts", *words, f"eval.tasks={tasks}"), run) == "diverged"
-    status = json.loads((run.path / "status.json").read_text())
+    status = json.loads((run.path / "run.json").read_text())
     assert status["reason"] == "after step 1: valid nll is no finite number" and status["step"] == 1
     both = [curve(tmp_path / tasks) for tasks in ("[]", "[sick,mr]")]
     assert both[0] == [record for record in both[1] if record["split"] not in ("sick", "mr")]
@@ -249,7 +248,7 @@ def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
     spec = small("skip_thoughts", f"train.steps={steps}", "eval.every=2", "eval.tasks=[mr,sick]")
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "diverged"
-    status = json.loads((run.path / "status.json").read_text())
+    status = json.loads((run.path / "run.json").read_text())
     reason = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
     assert status["reason"].startswith(f"after step 2: {reason}")
     found = [(r["step"], r["mode"], r["split"]) for r in curve(run.path) if r["step"] == 2]
@@ -265,8 +264,8 @@ def curve(run: Path) -> list[dict[str, Any]]:
 def test_a_run_without_the_tasks_that_are_asked_for_is_repeated() -> None:
     none, one, both = (small("skip_thoughts", f"eval.tasks={tasks}") for tasks in ("[]", "[mr]", "[mr,sick]"))
     assert none.id == one.id == both.id
-    assert identity.satisfies(both.config, one) and identity.satisfies(one.config, none)
-    assert not identity.satisfies(none.config, one) and not identity.satisfies(one.config, both)
+    assert one.accepts(both.config) and none.accepts(one.config)
+    assert not one.accepts(none.config) and not both.accepts(one.config)
 
 
 def test_tasks_are_refused_to_a_model_without_vectors() -> None:

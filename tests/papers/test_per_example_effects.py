@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.per_example_effects import Contrasts, collect, key, load
-from normbench.runs import files, outcomes, seals, store
+from normbench.runs import outcomes, run_file
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
 from normbench.stats.statistics import t_interval
@@ -61,8 +61,9 @@ def trained(
     number = hashlib.sha256(f"{arm} {seed} {more.get('control', '')}".encode()).hexdigest()[:12]
     folder = results / "runs" / "x" / "fig" / f"{arm}.s{seed}.{number}"
     (folder / "outcomes").mkdir(parents=True)
-    status = {"schema": store.SCHEMA, "status": "done", "steps": 30, "epochs": 3, "curve_sha256": "c", "files": {}}
-    files.write_json(folder / "status.json", seals.sealed(status))
+    content: dict[str, Any] = {"id": number, "seed": seed, "status": "done", "steps": 30, "epochs": 3}
+    content |= dict.fromkeys(("experiment", "arm", "fidelity", "control", "curve_sha256"), "")
+    run_file.write(folder, content | {key: {} for key in ("axes", "config", "environment", "files")})
     every = {"": found, **(variants or {})}
     arrays: dict[str, Any] = {"test|count": np.array(len(found))}
     if numbers is not None:
@@ -97,11 +98,11 @@ def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> dict[
 
 def test_a_fresh_clone_judges_as_whoever_has_the_raw_runs(tmp_path: Path) -> None:
     claims, runs = artifact(part(), part("e", endpoint=ERROR, scale="percent")), campaign(tmp_path)
-    raw = collect(claims, runs, tmp_path, Contrasts({}))
+    raw = collect(claims, runs, [tmp_path], Contrasts({}))
     known = published(tmp_path, raw)
-    cloned = collect(claims, runs, tmp_path / "elsewhere", known)
+    cloned = collect(claims, runs, [tmp_path / "elsewhere"], known)
     assert raw.sha256 == known.sha256 == cloned.sha256 != ""
-    assert collect(claims, runs, tmp_path, known).sha256 == raw.sha256
+    assert collect(claims, runs, [tmp_path], known).sha256 == raw.sha256
     assert only(claims, runs, raw) == only(claims, runs, cloned) != only(claims, runs, Contrasts({}))
 
 
@@ -109,10 +110,10 @@ def test_intervals_are_those_of_seeds_and_examples_together(tmp_path: Path) -> N
     runs = campaign(tmp_path)
     table = np.array([values("ln", seed) - values("bn", seed) for seed in FIVE])
     expected = spread(table)
-    found = collect(artifact(part()), runs, tmp_path, Contrasts({})).spread(part(), "", FIVE)
+    found = collect(artifact(part()), runs, [tmp_path], Contrasts({})).spread(part(), "", FIVE)
     assert found and found.mean == pytest.approx(expected.mean, abs=1e-4)
     assert found.variance == pytest.approx(expected.variance, rel=1e-2) and found.examples == 60
-    told = only(artifact(part()), runs, collect(artifact(part()), runs, tmp_path, Contrasts({})))
+    told = only(artifact(part()), runs, collect(artifact(part()), runs, [tmp_path], Contrasts({})))
     alone = only(artifact(part()), runs, Contrasts({}))
     assert told["interval"] == pytest.approx(expected.interval(), abs=1e-3)
     assert alone["interval"] == pytest.approx(t_interval(table.mean(axis=1)).interval, abs=1e-3)
@@ -122,7 +123,7 @@ def test_intervals_are_those_of_seeds_and_examples_together(tmp_path: Path) -> N
 
 def test_error_rates_are_told_in_points(tmp_path: Path) -> None:
     points = part(endpoint=ERROR, scale="percent")
-    found = collect(artifact(points), campaign(tmp_path), tmp_path, Contrasts({})).spread(points, "", FIVE)
+    found = collect(artifact(points), campaign(tmp_path), [tmp_path], Contrasts({})).spread(points, "", FIVE)
     wrong = [np.mean(values("ln", s) > 2) - np.mean(values("bn", s) > 2) for s in FIVE]
     assert found and found.by_seed == pytest.approx([100 * e for e in wrong])
 
@@ -137,7 +138,7 @@ def test_the_same_example_is_compared_with_itself_wherever_it_lies(tmp_path: Pat
         rows.append(row)
         runs += [trained(tmp_path, arm, seed, values(arm, seed)[numbers], numbers) for arm in ("ln", "bn")]
     expected = spread(np.array(rows))
-    raw = collect(artifact(part()), runs, tmp_path, Contrasts({}))
+    raw = collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     for known in (raw, published(tmp_path, raw)):
         found = known.spread(part(), "", FIVE)
         assert found and found.variance == pytest.approx(expected.variance, rel=2e-2)
@@ -158,10 +159,10 @@ def test_seeds_that_come_later_join_the_published_ones_example_by_example(tmp_pa
         return runs
 
     first, later = train(tmp_path / "first", [1, 2, 3]), train(tmp_path / "later", [4, 5])
-    known = published(tmp_path, collect(artifact(part()), first, tmp_path / "first", Contrasts({})))
-    joined = collect(artifact(part()), first + later, tmp_path / "later", known)
+    known = published(tmp_path, collect(artifact(part()), first, [tmp_path / "first"], Contrasts({})))
+    joined = collect(artifact(part()), first + later, [tmp_path / "later"], known)
     everything = train(tmp_path / "all", FIVE)
-    assert joined.sha256 == collect(artifact(part()), everything, tmp_path / "all", Contrasts({})).sha256
+    assert joined.sha256 == collect(artifact(part()), everything, [tmp_path / "all"], Contrasts({})).sha256
     assert joined.spread(part(), "", FIVE)
 
 
@@ -171,7 +172,7 @@ def test_runs_of_one_seed_on_other_examples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         NormbenchError, match=r"^part 'p': the runs of seed 5 \(.*\) were tested on other examples"
     ) as e:
-        collect(artifact(part()), runs, tmp_path, Contrasts({}))
+        collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     assert "\n" not in str(e.value)
 
 
@@ -186,13 +187,13 @@ def test_outcomes_of_another_length_than_the_test_set_are_refused(tmp_path: Path
     runs = campaign(tmp_path)
     rewrite(tmp_path, runs[3], **{"test||nll": values("ln", 4)[:-1].astype(np.float16)})
     with pytest.raises(NormbenchError, match="has 60 examples of test, but 59 results of them") as refused:
-        collect(artifact(part()), runs, tmp_path, Contrasts({}))
+        collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     assert "\n" not in str(refused.value)
     (tmp_path / "b").mkdir()
     runs = campaign(tmp_path / "b")
     rewrite(tmp_path / "b", runs[3], **{"test||error": np.packbits(np.ones(50, bool)), "test|count": np.array(60)})
     with pytest.raises(NormbenchError, match="has 60 examples of test, but 0 results of them"):
-        collect(artifact(part(endpoint=ERROR)), runs, tmp_path / "b", Contrasts({}))
+        collect(artifact(part(endpoint=ERROR)), runs, [tmp_path / "b"], Contrasts({}))
 
 
 def test_outcomes_that_are_not_the_curves_are_refused(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_outcomes_that_are_not_the_curves_are_refused(tmp_path: Path) -> None:
     changed = (values("ln", 4) * 1.05).astype(np.float16)
     path = rewrite(tmp_path, runs[3], **{"test||nll": changed})
     with pytest.raises(NormbenchError, match=r"its 60 examples have a mean nll of .*, the curve has ") as refused:
-        collect(artifact(part()), runs, tmp_path, Contrasts({}))
+        collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     assert str(path) in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -208,7 +209,7 @@ def test_a_run_without_outcomes_leaves_all_over_seeds(tmp_path: Path) -> None:
     runs = campaign(tmp_path)
     (path,) = tmp_path.glob(f"runs/**/*.{runs[3].id}/outcomes/last.npz")
     path.unlink()
-    known = collect(artifact(part()), runs, tmp_path, Contrasts({}))
+    known = collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     assert known.spread(part(), "", [1, 2, 3, 5]) and known.spread(part(), "", FIVE) is None
     assert only(artifact(part()), runs, known) == only(artifact(part()), runs, Contrasts({}))
 
@@ -216,18 +217,18 @@ def test_a_run_without_outcomes_leaves_all_over_seeds(tmp_path: Path) -> None:
 def test_a_run_that_was_cut_or_diverged_gives_no_examples(tmp_path: Path) -> None:
     runs = campaign(tmp_path)
     for other in (replace(runs[0], status="diverged"), replace(runs[0], steps=20)):
-        known = collect(artifact(part()), [other, *runs[1:]], tmp_path, Contrasts({}))
+        known = collect(artifact(part()), [other, *runs[1:]], [tmp_path], Contrasts({}))
         assert known.spread(part(), "", FIVE) is None
 
 
 def test_what_was_published_goes_with_the_runs_it_came_from(tmp_path: Path) -> None:
     runs = campaign(tmp_path)
-    known = collect(artifact(part()), runs, tmp_path, Contrasts({}))
+    known = collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     again = [{**record, "nll": record["nll"] + 0.01 * bool(record["step"])} for record in runs[0].records]
     other = [replace(runs[0], id="0" * 12, records=again), *runs[1:]]  # seed 1 trained anew, elsewhere
-    found = collect(artifact(part()), other, tmp_path / "elsewhere", known)
+    found = collect(artifact(part()), other, [tmp_path / "elsewhere"], known)
     assert found.spread(part(), "", FIVE) is None and found.spread(part(), "", [2, 3, 4, 5])
-    fewer = collect(artifact(part()), [run for run in runs if run.seed != 2], tmp_path / "elsewhere", known)
+    fewer = collect(artifact(part()), [run for run in runs if run.seed != 2], [tmp_path / "elsewhere"], known)
     assert fewer.spread(part(), "", [1, 3, 4, 5]) and fewer.spread(part(), "", FIVE) is None
 
 
@@ -239,7 +240,7 @@ def test_patterns_of_variants_are_averaged(tmp_path: Path) -> None:
         runs.append(trained(tmp_path, "bln", seed, variants=own))
     cells = ((1.0, {"arm": "bln", "variant": "T*"}), (-1.0, {"arm": "bln", "variant": "FF"}))
     averaged = part(contrast=cells)
-    found = collect(artifact(averaged), runs, tmp_path, Contrasts({})).spread(averaged, "", FIVE)
+    found = collect(artifact(averaged), runs, [tmp_path], Contrasts({})).spread(averaged, "", FIVE)
     expected = []
     for seed in FIVE:
         tt, tf, ff = (
@@ -263,7 +264,7 @@ def test_patterns_of_variants_are_averaged(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_mean_over_examples_has_none(tmp_path: Path, more: dict[str, Any]) -> None:
-    assert collect(artifact(part(**more)), campaign(tmp_path, [1, 2]), tmp_path, Contrasts({})).tables == {}
+    assert collect(artifact(part(**more)), campaign(tmp_path, [1, 2]), [tmp_path], Contrasts({})).tables == {}
 
 
 def test_a_downstream_task_is_judged_over_its_sentences_too(tmp_path: Path) -> None:
@@ -274,14 +275,14 @@ def test_a_downstream_task_is_judged_over_its_sentences_too(tmp_path: Path) -> N
         last = {**run.records[-1], "mode": "stage", "error": run.records[-1]["error"] + 2e-5}
         runs.append(replace(run, records=[*run.records, last]))
     claims = artifact(part(endpoint=end, scale="percent"))
-    (told,) = only(claims, runs, collect(claims, runs, tmp_path, Contrasts({})))["parts"]
+    (told,) = only(claims, runs, collect(claims, runs, [tmp_path], Contrasts({})))["parts"]
     assert told["examples"] == 60
 
 
 def test_controls_have_their_own(tmp_path: Path) -> None:
     claims = artifact(part(), controls=("lr-low",))
     runs = campaign(tmp_path) + campaign(tmp_path, control="lr-low")
-    known = collect(claims, runs, tmp_path, Contrasts({}))
+    known = collect(claims, runs, [tmp_path], Contrasts({}))
     assert set(known.tables) == {key(part(), ""), key(part(), "lr-low")}
     assert known.spread(part(), "lr-low", FIVE) and known.spread(part(), "lr-high", FIVE) is None
 
@@ -299,7 +300,7 @@ def test_what_goes_beyond_the_limit_is_left_out_and_smaller_ones_behind_it_are_n
     controls = ("lr-low", "lr-high")
     claims = artifact(part(), part("e", endpoint=ERROR), controls=controls)
     runs = [run for name in ("", *controls) for run in campaign(tmp_path, control=name)]
-    whole = collect(claims, runs, tmp_path, Contrasts({}))
+    whole = collect(claims, runs, [tmp_path], Contrasts({}))
     order = [key(p, control) for control in ("", *controls) for p in claims.claims[0].parts]
     assert list(whole.tables) == order
     size = {
@@ -308,19 +309,19 @@ def test_what_goes_beyond_the_limit_is_left_out_and_smaller_ones_behind_it_are_n
     }
     for kept in range(len(order)):
         monkeypatch.setattr(per_example_effects, "MOST", most := sum(size[name] for name in order[: kept + 1]) - 1)
-        found = collect(claims, runs, tmp_path, Contrasts({}))
+        found = collect(claims, runs, [tmp_path], Contrasts({}))
         fits, used = order[:kept], sum(size[name] for name in order[:kept])
         for name in order[kept:]:
             if used + size[name] <= most:
                 fits, used = [*fits, name], used + size[name]
         assert list(found.tables) == fits and order[kept] not in fits
-        assert collect(claims, runs[::-1], tmp_path, whole).sha256 == found.sha256
-        assert collect(claims, runs, tmp_path / "elsewhere", found).sha256 == found.sha256
+        assert collect(claims, runs[::-1], [tmp_path], whole).sha256 == found.sha256
+        assert collect(claims, runs, [tmp_path / "elsewhere"], found).sha256 == found.sha256
     assert len(whole.dump() or b"") < sum(size.values()) + 300 * 2 * len(order)  # the rest is the archive's own
 
 
 def test_the_hash_is_of_the_content_not_of_its_compression(tmp_path: Path) -> None:
-    known = collect(artifact(part()), campaign(tmp_path), tmp_path, Contrasts({}))
+    known = collect(artifact(part()), campaign(tmp_path), [tmp_path], Contrasts({}))
     plain = io.BytesIO()
     np.savez(plain, **known._arrays())  # type: ignore[arg-type]  # numpy's stub, as in contrasts.py
     (tmp_path / per_example_effects.NAME).write_bytes(plain.getvalue())
@@ -341,7 +342,7 @@ def test_without_examples_there_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
-    known = collect(artifact(part()), campaign(tmp_path), tmp_path, Contrasts({}))
+    known = collect(artifact(part()), campaign(tmp_path), [tmp_path], Contrasts({}))
     content, path = known.dump() or b"", tmp_path / per_example_effects.NAME
     ((name, _),) = known.tables.items()
     arrays = known._arrays()
@@ -369,7 +370,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_whatever_bit_is_flipped_it_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     runs = campaign(tmp_path, [1, 2])
-    known = collect(artifact(part()), runs, tmp_path, Contrasts({}))
+    known = collect(artifact(part()), runs, [tmp_path], Contrasts({}))
     (raw,) = tmp_path.glob(f"runs/**/*.{runs[0].id}/outcomes/last.npz")
     path, draw, refused = tmp_path / per_example_effects.NAME, stream(0, "bits"), 0
     reads: list[tuple[bytes, Callable[[], Any]]] = [

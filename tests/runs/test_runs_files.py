@@ -16,7 +16,7 @@ import pytest
 import tiny
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, lookup, writing
+from normbench.runs import files, run_file, store, writing
 
 STEPS = ("open", "fsync", "replace", "fsync of the folder")
 
@@ -28,7 +28,7 @@ STEPS = ("open", "fsync", "replace", "fsync of the folder")
 def test_a_failed_write_leaves_the_old_content_or_the_new(
     step: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "status.json"
+    path = tmp_path / "run.json"
     path.write_bytes(b"old")
     calls = {"fsync": 0}
     real_fsync = os.fsync
@@ -52,7 +52,7 @@ def test_a_failed_write_leaves_the_old_content_or_the_new(
         files.atomic_write(path, b"new content")
     monkeypatch.undo()
     assert path.read_bytes() == (b"new content" if step == "fsync of the folder" else b"old")
-    assert [p.name for p in tmp_path.iterdir()] == ["status.json"], "nothing half-written stays"
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"], "nothing half-written stays"
 
 
 def test_content_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
 def test_what_a_killed_writer_left_is_cleared_by_the_next(tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(2))
-    for name in (".status.json.99.tmp", "checkpoint/.a.json.99.tmp"):
+    for name in (".run.json.99.tmp", "checkpoint/.a.json.99.tmp"):
         (run / name).write_text("half")
     assert tiny.train(run) == "done"
     assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")] and not (run / "checkpoint").exists()
@@ -179,10 +179,10 @@ def test_a_full_disk_loses_nothing(leave: int, seconds: str, disk: Path, tmp_pat
         assert leave and outcome == "done", "all that is left to write may fit where some room was left"
     except NormbenchError as error:
         assert error.code == 4 and "disk full" in str(error) and "free some space" in str(error)
-        (stored,) = lookup.scan(disk)
+        (stored,) = store.scan(disk)
         assert stored.state == "interrupted"
-        if stored.status["status"] == "interrupted":
-            assert stored.status["reason"].startswith(("disk full", "stopped"))
+        if stored.content["status"] == "interrupted":
+            assert stored.content["reason"].startswith(("disk full", "stopped"))
         # while it is full, the same error again, and nothing lost by it
         with pytest.raises(NormbenchError, match=r"disk full|cannot be written"):
             fill(disk, 0)
@@ -205,7 +205,7 @@ def test_another_error_of_the_system_is_no_full_disk(tmp_path: Path, monkeypatch
     def broken(path: Path, value: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(files, "write_json", broken)
+    monkeypatch.setattr(run_file, "write", broken)
     with pytest.raises(OSError, match="Input/output error"):
         tiny.train(tmp_path / "run")
 
@@ -221,7 +221,7 @@ def test_the_status_says_disk_full_where_it_still_can(tmp_path: Path, monkeypatc
         with pytest.raises(NormbenchError) as caught:
             tiny.train(tmp_path / "run", "train.checkpoint_seconds=0")
     assert caught.value.code == 4 and "disk full: No space left on device" in str(caught.value)
-    found = json.loads((tmp_path / "run" / "status.json").read_text())
+    found = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (found["status"], found["reason"]) == ("interrupted", "disk full: No space left on device")
     assert tiny.train(tmp_path / "run") == "done"
 

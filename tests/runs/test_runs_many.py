@@ -14,7 +14,7 @@ import pytest
 
 from normbench.commands import show, status
 from normbench.commands.terminal import console
-from normbench.runs import find, lookup, pack, stamps, writing
+from normbench.runs import find, pack, store, writing
 
 FEW, MANY = 3, 40
 
@@ -63,14 +63,14 @@ def test_show_opens_the_files_of_one_run(
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
     assert show.show(specs[0].id, results, True, console()) == 0
-    assert set(opened.values()) == {1, 2} and opened["status.json"] == opened["config.yaml"] == 1, opened
+    assert opened["run.json"] == 1 and opened["listed"] <= 2, opened
 
 
 def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
     assert status.run(results, False, None, console()) == 0
-    assert opened == {"status.json": MANY, "config.yaml": MANY, "listed": 2}
+    assert opened == {"run.json": MANY, "listed": 2}
 
 
 def test_the_time_left_is_by_the_pace_since_a_run_began_anew(tmp_path: Path) -> None:
@@ -80,50 +80,26 @@ def test_the_time_left_is_by_the_pace_since_a_run_began_anew(tmp_path: Path) -> 
     assert status._seconds_left(tmp_path, 30, 100) == 70.0
 
 
-def test_status_of_an_experiment_needs_its_status_files_alone(
-    specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-):
-    for spec in specs[:FEW]:
-        own = replace(spec, experiment="ln2016/fig6", arm="ln", axes={"train.batch_size": 4})
-        run = writing.RunDirectory(fake.directory(tmp_path / "runs", own))
-        run.file_as(own)
-        run.write_config()
-        run.finish("done")
-    opened = Opened(monkeypatch)
-    assert status.run(tmp_path, False, None, console()) == 0
-    assert opened["status.json"] == FEW and opened["config.yaml"] == 0
-    assert "ln train.batch_size=4" in capsys.readouterr().out
-
-
-def test_runs_that_are_started_list_no_others(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    results = stored(tmp_path, specs[:MANY])
-    writing.directory(results / "runs", specs[MANY])
-    monkeypatch.setattr(stamps, "SETTLED", -1.0)
-    opened = Opened(monkeypatch)
-    for spec in specs[MANY:]:
-        path = writing.directory(results / "runs", spec).path
-        path.mkdir()
-        assert path == writing.place(results / "runs", spec)
-    assert opened["listed"] == 0
+def test_a_new_run_is_placed_by_the_listing_that_the_caller_has(specs: list[Any], tmp_path: Path):
+    results = stored(tmp_path, specs[:FEW])
+    listed = store.directories(results / "runs")
+    new = writing.directory(results / "runs", specs[FEW], listed).path
+    assert new == store.place(results / "runs", specs[FEW])
     other = replace(specs[0], experiment="ln2016/fig6")
-    assert writing.directory(results / "runs", other).path == writing.place(results / "runs", specs[0])
+    assert writing.directory(results / "runs", other, listed).path == store.place(results / "runs", specs[0])
 
 
-def test_a_lookup_sees_what_came_and_went(specs: list[Any], tmp_path: Path):
+def test_directories_come_by_path_and_those_of_an_id_best_last(specs: list[Any], tmp_path: Path):
     root = stored(tmp_path, specs[:FEW]) / "runs"
-    seen = lookup.below(root)
-    assert seen.ids() == {spec.id for spec in specs[:FEW]} and len(seen.named(specs[0].id)) == 1
-    copy = root / "elsewhere" / "deeper" / f"x.s1.{specs[0].id}"
+    copy = root / "zzz" / "deeper" / f"x.s1.{specs[0].id}"
     copy.mkdir(parents=True)
-    assert [run.path for run in lookup.below(root).named(specs[0].id)][-1] == copy
-    (one,) = seen.named(specs[1].id)
-    one.path.rename(one.path.with_name(f".{one.path.name}"))
-    copy.rmdir()
-    assert lookup.below(root).ids() == {specs[0].id, specs[2].id}
-    assert [run.path for run in seen.stored([specs[0].id])] == [
-        s.path for s in lookup.scan(root) if s.id == specs[0].id
-    ]
-    assert lookup.below(tmp_path / "nowhere").ids() == set()
+    (root / "adhoc" / f"y.s1.{specs[1].id}.old-1").mkdir()
+    (root / "adhoc" / f".x.s1.{specs[1].id}").mkdir()
+    listed = store.directories(root)
+    assert [run.path for run in listed] == sorted(run.path for run in listed) and len(listed) == FEW + 1
+    assert [run.state for run in store.by_id([specs[0].id], listed)] == ["interrupted", "done"]
+    assert [run.path.name for run in store.by_id([specs[1].id], listed)] == [f"mnist_mlp-none.s2.{specs[1].id}"]
+    assert store.directories(tmp_path / "nowhere") == []
 
 
 def test_a_pack_s_runs_are_parsed_where_they_are_asked_for(

@@ -16,10 +16,10 @@ from spoil import LISTED, READ, forbid
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, find, lookup, pack, seals, store, writing
-from normbench.runs.damaged import Damaged
+from normbench.runs import curve_file, files, find, pack, run_file, store, writing
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import resolve
+from normbench.stored import LABELS
 from normbench.train.weights import locate_run
 
 
@@ -33,7 +33,7 @@ def test_a_damaged_directory_is_listed_and_hides_no_other(damage: str, trio: lis
     spoil, reason = LISTED[damage]
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
     spoil(paths[1])
-    found = lookup.scan(tmp_path / "runs")
+    found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"]
     assert reason in found[1].reason and "\n" not in found[1].reason
     assert (found[1].experiment, found[1].arm, found[1].seed, found[1].id) == ("adhoc", "mnist_mlp-none", 2, trio[1].id)
@@ -62,8 +62,8 @@ def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> Non
 def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
     path = writing.directory(tmp_path / "runs", trio[0]).path
     path.mkdir(parents=True)
-    (found,) = lookup.scan(tmp_path / "runs")
-    assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
+    (found,) = store.scan(tmp_path / "runs")
+    assert (found.state, found.content["reason"]) == ("interrupted", "killed before it began")
 
 
 def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch
         return real(path, flags)
 
     monkeypatch.setattr(reading, "at_once", forbidden)
-    found = lookup.scan(tmp_path / "runs")
+    found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
 
@@ -86,7 +86,7 @@ def test_a_folder_that_may_not_be_listed_is_damaged(
 ) -> None:
     fake.directory(tmp_path / "runs", trio[0])
     forbid(tmp_path / "runs" / "secret", monkeypatch)
-    assert [(s.state, s.reason) for s in lookup.scan(tmp_path / "runs")] == [
+    assert [(s.state, s.reason) for s in store.scan(tmp_path / "runs")] == [
         ("done", ""),
         ("damaged", "cannot be read: Permission denied"),
     ]
@@ -98,8 +98,8 @@ def test_other_things_among_the_runs_are_passed_over(trio: list, tmp_path: Path)
     (tmp_path / "runs" / "README").write_text("x")
     (tmp_path / "runs" / "adhoc" / "notes.s1").mkdir()
     (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs")
-    assert len(lookup.scan(tmp_path / "runs")) == 1
-    assert lookup.scan(tmp_path / "nowhere") == []
+    assert len(store.scan(tmp_path / "runs")) == 1
+    assert store.scan(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -111,7 +111,7 @@ def test_a_damaged_copy_does_not_hide_the_whole_one(damaged: int, trio: list, tm
         made = fake.directory(tmp_path / "other" / spec.experiment, spec)
         paths[-1].parent.mkdir(parents=True)
         made.rename(paths[-1])
-    (paths[damaged] / "status.json").write_text("{")
+    (paths[damaged] / "run.json").write_text("{")
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [paths[damaged]]
 
@@ -162,18 +162,20 @@ def test_a_run_that_is_too_short_is_missing(trio: list, tmp_path: Path) -> None:
 
 def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "runs"
-    status = {"schema": store.SCHEMA, "status": "done", "epochs": 2, "steps": 2, "curve_sha256": "", "files": {}}
-    text = json.dumps(seals.sealed(status))
+    status = {"schema": run_file.SCHEMA, "status": "done"} | dict.fromkeys(("curve_sha256", *LABELS), "")
+    status |= {key: {} for key in ("axes", "config", "environment", "files")}
+    status |= dict.fromkeys(("seed", "epochs", "steps"), 2)
     for number in range(2000):
+        text = json.dumps(files.sealed(status | {"id": f"{number:012x}"}))
         path = root / f"experiment{number % 7}" / f"arm.s{number}.{number:012x}"
         path.mkdir(parents=True)
-        (path / "status.json").write_text(text)
+        (path / "run.json").write_text(text)
         (path / "curve.jsonl").write_text("{}\n")
     opened: list[str] = []
     real = reading.at_once
     monkeypatch.setattr(reading, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
-    assert [stored.state for stored in lookup.scan(root)] == ["done"] * 2000
-    assert opened == ["status.json"] * 2000
+    assert [stored.state for stored in store.scan(root)] == ["done"] * 2000
+    assert opened == ["run.json"] * 2000
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -193,16 +195,6 @@ def test_a_curves_line_is_one_text_per_value() -> None:
         b'{"bad": "NaN", "down": "-Infinity", "epoch": 1, "nll": 0.1, "step": 3, "up": "Infinity"}\n'
     )
     assert json.loads(files.line({"x": 0.1 + 0.2}))["x"] == 0.1 + 0.2
-
-
-def test_config_of_a_run_is_read_without_carrying_anything_out(trio: list, tmp_path: Path) -> None:
-    path = fake.directory(tmp_path / "runs", trio[0])
-    assert store.read_config(path)["id"] == trio[0].id
-    for content in ("!!python/object/apply:os.system ['touch pwned']", "- 1", "config: 3", "{", "\0", ""):
-        (path / "config.yaml").write_text(content)
-        with pytest.raises(Damaged):
-            store.read_config(path)
-    assert not Path("pwned").exists()
 
 
 # --- packs -----------------------------------------------------------------------------------------------------------
@@ -333,7 +325,7 @@ def test_a_damaged_pack_of_another_artifact_hides_no_run(trio: list, tmp_path: P
 def test_a_published_run_outlives_its_damaged_directory(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0])
     packed(tmp_path, fake.record(trio[0]))
-    (path / "status.json").write_text("{")
+    (path / "run.json").write_text("{")
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [path]
 
@@ -358,6 +350,6 @@ def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
     path = fake.directory(tmp_path, spec)
     shutil.copytree(path, tmp_path / ".aside" / path.name)
     shutil.copytree(path, path.with_name(f".{path.name}"))
-    assert [stored.path for stored in lookup.scan(tmp_path)] == [path]
+    assert [stored.path for stored in store.scan(tmp_path)] == [path]
     shutil.rmtree(path)
-    assert lookup.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path
+    assert store.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path

@@ -97,7 +97,7 @@ def test_a_damaged_newest_slot_leaves_the_other(damage: str, stopped: Path, tmp_
     DAMAGES[damage](newest)
     assert tiny.train(run, *BATCH, EVERY_STEP) == "done"
     assert tiny.result(run) == calm(*BATCH)
-    (resumed,) = json.loads((run / "environment.json").read_text())["resumed"]
+    (resumed,) = json.loads((run / "run.json").read_text())["environment"]["resumed"]
     assert resumed["step"] == 7, "the damaged slot was taken for whole"
     assert bool(resumed["notes"]) == (damage != "head missing"), "the damage is noted"
 
@@ -130,7 +130,7 @@ def test_slots_take_turns_and_the_older_is_overwritten(tmp_path: Path) -> None:
 def test_a_damaged_status_is_not_trained_over(tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
-    (run / "status.json").write_text("{")
-    with pytest.raises(NormbenchError, match=r"status\.json is not JSON") as caught:
+    (run / "run.json").write_text("{")
+    with pytest.raises(NormbenchError, match=r"run\.json is not JSON") as caught:
         tiny.train(run)
     assert caught.value.code == 4

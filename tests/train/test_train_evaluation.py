@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from normbench import data as datasets
-from normbench.config import identity
 from normbench.config.plan import train_specs
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -132,7 +131,7 @@ def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) ->
     assert of["test", "whole"] == pytest.approx(wanted["test"], rel=1e-6) and of["test", "eval"] != wanted["test"]
     assert of["valid", "whole"] == of["valid", "eval"], "one without a stride"
     without, having = tiny.spec(asked[0]), tiny.spec(*asked)
-    assert identity.satisfies(having.config, without) and not identity.satisfies(without.config, having)
+    assert without.accepts(having.config) and not having.accepts(without.config)
 
 
 def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Path) -> None:
@@ -152,10 +151,10 @@ def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Pa
             nll = model.evaluate(**batch)["nll"].mean().item()
         assert of[name, "whole" if whole else "eval"]["nll"] == pytest.approx(nll, rel=1e-6)
     default = tiny.spec("train.batch_size=70", asked[1])
-    assert default.id == spec.id and not identity.satisfies(default.config, spec)
-    assert not identity.satisfies(spec.config, default)
+    assert default.id == spec.id and not spec.accepts(default.config)
+    assert not default.accepts(spec.config)
     before = {key: value for key, value in default.config["eval"].items() if key != "drop_last"}
-    assert identity.satisfies({**default.config, "eval": before}, default), "one from when all were evaluated"
+    assert default.accepts({**default.config, "eval": before}), "one from when all were evaluated"
     with pytest.raises(NormbenchError, match=r"eval\.drop_last leaves no batch of 600 of \d+ valid examples\."):
         tiny.train(tmp_path / "none", "train.batch_size=600", "eval.drop_last=true")
 
@@ -215,14 +214,14 @@ def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> 
 
 def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
     each, lowest = tiny.spec(*BLN), tiny.spec(*BLN, "eval.test=lowest")
-    assert identity.satisfies(each.config, lowest) and identity.satisfies(lowest.config, lowest)
-    assert not identity.satisfies(lowest.config, each)
+    assert lowest.accepts(each.config) and lowest.accepts(lowest.config)
+    assert not each.accepts(lowest.config)
     before = {k: v for k, v in each.config["eval"].items() if k != "test"}  # a run from when it was always so
-    assert identity.satisfies({**each.config, "eval": before}, each)
+    assert each.accepts({**each.config, "eval": before})
     # the last epoch of another length is not tested for being the last
     spec = tiny.spec(*BLN, "eval.test=lowest", "train.epochs=9")
-    assert not identity.satisfies(spec.config, lowest) and not identity.satisfies(lowest.config, spec)
-    assert identity.satisfies({**spec.config, "eval": each.config["eval"]}, lowest)
+    assert not lowest.accepts(spec.config) and not spec.accepts(lowest.config)
+    assert lowest.accepts({**spec.config, "eval": each.config["eval"]})
 
 
 def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:

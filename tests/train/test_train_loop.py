@@ -24,7 +24,7 @@ from normbench.train.train_one import ensure_run
 
 
 def status(folder: Path) -> dict:
-    return json.loads((folder / "status.json").read_text())
+    return json.loads((folder / "run.json").read_text())
 
 
 def curve(folder: Path) -> list[dict]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from normbench.config import plan
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
 from normbench.runs import curve_file
 from normbench.runs.store import read_status

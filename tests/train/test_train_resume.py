@@ -17,7 +17,7 @@ import tiny
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import files, find, seals, store, writing
+from normbench.runs import files, find, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.train_one import ensure_run
@@ -32,7 +32,7 @@ EVERY_STEP = "train.checkpoint_seconds=0"
 
 
 def status(folder: Path) -> dict:
-    return json.loads((folder / "status.json").read_text())
+    return json.loads((folder / "run.json").read_text())
 
 
 Calm = Callable[..., tuple[bytes, bytes]]
@@ -42,7 +42,7 @@ Calm = Callable[..., tuple[bytes, bytes]]
 def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
-    files = "config.yaml environment.json curve.jsonl timing.jsonl status.json weights lock outcomes"
+    files = "curve.jsonl timing.jsonl run.json weights lock outcomes"
     assert {path.name for path in (tmp_path / "run").iterdir()} == set(files.split())
 
 
@@ -64,7 +64,7 @@ def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, cal
     assert stops >= 2
     assert tiny.result(run) == calm(*ARMS[arm])
     assert not (run / "checkpoint").exists()
-    resumed = json.loads((run / "environment.json").read_text())["resumed"]
+    resumed = status(run)["environment"]["resumed"]
     assert len(resumed) == stops and all(r["changed"] == {} for r in resumed)
 
 
@@ -97,8 +97,8 @@ def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch
     assert status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
     other = tmp_path / "other"
     assert tiny.train(other, *words, stopping=tiny.after(3)) == "interrupted"
-    older = {key: value for key, value in status(other).items() if key not in ("began", seals.KEY)}
-    (other / "status.json").write_text(json.dumps(seals.sealed(older)))
+    older = {key: value for key, value in status(other).items() if key not in ("began", files.SEAL)}
+    (other / "run.json").write_text(json.dumps(files.sealed(older)))
     assert tiny.train(other, *words) == "done" and "began" not in status(other)
 
 
@@ -132,11 +132,11 @@ def contents(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
 
 
-@pytest.mark.parametrize("schema", [2, 4])
+@pytest.mark.parametrize("schema", [2, 5])
 def test_a_run_of_another_schema_is_refused_and_nothing_of_it_is_changed(schema: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
-    files.write_json(run / "status.json", seals.sealed(status(run) | {"schema": schema}))
+    files.write_json(run / "run.json", files.sealed(status(run) | {"schema": schema}))
     before = contents(run)
     for words in ((), ("train.epochs=3",), ("eval.reshuffles=1",)):
         with pytest.raises(NormbenchError, match=f"schema {schema}") as caught:
@@ -234,7 +234,7 @@ def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, cal
         tiny.train(run, "monitor.split=vaild")
     assert contents(run) == before
     content = status(run)  # as after kill -9: what it says of the progress is old
-    (run / "status.json").write_text(json.dumps(seals.sealed(content | {"status": "running", "step": 0})))
+    (run / "run.json").write_text(json.dumps(files.sealed(content | {"status": "running", "step": 0})))
     otherwise = tiny.spec("eval.unit=updates")
     assert find.find([otherwise], tmp_path).retrained([otherwise]) == [otherwise]
     assert find.find([tiny.spec()], tmp_path).retrained([tiny.spec()]) == []
@@ -253,7 +253,7 @@ def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(tmp_path: Path, calm:
     """Where the longer one cannot be read (its status is lost), its checkpoint still says how far it is."""
     run = tmp_path / "run"
     assert tiny.train(run, "train.epochs=3", stopping=tiny.after(14)) == "interrupted"
-    (run / "status.json").unlink()
+    (run / "run.json").unlink()
     with pytest.raises(NormbenchError, match="already at step 14 of a longer one, beyond the 12 asked for"):
         tiny.train(run)
     assert tiny.train(run, "train.epochs=3") == "done"
@@ -299,7 +299,7 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     here = environment.environment()
     monkeypatch.setattr(environment, "environment", lambda model, device: here | {"torch": "9.9"})
     assert tiny.train(run) == "done"
-    found = json.loads((run / "environment.json").read_text())
+    found = status(run)["environment"]
     assert found["torch"] == here["torch"] and found["resumed"] == [
         {"step": 3, "changed": {"torch": "9.9"}, "notes": []}
     ]
@@ -325,7 +325,7 @@ def test_the_copy_of_the_data_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     tiny.train(run, stopping=tiny.after(5))
     copied([])
     tiny.train(run)
-    found = json.loads((run / "environment.json").read_text())
+    found = status(run)["environment"]
     assert found["data"] == {"sha256": "0", "deviations": ["3 images are approximate"]}
     assert [r["changed"] for r in found["resumed"]] == [{"data": {"sha256": "0", "deviations": []}}]
 

@@ -1,38 +1,22 @@
-"""The index of runs: it shows what the store shows, reads little, writes nothing there, and may be lost at any time."""
+"""The index of runs: it shows what the store shows, reads little, and writes nothing there."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fake
 import pytest
-from spoil import LISTED, READ, become_pipe, forbid
+from spoil import LISTED, READ, forbid
 
-from normbench import reading
 from normbench.compare import configuration
-from normbench.runs import curve_file, files, find, pack, seals, stamps, writing
-from normbench.runs.columns import Columns
+from normbench.runs import files, pack, table, writing
 from normbench.runs.record import RunRecord
-from normbench.web import index as index_module
-from normbench.web import remembered
 from normbench.web.index import Index
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own; files count as settled at once unless the test asks otherwise."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setattr(stamps, "SETTLED", -1.0)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +60,9 @@ def append(path: Path, *records: dict[str, Any]) -> None:
 def going(root: Path, spec: Any, epochs: int = 1) -> Path:
     """The directory of a run on its way."""
     path = fake.directory(root, spec, status="running", epochs=epochs)
-    status = json.loads((path / "status.json").read_text())
+    status = json.loads((path / "run.json").read_text())
     del status["curve_sha256"]
-    files.write_json(path / "status.json", seals.sealed(status))
+    files.write_json(path / "run.json", files.sealed(status))
     return path
 
 
@@ -87,17 +71,17 @@ def going(root: Path, spec: Any, epochs: int = 1) -> Path:
 
 def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) -> None:
     index = opened(results)
-    wanted, _ = find.everything(results)
-    assert index.heads() == [replace(run, records=(), environment={}) for run in wanted]
-    assert whole(index) == wanted and all(isinstance(run.records, Columns) for run in whole(index))
+    wanted, _ = table.finished(results)
+    assert index.heads() == [replace(run, records=()) for run in wanted]
+    assert whole(index) == wanted
     assert index.load(["no such id"]) == {} and index.source("no such id") is None
     assert index.source(trio[0].id) == writing.directory(results / "runs", trio[0]).path
 
 
-def test_reading_leaves_the_results_as_they_were(results: Path, trio: list, cache: Path) -> None:
+def test_reading_leaves_the_results_as_they_were(results: Path, trio: list) -> None:
     before = snapshot(results)
     whole(opened(results))
-    assert snapshot(results) == before and list(cache.rglob("*.sqlite"))
+    assert snapshot(results) == before
 
 
 @pytest.mark.parametrize("damage", LISTED)
@@ -113,24 +97,6 @@ def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, resu
         assert shown.load([found.id])[found.id].records == ()
 
 
-CONFIGURATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a pipe": (become_pipe, "config.yaml cannot be read: it is no regular file"),
-    "a choice that is a list": (
-        lambda p: p.write_text("config:\n  norm: [1, 2]\n"),
-        "config.yaml says norm=[1, 2]",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", CONFIGURATIONS)
-def test_a_damaged_configuration_is_told(damage: str, trio: list, results: Path) -> None:
-    spoil, reason = CONFIGURATIONS[damage]
-    spoil(writing.directory(results / "runs", trio[1]).path / "config.yaml")
-    found = next(head for head in opened(results).heads() if head.status == "damaged")
-    assert (found.id, found.reason) == (trio[1].id, reason)
-    assert [note for note in find.everything(results)[1] if reason in note]
-
-
 @pytest.mark.parametrize("damage", READ)
 @pytest.mark.parametrize("known", [True, False])
 def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: list, results: Path) -> None:
@@ -143,8 +109,6 @@ def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: l
         shown.refresh()
         token = shown.token
         loaded = {run.seed: run for run in whole(shown)}
-        if "environment" in damage and known and shown is index:
-            continue  # it was whole when the curve was read
         assert (loaded[2].status, loaded[2].records) == ("damaged", ()) and reason in loaded[2].reason
         assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
         assert shown.changed_since(token)[1] == [trio[1].id]
@@ -189,7 +153,7 @@ def test_a_run_of_two_packs_is_found_by_either_experiment_and_arm(trio: list, tm
     published(tmp_path, replace(shared, experiment="p/two"), replace(alone, experiment="p/two"), artifact="two")
     index = Index(tmp_path)
     index.refresh()
-    runs, _ = find.everything(tmp_path)
+    runs, _ = table.finished(tmp_path)
     for known in (runs, index.heads(), list(index.load([shared.id, alone.id]).values())):
         for word, ids in (
             ("p/one", {shared.id}),
@@ -205,7 +169,7 @@ def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: 
     fake.directory(tmp_path / "runs", trio[1])
     published(tmp_path, fake.record(trio[0], epochs=5), fake.record(trio[2]))
     published(tmp_path, fake.record(trio[1], epochs=1), fake.record(trio[2], epochs=4), artifact="other")
-    wanted, _ = find.everything(tmp_path)
+    wanted, _ = table.finished(tmp_path)
     for _ in range(2):  # out of the packs, then from memory
         index = opened(tmp_path)
         assert whole(index) == wanted and [head.epochs for head in index.heads()] == [5, 2, 4]
@@ -226,7 +190,7 @@ def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) ->
 def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results: Path) -> None:
     path = writing.directory(results / "runs", trio[0]).path
     shutil.copytree(path, results / "runs" / "aaa" / path.name)
-    (path / "status.json").write_text("{")
+    (path / "run.json").write_text("{")
     index = opened(results)
     assert states(index) == {1: "done", 2: "done", 3: "done"}
     assert [str(path) in note for note in index.notes()] == [True]
@@ -243,25 +207,21 @@ def test_one_that_shows_its_damage_late_gives_way(trio: list, results: Path) -> 
 # --- what changes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_growing_curve_is_read_on(trio: list, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_growing_curve_is_read_on(trio: list, results: Path) -> None:
     path = going(results / "live" / "runs", trio[0])
     index, records = opened(results / "live"), fake.lines(6)
-    read: list[int] = []
-    real = curve_file.parse
-    monkeypatch.setattr(curve_file, "parse", lambda content, *rest: read.append(len(content)) or real(content, *rest))
     assert whole(index)[0].records == fake.lines(1)
     with open(path / "curve.jsonl", "ab") as curve:
         curve.write(files.line(records[3]) + files.line(records[4])[:7])
     token = index.token
-    assert index.refresh(quick=True) and index.changed_since(token) == (index.token, [trio[0].id])
+    assert index.refresh() and index.changed_since(token) == (index.token, [trio[0].id])
     earlier = whole(index)[0]
     assert earlier.records == records[:4], "a torn last line is not there yet"
     with open(path / "curve.jsonl", "ab") as curve:
         curve.write(files.line(records[4])[7:])
-    assert index.refresh(quick=True) and whole(index)[0].records == records[:5]
+    assert index.refresh() and whole(index)[0].records == records[:5]
     assert len(earlier.records) == 4, "what was handed out stays as it was"
-    assert sum(read) == (path / "curve.jsonl").stat().st_size, "every line was read once"
-    assert not index.refresh(quick=True) and index.changed_since(index.token)[1] == []
+    assert not index.refresh() and index.changed_since(index.token)[1] == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
@@ -291,7 +251,7 @@ def test_a_bad_line_in_a_growing_curve_is_damage(trio: list, tmp_path: Path) -> 
     assert whole(index)[0].reason == "curve.jsonl line 4 of 4 is not JSON"
     append(path, fake.lines(3)[-1])
     index.refresh()
-    assert states(index) == {1: "damaged"}, "it goes on, but that line stays"
+    assert whole(index)[0].status == "damaged", "it goes on, but that line stays"
 
 
 def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
@@ -299,27 +259,27 @@ def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
     index = opened(tmp_path)
     assert states(index) == {1: "interrupted"}
     run = writing.RunDirectory(path)
-    run.file_as(trio[0])
+    run.content = trio[0].content() | {"environment": {}}
     with run.writing():
-        assert index.refresh(quick=True) and states(index) == {1: "running"}
-        assert not index.refresh(quick=True)
-    assert index.refresh(quick=True) and states(index) == {1: "interrupted"}
+        assert index.refresh() and states(index) == {1: "running"}
+        assert not index.refresh()
+    assert index.refresh() and states(index) == {1: "interrupted"}
     run.append("curve.jsonl", fake.lines(2)[3:])
     run.finish("done", step=trio[0].steps)
-    assert index.refresh(quick=True) and states(index) == {1: "done"}
-    assert whole(index) == find.everything(tmp_path)[0]
+    assert index.refresh() and states(index) == {1: "done"}
+    assert whole(index) == table.finished(tmp_path)[0]
 
 
 def test_runs_and_folders_come_and_go(trio: list, tmp_path: Path) -> None:
     index = opened(tmp_path)
     path = fake.directory(tmp_path / "runs", trio[0])
-    assert index.refresh(quick=True) and states(index) == {1: "done"}
+    assert index.refresh() and states(index) == {1: "done"}
     fake.directory(tmp_path / "runs" / "more", trio[1])
     fake.directory(tmp_path / "runs", trio[2])
-    assert index.refresh(quick=True) and states(index) == {1: "done", 2: "done", 3: "done"}
+    assert index.refresh() and states(index) == {1: "done", 2: "done", 3: "done"}
     shutil.rmtree(path)
     token = index.token
-    assert index.refresh(quick=True) and states(index) == {2: "done", 3: "done"}
+    assert index.refresh() and states(index) == {2: "done", 3: "done"}
     assert index.changed_since(token)[1] == [trio[0].id]
 
 
@@ -334,32 +294,20 @@ def test_a_run_that_goes_on_for_longer(trio: list, tmp_path: Path) -> None:
     assert (run.status, run.epochs, run.records) == ("done", 4, fake.lines(4))
 
 
-def test_a_file_that_is_young_is_looked_at_again(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two writes within one time stamp: the second shows all the same."""
-    path = fake.directory(tmp_path / "runs", trio[0], status="failed")
-    monkeypatch.setattr(stamps, "SETTLED", 3600.0)
-    index = opened(tmp_path)
-    at = (path / "status.json").stat()
-    text = (path / "status.json").read_text()
-    (path / "status.json").write_text(text.replace('"failed"', '"broken"'))
-    os.utime(path / "status.json", ns=(at.st_atime_ns, at.st_mtime_ns))
-    assert index.refresh() and states(index) == {1: "damaged"}
-
-
 def test_while_another_writes(trio: list, tmp_path: Path) -> None:
     """Every view is of whole lines from the start, while a writer appends, finishes, and begins anew."""
     path = going(tmp_path / "runs", trio[0], epochs=0)
     run, stop, records = writing.RunDirectory(path), threading.Event(), fake.lines(2)
-    run.file_as(trio[0])
+    run.content = trio[0].content() | {"environment": {}}
 
     def write() -> None:
         with run.writing():
             while not stop.is_set():
-                run.write_status("running", step=0)
+                run.write("running", step=0)
                 for record in records[1:]:
                     run.append("curve.jsonl", [record])
                 run.finish("done", step=trio[0].steps)
-                run.write_status("running", step=0)
+                run.write("running", step=0)
                 (path / "curve.jsonl").write_bytes(files.line(records[0]))
 
     writer = threading.Thread(target=write)
@@ -367,7 +315,7 @@ def test_while_another_writes(trio: list, tmp_path: Path) -> None:
     try:
         index = opened(tmp_path)
         for _ in range(25):
-            index.refresh(quick=True)
+            index.refresh()
             for shown in whole(index):
                 assert list(shown.records) == records[: len(shown.records)] or shown.status == "damaged"
     finally:
@@ -377,97 +325,7 @@ def test_while_another_writes(trio: list, tmp_path: Path) -> None:
     assert states(index) == {1: "interrupted"}
 
 
-# --- the memory may be lost ------------------------------------------------------------------------------------------
-
-LOSSES: dict[str, Callable[[Path], object]] = {
-    "deleted": lambda p: p.unlink(),
-    "random bytes": lambda p: p.write_bytes(random.Random(1).randbytes(20_000)),
-    "truncated": lambda p: os.truncate(p, p.stat().st_size // 2 + 7),
-    "empty": lambda p: p.write_bytes(b""),
-    "another schema": lambda p: _execute(p, "UPDATE version SET text = '99 0 0 0'"),
-    "another table": lambda p: _execute(p, "DROP TABLE rows; CREATE TABLE rows (a INT)"),
-    "another version table": lambda p: _execute(p, "DROP TABLE version; CREATE TABLE version (a INT)"),
-    "changed rows": lambda p: _execute(p, "UPDATE rows SET content = (SELECT content FROM rows LIMIT 1)"),
-    "a folder": lambda p: (p.unlink(), p.mkdir()),
-}
-
-
-def _execute(path: Path, words: str) -> None:
-    import sqlite3
-
-    base = sqlite3.connect(path)
-    base.executescript(words)
-    base.commit()
-    base.close()
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_without_its_memory_it_shows_the_same(loss: str, trio: list, results: Path, cache: Path) -> None:
-    published(results, fake.record(trio[0], epochs=7))
-    wanted = whole(opened(results))
-    (path,) = cache.rglob("*.sqlite")
-    assert whole(opened(results)) == wanted
-    LOSSES[loss](path)
-    for _ in range(2):
-        assert whole(opened(results)) == wanted
-
-
-def test_lost_while_it_is_open(trio: list, results: Path, cache: Path) -> None:
-    index = opened(results)
-    wanted = whole(opened(results))
-    (path,) = cache.rglob("*.sqlite")
-    path.write_bytes(random.Random(2).randbytes(path.stat().st_size))
-    fake.directory(results / "runs", fake.specs(4)[3])
-    index.refresh()
-    assert whole(index)[:3] == wanted and states(index)[4] == "done"
-
-
-def test_flipped_bits_change_nothing(results: Path, cache: Path) -> None:
-    wanted = whole(opened(results))
-    (path,) = cache.rglob("*.sqlite")
-    content, draw = path.read_bytes(), random.Random(3)
-    for _ in range(12):
-        changed = bytearray(content)
-        for place in draw.sample(range(len(content)), 9):
-            changed[place] ^= 1 << draw.randrange(8)
-        path.write_bytes(changed)
-        assert whole(opened(results)) == wanted
-
-
-def test_where_nothing_can_be_kept(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = whole(opened(results))
-    (tmp_path / "file").write_text("x")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    index = opened(results)
-    assert whole(index) == wanted and not index.refresh()
-
-
-def test_busy_elsewhere(results: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sqlite3
-
-    monkeypatch.setattr(remembered, "WAIT", 0.01)
-    wanted = whole(opened(results))
-    (path,) = cache.rglob("*.sqlite")
-    base = sqlite3.connect(path)
-    base.execute("BEGIN EXCLUSIVE")
-    assert whole(opened(results)) == wanted
-    base.close()
-
-
-def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole(opened(results))
-    read: list[str] = []
-    real = reading.at_once
-    monkeypatch.setattr(reading, "at_once", lambda path, flags: read.append(Path(path).name) or real(path, flags))
-    index = opened(results)
-    assert read == [] and len(index.heads()) == 3
-    checked: list[str] = []
-    monkeypatch.setattr(curve_file, "check_record", checked.append)
-    assert len(whole(index)[0].records) == 5
-    assert checked == [] and read == ["curve.jsonl", "environment.json"] * 3
-
-
 def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "MOST_RECORDS", 7)
+    monkeypatch.setattr(table, "MOST", 7)
     index = opened(results)
-    assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1
+    assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._runs._curves) == 1

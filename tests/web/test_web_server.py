@@ -16,11 +16,10 @@ import fake
 import madeup
 import pytest
 import spoil
-import yaml
 from starlette.testclient import TestClient
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, samples, stamps, writing
+from normbench.runs import files, samples, writing
 from normbench.runs.record import RunRecord
 from normbench.web import server
 from normbench.web import view as views
@@ -60,12 +59,6 @@ class Page:
 
     def share(self, heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
         return json.dumps(view(heads, load, query)["query"]).encode()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(stamps, "SETTLED", -1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -333,10 +326,7 @@ def test_errors_are_one_line(client: TestClient) -> None:
 
 def test_hostile_names_stay_text(results: Path, pair: list) -> None:
     path = writing.directory(results / "runs", pair[1]).path
-    config = yaml.safe_load((path / "config.yaml").read_text())
-    (path / "config.yaml").write_text(
-        yaml.safe_dump({**config, "arm": madeup.HOSTILE, "experiment": "\u2028</script>"})
-    )
+    spoil.change(path, arm=madeup.HOSTILE, experiment="\u2028</script>")
     (path.parent / f"{'<img src=x>' * 3}.s1.{'0' * 12}").mkdir()
     client = TestClient(server.app(Index(results), TOKEN), "http://localhost", cookies=_jar())
     for asked in ("/api/view", f"/api/run?id={pair[1].id}", f"/api/run?id={'0' * 12}"):
@@ -395,7 +385,7 @@ def test_news_of_runs_in_view(application: Any, client: TestClient, results: Pat
     client.get("/api/view?filter=none")
 
     def fail() -> None:
-        spoil.status(path, status="failed")
+        spoil.change(path, status="failed")
 
     content, _ = asyncio.run(first_news(application, "filter=none", fail))
     event = json.loads(content.partition(b"data: ")[2])
@@ -414,7 +404,7 @@ def test_runs_out_of_view_are_no_news_but_new_ones(
 
     def change() -> None:
         files.atomic_write(out / "note", b"")
-        (out / "status.json").unlink()
+        (out / "run.json").unlink()
         fake.directory(results / "runs" / "new", fake.specs(1, "optim.lr=0.7")[0])
 
     content, _ = asyncio.run(first_news(application, "filter=none", change))

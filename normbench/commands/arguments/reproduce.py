@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from normbench.commands import format
@@ -10,6 +11,7 @@ from normbench.commands.arguments import from_options
 from normbench.commands.format import at_least
 from normbench.config import FIDELITIES, FIDELITY_HELP
 from normbench.errors import NormbenchError
+from normbench.runs import root
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
@@ -17,6 +19,7 @@ EPILOG = """examples:
   normbench reproduce bln2022/fig6 --only BLN-18b --controls        only the runs that one claim compares
   normbench reproduce ln2016 --max-time 2h              the same command continues later
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
+  normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          mirror to W&B files below results/wandb
 """
@@ -45,8 +48,25 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--retry-failed", action="store_true", help="train failed runs again")
     parser.add_argument("--dry-run", action="store_true", help="show what would run")
     parser.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        type=existing_results,
+        dest="others",
+        metavar="DIR",
+        help="take runs from another results folder as well (repeatable)",
+    )
+    parser.add_argument(
         "--drop-stale", action="store_true", help="publish fewer runs than before if configurations have changed"
     )
+
+
+def existing_results(text: str) -> Path:
+    """A results folder that is there."""
+    folder = root(text)
+    if not folder.is_dir():
+        raise NormbenchError(f"--from {text}: there is no such folder.")
+    return folder
 
 
 def seeds(text: str) -> int | range:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.runs import files, writing
 from normbench.streams import stream
 from normbench.train import environment
@@ -35,9 +35,8 @@ def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:
     content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far
     if anew:
         run.start_anew()
-    run.write_status("running", step=0, reason="")  # first: a status without the hashes of the files that change
-    environment.record(run, 0, [], environment.environment())
-    run.write_config()
+    run.content["environment"] = environment.since(None, 0, [], environment.environment())
+    run.write("running", step=0, reason="")  # first: without the hashes of the files that change
     files.atomic_write(run.curve, content)
     run.finish("done", step=spec.steps, reason="", seconds=round(time.monotonic() - started, 3))
     return "done"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.data.examples import Split
 from normbench.models import retrieval
 from normbench.streams import stream

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from normbench import data
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.data.cloze import BLANK, ENTITY, TEXTS
 from normbench.data.examples import Split
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.train import probes
 
 STEP = 0.01  # of an update, as a share of the norm of the first layer's weights

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell
 from normbench.streams import stream

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.norms import base
 from normbench.norms.sites import declared
 from normbench.train import probes

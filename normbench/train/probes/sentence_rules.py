@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from normbench import data as datasets
-from normbench.config.identity import ResolvedRun
+from normbench.config.resolve import ResolvedRun
 from normbench.sentences import evaluate, sets, yardsticks
 
 Record = dict[str, float | str]

@@ -1,0 +1,200 @@
+"""All runs below a results folder, raw and published: one row a run, read anew where a file has another time.
+
+runs = Runs(Path("results"))
+runs.refresh()
+runs.heads                     # one RunRecord per id, records=()
+runs.load([runs.heads[0].id])  # the same with their curves
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normbench.errors import NormbenchError
+from normbench.runs import curve_file, own, pack, run_file, store
+from normbench.runs.damaged import Damaged
+from normbench.runs.find import is_longer
+from normbench.runs.record import RunRecord
+
+if TYPE_CHECKING:
+    pass
+
+MOST = 100_000  # records of curves in memory
+Stamp = tuple[int, int, int]  # inode, time of change in ns, size: what shows that a file changed
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """None where there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@dataclass
+class _Raw:
+    """A run directory as last seen."""
+
+    stored: store.Stored
+    head: RunRecord  # damaged, once its curve turned out to be
+    state: str
+    stamps: tuple[Stamp | None, Stamp | None]  # of run.json and of the curve
+
+
+class Runs:
+    """The runs below one results folder, without their curves until these are asked for."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self.heads: list[RunRecord] = []  # their status may also be running, interrupted, failed or damaged
+        self.notes: list[str] = []  # of packs that cannot be read, damaged copies of runs that are whole elsewhere
+        self.token = 0  # what `changed_since` takes: now
+        self._changed: dict[str, int] = {}  # by id the turn of its last change
+        self._raw: dict[str, _Raw] = {}  # by path
+        self._packs: dict[Path, tuple[Stamp | None, list[pack.Packed], str]] = {}  # and what is wrong with it
+        self._sources: dict[str, _Raw | pack.Packed] = {}  # by id, as are the heads
+        self._heads: dict[str, RunRecord] = {}
+        self._curves: OrderedDict[str, tuple[Stamp | None, Sequence[Mapping[str, Any]]]] = OrderedDict()
+
+    def refresh(self) -> bool:
+        """Look what changed; True where something did."""
+        changed = self._look_at_packs()
+        found = {str(run.path): run for run in store.directories(self.results / "runs")}
+        for path in self._raw.keys() - found.keys():
+            changed.add(self._raw.pop(path).head.id)
+        for path, stored in found.items():
+            if self._look_at(path, stored):
+                changed.add(self._raw[path].head.id)
+        if changed:
+            self._choose(changed)
+        return bool(changed)
+
+    def mark(self, changed: Iterable[str]) -> None:
+        """These runs changed now."""
+        self.token += 1
+        self._changed |= dict.fromkeys(changed, self.token)
+
+    def changed_since(self, token: int) -> tuple[int, list[str]]:
+        """The token of now, and the ids of the runs that came, went, or have another state or more records."""
+        return self.token, [run for run, turn in self._changed.items() if turn > token]
+
+    def source(self, run_id: str) -> Path | None:
+        """The run's directory, or the pack it is in; None where there is no such run."""
+        found = self._sources.get(run_id)
+        return found.stored.path if isinstance(found, _Raw) else found.path if found else None
+
+    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+        """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
+        loaded = {}
+        for run_id in dict.fromkeys(ids):
+            while (source := self._sources.get(run_id)) and run_id not in loaded:
+                try:
+                    loaded[run_id] = self._with_curve(source)
+                except (Damaged, NormbenchError) as damage:
+                    if not isinstance(source, _Raw):  # the pack has changed, or gone
+                        loaded[run_id] = source.head
+                    elif not self._look_at(str(source.stored.path), source.stored):  # else it has changed meanwhile
+                        source.head = replace(source.head, status="damaged", reason=str(damage))
+                    self._choose({run_id})
+        while len(self._curves) > 1 and sum(len(records) for _, records in self._curves.values()) > MOST:
+            self._curves.popitem(last=False)
+        return loaded
+
+    def _look_at(self, path: str, stored: store.Stored) -> bool:
+        """Read a run directory again if it changed; whether it did."""
+        old, now = self._raw.get(path), (stamp(f"{path}/{run_file.NAME}"), stamp(f"{path}/curve.jsonl"))
+        if old and old.stamps == now:
+            ended = old.stored.reason or old.stored.content["status"] in store.FINISHED
+            if ended or old.stored.state == old.state:  # of the others the lock tells
+                return False
+        read = store.read(replace(stored, reason="") if stored.id else stored)
+        self._raw[path] = _Raw(read, store.head(read), read.state, now)
+        return True
+
+    def _with_curve(self, source: _Raw | pack.Packed) -> RunRecord:
+        """Raises Damaged, NormbenchError."""
+        head = self._heads[source.head.id]
+        path, now = (source.stored.path, source.stamps[1]) if isinstance(source, _Raw) else (source.path, None)
+        if head.status == "damaged" or (isinstance(source, _Raw) and now is None and head.status not in store.FINISHED):
+            return head
+        key = f"{path} {head.id}"
+        if key not in self._curves or self._curves[key][0] != now:
+            records: Sequence[Mapping[str, Any]]
+            if isinstance(source, _Raw):
+                records = curve_file.checked(path / "curve.jsonl", source.stored.content)
+            else:
+                records = source.whole().records
+            self._curves[key] = now, records
+        self._curves.move_to_end(key)
+        run = replace(head, records=self._curves[key][1])
+        return run.cut(run.steps) if run.status in store.FINISHED else run
+
+    def _look_at_packs(self) -> set[str]:
+        """Read the packs that changed; the ids of their runs, before and after."""
+        changed: set[str] = set()
+        paths = pack.paths(self.results)
+        for path in [path for path in self._packs if path not in paths]:
+            changed |= {run.id for run in self._packs.pop(path)[1]} or {str(path)}
+        for path in paths:
+            now, old = stamp(path), self._packs.get(path, (None, [], ""))
+            if now is not None and old[0] == now:
+                continue
+            try:
+                self._packs[path] = now, pack.heads(path), ""
+            except NormbenchError as error:
+                self._packs[path] = now, [], str(error)
+            changed |= {run.id for run in (*old[1], *self._packs[path][1])} or {str(path)}
+        return changed
+
+    def _choose(self, changed: Iterable[str]) -> None:
+        """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
+        self.mark(changed)
+        published = [run for _, runs, _ in self._packs.values() for run in runs]
+        self.notes = [damage for _, _, damage in self._packs.values() if damage]
+        packed = pack.one_each(published)
+        chosen: dict[str, _Raw | pack.Packed] = {run.id: run for run in packed}
+        lengths = {run.id: run.head.steps for run in packed}
+        for _, raw in sorted(self._raw.items()):
+            other = chosen.get(raw.head.id)
+            first = other is None or _goes_before(raw, other, lengths)
+            left = other if first else raw
+            if first:
+                chosen[raw.head.id] = raw
+            if isinstance(left, _Raw) and left.head.status == "damaged":
+                self.notes.append(f"{left.stored.path} is damaged: {left.head.reason}. It is left out.")
+        self._sources = chosen
+        released = {run.id for run in published if own(self.results) not in run.path.parents}
+        self._heads = {run_id: replace(run.head, source=_source(run.head, released)) for run_id, run in chosen.items()}
+        self.heads = sorted(
+            self._heads.values(), key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)
+        )
+
+
+def _source(run: RunRecord, released: set[str]) -> str:
+    """Where a run comes from, as data frames say it."""
+    return "smoke" if run.fidelity == "smoke" else "published" if run.id in released else "own"
+
+
+def _goes_before(raw: _Raw, other: _Raw | pack.Packed, lengths: Mapping[str, int]) -> bool:
+    finished = raw.head.status in store.FINISHED
+    if isinstance(other, pack.Packed):
+        return finished and is_longer(raw.stored, lengths)
+    if other.head.status in store.FINISHED:
+        return finished and raw.head.steps >= other.head.steps
+    return raw.head.status != "damaged" or other.head.status == "damaged"
+
+
+def finished(results: Path) -> tuple[list[RunRecord], list[str]]:
+    """All finished runs with their curves, one per id (the longest); lines about those that cannot be read."""
+    runs = Runs(results)
+    runs.refresh()
+    loaded = runs.load(head.id for head in runs.heads if head.status in (*store.FINISHED, "damaged"))
+    notes = [*runs.notes, *(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out."
+                            for run in loaded.values() if run.status == "damaged")]  # fmt: skip
+    return [run for run in loaded.values() if run.status in store.FINISHED], notes
