@@ -67,6 +67,11 @@ def search_dirs(config_dir: Path | None) -> list[Path]:
     return ([config_dir.resolve()] if config_dir else []) + [conf_dir()]
 
 
+def is_shipped(path: Path) -> bool:
+    """Whether a choice's file is one of ours: the tests validate those, so that composing need not."""
+    return path.is_relative_to(conf_dir())
+
+
 @functools.cache
 def torch_choices() -> dict[Path, Config]:
     """The choices that `conf/torch.yaml` lists instead of a file each, by the path that such a file would have."""

@@ -295,22 +295,6 @@ def test_an_experiment_of_ones_own(own: Path) -> None:
         plan.artifact_specs("mine/one", "smoke", 1)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "wanted"),
-    [
-        ("axes:", "axis:", "'axis' is not a key. Did you mean 'axes'"),
-        ("smoke:", "smok:", "'smok' is not a fidelity. Did you mean 'smoke'"),
-        ("norm=centre", "norm=centr", "Did you mean 'centre'"),
-        ("train.batch_size:", "train.batchsize:", "train.batchsize is not an option"),
-    ],
-)
-def test_a_wrong_experiment_is_one_line(own: Path, old: str, new: str, wanted: str) -> None:
-    path = own / "experiment" / "mine" / "one.yaml"
-    path.write_text(OWN_EXPERIMENT.replace(old, new))
-    with pytest.raises(NormbenchError, match=wanted):
-        plan.artifact_specs("mine/one", "smoke", 1, config_dir=own)
-
-
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NormbenchError, match="is not a directory"):
         tiny.spec(config_dir=tmp_path / "none")
@@ -430,39 +414,6 @@ def test_seeds_of_their_own_take_the_place_of_1_to_n_at_paper_fidelity() -> None
     assert {arm for arm, seed in proxy if seed > 5} >= {"ln", "none"} and ("ln-gain01", 6) not in proxy
     assert max(s.seed for s in plan.artifact_specs("ln2016/fig2", "smoke", 5)) == 2
     assert all(found == [7, 8] for found in seeds(asked=range(7, 9), limited=False).values()), "who names them means it"
-
-
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ("[{when: {arm: ours}}]", "limits must be a list of"),
-        ("{when: {arm: ours}, at_most: 1}", "limits must be a list of"),
-        ("[{when: {arm: ours}, at_most: -1}]", "limits must be a list of"),
-        ("[{when: {arm: theirs}, at_most: 1}]", "no arm=theirs. Choose from: ours."),
-        ("[{when: {amr: ours}, at_most: 1}]", "'amr' is not a key. Did you mean 'arm'?"),
-    ],
-)
-def test_wrong_limits_are_refused(tmp_path: Path, limits: str, said: str) -> None:
-    path = tmp_path / "conf" / "experiment" / "mine.yaml"
-    path.parent.mkdir(parents=True)
-    rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
-    path.write_text(f"{rest}limits: {limits}\n")
-    with pytest.raises(NormbenchError) as caught:
-        plan.artifact_specs("mine", "paper", 1, config_dir=tmp_path / "conf")
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "seeds",
-    ["[{when: {arm: ours, fidelity: paper}, from: 6}]", "[{when: {}, from: 6, to: 5}]", "[{when: {}, from: 0, to: 5}]"],
-)
-def test_wrong_seeds_are_refused(tmp_path: Path, seeds: str) -> None:
-    path = tmp_path / "conf" / "experiment" / "mine.yaml"
-    path.parent.mkdir(parents=True)
-    rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
-    path.write_text(f"{rest}seeds: {seeds}\n")
-    with pytest.raises(NormbenchError, match=r"seeds must be a list of \{when: \{KEY: VALUE\}, from: N, to: N\}"):
-        plan.artifact_specs("mine", "paper", 1, config_dir=tmp_path / "conf")
 
 
 @pytest.mark.parametrize("model", compose.choices("model"))
