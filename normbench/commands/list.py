@@ -39,7 +39,7 @@ def show(kind: str | None, as_json: bool, config_dir: Path | None, console: Cons
 
 def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
     if kind == "artifacts":
-        return [{"id": name, "title": artifacts.load(name, config_dir).title} for name in artifacts.ids(config_dir)]
+        return [{"id": name, "title": artifacts.title(name, config_dir)} for name in artifacts.ids(config_dir)]
     group = GROUP[kind]
     entries = []
     for name in compose.choices(group, config_dir):

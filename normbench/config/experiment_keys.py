@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 
 from normbench.config import compose, experiment_file, grammar
 from normbench.config.experiment_file import format_value
-from normbench.config.validation import Count, FidelityName, Model, Number, optional, validate
+from normbench.config.validation import Count, FidelityName, Model, Number, Range, optional, validate
 from normbench.errors import unknown
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+/-]+")  # of an axis: it is written into commands and read from them
@@ -79,18 +79,10 @@ class Limit(Model):
     at_most: Annotated[int, Field(ge=0)] = Field(description="how many seeds such cells have; with 0 they do not exist")
 
 
-class Seeds(Model):
+class Seeds(Range):
     """An entry of `seeds`: those of some cells, in the place of 1 to n; the last entry that fits a cell counts."""
 
     when: When = Field(description="as of `limits`; without a fidelity it is `paper`")
-    first: Count = Field(alias="from", description="the first seed")
-    last: Count = Field(alias="to", description="the last one")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Seeds:
-        if self.last < self.first:
-            raise ValueError(f"to: {self.last} must be at least {self.first}, as 'from' is.")
-        return self
 
 
 class Experiment(Model):

@@ -87,11 +87,18 @@ class OneOf:
         return value
 
 
-def check_unique(ids: Sequence[str]) -> None:
+def check_ids(ids: Sequence[str]) -> None:
     """ValueError for an id that is used twice."""
     for name in ids:
         if ids.count(name) > 1:
             raise ValueError(f"id '{name}' is used twice.")
+
+
+def check_names(key: str, given: Iterable[str], names: Sequence[str]) -> None:
+    """ValueError for a name under this key that is none of the names elsewhere in the file."""
+    for name in given:
+        if name not in names:
+            raise ValueError(str(unknown(f"{key}: {format_value(name)} is not possible.", name, names)))
 
 
 def _number(value: Any) -> Any:
@@ -104,6 +111,19 @@ Text = Annotated[str, Field(pattern=r"\S")]
 Number = Annotated[float, PlainValidator(_number), WithJsonSchema({"type": "number"})]  # a whole one stays as it is
 Count = Annotated[int, Field(ge=1)]
 FidelityName = Annotated[str, OneOf(FIDELITIES)]
+
+
+class Range(Model):
+    """Seeds, such as {from: 6, to: 10}."""
+
+    first: Count = Field(alias="from", description="the first one")
+    last: Count = Field(alias="to", description="the last one")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Range:
+        if self.last < self.first:
+            raise ValueError(f"to: {self.last} must be at least {self.first}, as 'from' is.")
+        return self
 
 
 def validate(model: type[T], data: Any, place: object) -> T:

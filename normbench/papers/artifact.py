@@ -12,14 +12,13 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Protocol, cast
 
-import yaml
-
 from normbench import user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import claim_file, claims, default_artifact, rules
+from normbench.papers import claims, default_artifact, rules
+from normbench.runs import yaml_text
 from normbench.runs.record import RunRecord
 
 HERE = Path(__file__).parent
@@ -106,24 +105,7 @@ def paper_of(name: str, among: Mapping[str, Paper]) -> Paper:
 
 @cache
 def _listed(path: Path) -> dict[str, Paper]:
-    try:
-        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise NormbenchError(f"{path} cannot be read: {' '.join(str(error).split())}.") from None
-    if not isinstance(listed, dict):
-        raise NormbenchError(f"{path} must map the folders of papers to their titles and contents.")
-    for name, paper in listed.items():
-        if not (
-            isinstance(paper, dict) and paper.keys() == {"title", "contents"} and isinstance(paper["contents"], list)
-        ):
-            raise NormbenchError(f"{path}: {name}: a paper has a title and contents, a list, and nothing else.")
-        for entry in paper["contents"]:
-            own = entry.keys() - {"what", "title"} if isinstance(entry, dict) else set()
-            if len(own) != 1 or len(entry) != 3 or not own <= {"artifact", "model", "reason"}:
-                raise NormbenchError(
-                    f"{path}: {name}: {entry}: an entry has what, title and one of artifact, model, reason."
-                )
-    return {name: Paper(**paper) for name, paper in listed.items()}
+    return {name: Paper(**paper) for name, paper in yaml_text.load(path.read_text(encoding="utf-8")).items()}
 
 
 def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
@@ -149,6 +131,13 @@ def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
     return artifact
 
 
+def title(name: str, config_dir: Path | None = None) -> str:
+    """What an artifact is called; a shipped one is not validated for it."""
+    if (shipped := HERE / f"{name}.yaml").is_file():
+        return str(yaml_text.load(shipped.read_text(encoding="utf-8"))["title"])
+    return read(name, config_dir).title
+
+
 def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key alone."""
     own, shipped = (config_dir and config_dir / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
@@ -156,6 +145,8 @@ def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
         own = None
     elif shipped.is_file():
         raise NormbenchError(f"{own}: there is a shipped artifact {name}. Give it another name.")
+    from normbench.papers import claim_file  # late: it validates
+
     artifact = claim_file.load(path := own or shipped)
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")

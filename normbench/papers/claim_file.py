@@ -1,80 +1,472 @@
-"""An artifact's claims as data: one YAML per artifact, checked key by key when it is loaded.
-
-Kinds of claims: `direction` (the sign of an effect), `size` (against the paper's number), `equivalence` (within a
-margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds). Beside id, endpoint, unit a part holds
-
-    direction    contrast: [[1, {arm: ln}], [-1, {arm: bn}]]; scale: log, percent, linear; expect: negative, positive
-    size         contrast, scale, paper: the paper's number, band: how far from it one more run of ours may lie
-    equivalence  contrast, scale, within: the margin in the part's unit
-    order        scale, order: [{arm: bln}, {arm: bn}, {arm: ln}], smallest first
-    exact        value, at_most or at_least; cell: {arm: ...} when not every run is meant
-
-A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the exact sign test, of the median: where
-a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
-
-Endpoints are `final` (last epoch), `time_to_level` (a number, or a share of a way, see `Endpoint`), `area` (mean over
-the epochs, geometric for losses), `chosen` (at `epoch`: a number, `last`, `best` for that of the default evaluation, by
-what is monitored, `own` for that of the variant itself), `value`. With `chosen` a cell may name the inference
-`variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. `gain` is the last value less the one
-after a `share` of the updates. At `best` and `last`, the interval covers the choice of the test examples beside the
-seeds where the runs kept what each example gave.
-
-An amendment has its claim, the change and the reason; `stated` are the numbers in it, which have to follow from the
-published runs: `{part: ..., seeds: {from: 1, to: 5}, effect: -0.81, interval: [-1.53, -0.09]}`, with `control`,
-`fidelity`, `level` or `test` where it is not the paper's setting, `paper`, 95 % or the part's own test.
-"""
+"""An artifact's file: one YAML with the claims about a figure or table, built into `claims.Artifact`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from normbench import reading
 from normbench.config import FIDELITIES
+from normbench.config.experiment_file import format_value
 from normbench.config.plan import place_text
+from normbench.config.validation import (
+    Count,
+    FidelityName,
+    Model,
+    Number,
+    OneOf,
+    Range,
+    Text,
+    check_ids,
+    check_names,
+    optional,
+    validate,
+)
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import rules
-from normbench.papers.claims import BEST, MODES, Artifact, Cell, Claim, Endpoint, Part, format_cell
+from normbench.papers import claims, rules
+from normbench.papers.claims import BEST, MODES, format_cell
+from normbench.runs import yaml_text
 from normbench.stats.series import CLOCKS
 
+LARGEST = 1 << 20  # bytes
 
-def load(path: Path) -> Artifact:
-    """Read and check one artifact. Raises NormbenchError with one line that names the file, the claim and the key."""
+
+def _cell(cell: dict[str, Any]) -> dict[str, Any]:
+    for key, value in cell.items():
+        # YAML reads a bare off, no or 2016-07-21 as something else than the name that was meant.
+        if not isinstance(value, str) and (key == "arm" or not isinstance(value, bool | int | float)):
+            raise ValueError(f"'{key}' has the value {format_value(value)}; quote names that YAML changes.")
+    return cell
+
+
+def _term(term: tuple[float, Any]) -> tuple[float, Any]:
+    if not term[0]:
+        raise ValueError("its weight must not be 0.")
+    return term
+
+
+def _interval(interval: list[float]) -> list[float]:
+    if interval[0] > interval[1]:
+        raise ValueError(f"{interval} must have its lower end first.")
+    return interval
+
+
+def _epoch(epoch: Any) -> Any:
+    if epoch not in ("best", "own", "last") and (type(epoch) is not int or epoch < 0):
+        raise ValueError(f"{format_value(epoch)} must be a number, last, best or own.")
+    return epoch
+
+
+def _of(cell: Any) -> Any:
+    if cell != BEST and not isinstance(cell, dict):
+        raise ValueError(f"{format_value(cell)} must be a cell, or best.")
+    return cell if cell == BEST else _cell(cell)
+
+
+Positive = Annotated[Number, Field(gt=0)]
+Cell = Annotated[dict[str, Any], AfterValidator(_cell)]
+Term = Annotated[tuple[Number, Cell], Field(strict=False), AfterValidator(_term)]
+Scale = Annotated[str, OneOf(("log", "percent", "linear"))]
+Test = Annotated[str, OneOf(("t", "sign"))]
+Interval = Annotated[list[Number], Field(min_length=2, max_length=2), AfterValidator(_interval)]
+Epoch = Annotated[Any, PlainValidator(_epoch), WithJsonSchema({"type": "number, last, best or own"})]
+Of = Annotated[Any, PlainValidator(_of), WithJsonSchema({"type": "cell or best"})]
+
+
+# --- endpoints -------------------------------------------------------------------------------------------------------
+
+
+class Value(Model):
+    """An endpoint of `kind: value`: a number that a probe computed."""
+
+    kind: Literal["value"]
+    key: Text = Field(description="its name in the run's record")
+
+
+class Recorded(Model):
+    """What every other endpoint has."""
+
+    split: Text = Field(description="train, valid, test, or a task")
+    mode: Annotated[str, OneOf(tuple(MODES))] = Field(description="of the records that are read")
+    metric: Text = Field(description="such as nll or error")
+    variant: Text = optional(
+        "of inference; a cell may name another. Several by patterns (`TT**|FF**`: their mean), or `best by valid`"
+    )
+    better: Annotated[str, OneOf(("lower", "higher"))] = optional("which values are; lower where it is not given")
+
+
+class Final(Recorded):
+    """`kind: final`: the value at the last epoch."""
+
+    kind: Literal["final"]
+
+
+class Area(Recorded):
+    """`kind: area`: the mean over the epochs, geometric for losses."""
+
+    kind: Literal["area"]
+    least: Number = optional("a run that has not come so far from its first value to its best has hardly begun")
+
+
+class Gain(Recorded):
+    """`kind: gain`: the last value less the one after a share of the updates."""
+
+    kind: Literal["gain"]
+    share: Annotated[Number, Field(ge=0, lt=1)] = Field(description="of the updates")
+
+
+class Chosen(Recorded):
+    """`kind: chosen`: the value at one epoch. At `best` and `last`, the interval covers the choice of the test examples
+    beside the seeds where the runs kept what each example gave.
+    """
+
+    kind: Literal["chosen"]
+    epoch: Epoch = Field(
+        description="where the default evaluation is `best`, by what is monitored, or the variant's `own` is"
+    )
+    least: Number = optional("as of an area")
+
+
+class Level(Model):
+    """A relative `level`: a share of the way from the worst first value to the best value."""
+
+    share: Annotated[Number, Field(gt=0, le=1)] = Field(description="of the way")
+    of: Of = Field(description="whose best value: of all runs of one seed that are compared (best), or of a cell's")
+    least: Number = optional("as of an area")
+
+
+class TimeToLevel(Recorded):
+    """`kind: time_to_level`: when a level is met first."""
+
+    kind: Literal["time_to_level"]
+    level: Annotated[
+        Annotated[Number, Tag("<number>")] | Annotated[Level, Tag("<share>")],
+        Discriminator(lambda level: "<share>" if isinstance(level, dict) else "<number>"),
+    ] = Field(description="in the metric's unit, or as a share of a way")
+    clock: Annotated[str, OneOf(tuple(CLOCKS))] = optional("what is counted; epochs where it is not given")
+
+
+Endpoint = Annotated[Value | Final | Area | Gain | Chosen | TimeToLevel, Field(discriminator="kind")]
+
+
+def _endpoint(given: Model) -> claims.Endpoint:
+    values = _given(given)
+    if isinstance(level := values.get("level"), Level):
+        values = {**values, "level": None, **_given(level)}
+    for key in values.keys() & {"level", "least", "share"}:
+        values[key] = values[key] if values[key] is None else float(values[key])
+    return claims.Endpoint(**values)
+
+
+def _given(model: Model) -> dict[str, Any]:
+    """Keys and values that the file has."""
+    return {key: value for key, value in model if key in model.model_fields_set}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+class Delta(Model):
+    """`delta`: a smallest effect of interest that is not the one of the rules."""
+
+    size: Positive | None = Field(alias="is", description="in the part's unit; null for an effect that has none")
+    why: Text = Field(description="the reason")
+
+
+class Part(Model):
+    """What every part has."""
+
+    id: Text = Field(description="what is compared, in words")
+    endpoint: Endpoint = Field(description="what is measured, see endpoints")
+    unit: Text = Field(description="of the effect")
+
+    @model_validator(mode="after")
+    def _level_of_a_cell(self) -> Part:
+        level = getattr(self.endpoint, "level", None)
+        cells = getattr(self, "order", None) or [cell for _, cell in getattr(self, "contrast", ())]
+        if isinstance(level, Level) and level.of not in (BEST, *cells):
+            raise ValueError(f"endpoint.level.of: {format_cell(level.of)} is not compared here.")
+        return self
+
+
+class Compared(Part):
+    """What every part has that compares runs."""
+
+    scale: Scale = Field(description="of the endpoint: its logarithm, in percent, or as it is")
+    contrast: Annotated[list[Term], Field(min_length=1)] = Field(
+        description="pairs of a weight and a cell, such as [[1, {arm: ln}], [-1, {arm: bn}]]"
+    )
+
+
+class Tested(Part):
+    """What a part has that tests a sign."""
+
+    test: Test = optional(
+        "t (Student's, of the mean; where it is not given) or sign (the exact sign test, of the median: where a value "
+        "can be censored or diverged, or has a heavy tail)"
+    )
+    delta: Delta = optional("the smallest effect of interest, where it is not that of `rules.yaml`")
+
+
+class Direction(Compared, Tested):
+    """A part of `kind: direction`: the sign of an effect."""
+
+    expect: Annotated[str, OneOf(("negative", "positive"))] = Field(description="the sign that is claimed")
+
+
+class Size(Compared):
+    """A part of `kind: size`: an effect against the paper's number."""
+
+    paper: Number = Field(description="the paper's number")
+    band: Positive = Field(description="how far from it one more run of ours may lie")
+
+
+class Equivalence(Compared):
+    """A part of `kind: equivalence`: an effect within a margin."""
+
+    within: Positive = Field(description="the margin, in the part's unit")
+
+
+class Order(Tested):
+    """A part of `kind: order`: the ranks of several cells; of k cells it is k − 1 consecutive pairs."""
+
+    scale: Scale = Field(description="as above")
+    order: Annotated[list[Cell], Field(min_length=2)] = Field(description="cells, smallest first")
+
+
+class Exact(Part):
+    """A part of `kind: exact`: a computed number, without seeds; it has at least one of the bounds."""
+
+    endpoint: Value = Field(description="of kind value")
+    cell: Cell = optional("{arm: ...} when not every run is meant")
+    value: Number = optional("what it must be")
+    at_most: Number = optional("what it must not exceed")
+    at_least: Number = optional("what it must reach")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Exact:
+        if self.value is self.at_most is self.at_least is None:
+            raise ValueError("one of 'value', 'at_most', 'at_least' must be given.")
+        return self
+
+
+def _parts(kind: str, given: Part) -> list[claims.Part]:
+    """The comparisons of an entry."""
+    values = {**_given(given), "kind": kind, "endpoint": _endpoint(given.endpoint)}
+    if isinstance(given, Tested) and given.delta:
+        values["delta"] = {"is": given.delta.size, "why": given.delta.why}
+    if isinstance(given, Exact):
+        cell = values.pop("cell", {})
+        return [claims.Part(contrast=((1.0, cell),), scale="linear", **values)]
+    if isinstance(given, Order):
+        values |= {"kind": "direction", "expect": "negative"}
+        pairs = pairwise(values.pop("order"))
+        return [
+            claims.Part(**values | {"id": f"{given.id}: {_below(low, high)}", "contrast": ((1.0, low), (-1.0, high))})
+            for low, high in pairs
+        ]
+    values["contrast"] = tuple((float(weight), cell) for weight, cell in values["contrast"])
+    return [claims.Part(**values)]
+
+
+def _below(low: claims.Cell, high: claims.Cell) -> str:
+    """'bln below bn, batch size 25': what both share is said once."""
+    shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
+    own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
+    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in own)
+    return ", ".join([text, place_text(shared)] if shared else [text])
+
+
+def _kind_of(entry: Any) -> str:
+    """A reported part may be of another kind than its claim; the key that only one kind has tells."""
+    marks = {"paper": "size", "band": "size", "within": "equivalence", "order": "order"}
+    marks |= dict.fromkeys(("value", "at_most", "at_least"), "exact")
+    return next((kind for key, kind in marks.items() if isinstance(entry, dict) and key in entry), "direction")
+
+
+Reported = Annotated[
+    Annotated[Direction, Tag("<direction>")]
+    | Annotated[Size, Tag("<size>")]
+    | Annotated[Equivalence, Tag("<equivalence>")]
+    | Annotated[Order, Tag("<order>")]
+    | Annotated[Exact, Tag("<exact>")],
+    Discriminator(lambda entry: f"<{_kind_of(entry)}>"),
+]
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def _at_paper(given: Any) -> Any:
+    return {"paper": given} if isinstance(given, dict) and given.keys() & {"from", "to"} else given
+
+
+def _added(seeds: tuple[int, int]) -> tuple[int, int]:
+    if not 1 < seeds[0] < seeds[1]:
+        raise ValueError(f"{list(seeds)} must be two numbers of seeds, the smaller first.")
+    return seeds
+
+
+def _at_all(given: Any) -> Any:
+    return dict.fromkeys(FIDELITIES, given) if isinstance(given, str) else given
+
+
+Seeds = Annotated[dict[FidelityName, Range], BeforeValidator(_at_paper)]
+Added = Annotated[tuple[Count, Count], Field(strict=False), AfterValidator(_added)]
+Reasons = Annotated[dict[FidelityName, Text], BeforeValidator(_at_all)]
+Names = Annotated[list[Text], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+Kind = TypeVar("Kind")
+OfKind = TypeVar("OfKind", bound=Part)
+
+
+class Claim(Model, Generic[Kind, OfKind]):
+    """A sentence of the paper."""
+
+    id: Text = Field(description="its name, which no other claim of the artifact has")
+    kind: Kind = Field(description="of its parts")
+    statement: Text = Field(description="what is claimed, in our words")
+    quote: Text = Field(description="in the paper's")
+    locator: Text = Field(description="where the paper says so")
+    parts: list[OfKind] = Field(description="the comparisons that decide it: it holds where all of them hold")
+    reported: list[Reported] = optional("comparisons of any kind that are only reported")
+    beside: Names = optional("ids of reported parts without which the claim's number would mislead")
+    open: list[Text] = optional("choices that the paper leaves open")
+    controls: list[Text] = optional("settings of the experiment that vary them: the claim's word has to be theirs, too")
+    unvaried: list[Text] = optional("open choices that none of the controls varies")
+    seeds: Seeds = optional(
+        "that alone decide, as runs of others had been seen: {from: 6, to: 10} at `paper`, or such by fidelity"
+    )
+    control_seeds: dict[Text, Seeds] = optional("the same, by control")
+    added: Added = optional("the seeds of the first look, and of a second look that was not planned")
+    not_decidable: Reasons = optional("why no run could tell: a text, or one by fidelity")
+    ours: bool = optional("true: a hypothesis of this project, not of the paper")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Claim[Kind, OfKind]:
+        alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
+        reason = alone.get(str(self.kind), "" if self.controls else "without controls no word of its could be robust")
+        if self.open and reason:
+            raise ValueError(f"'open' names choices that the paper leaves open, but {reason}.")
+        if self.controls and not self.open:
+            raise ValueError("'controls' has settings, but 'open' does not say what they vary.")
+        if not self.parts and not self.not_decidable:
+            raise ValueError("'parts' is empty: nothing would decide the claim.")
+        reported = [part.id for part in self.reported or ()]
+        check_ids([*(part.id for part in self.parts), *reported])
+        check_names("unvaried", self.unvaried or (), self.open or ())
+        check_names("beside", self.beside or (), reported)
+        check_names("control_seeds", self.control_seeds or (), self.controls or ())
+        return self
+
+
+AnyClaim = (
+    Claim[Literal["direction"], Direction]
+    | Claim[Literal["size"], Size]
+    | Claim[Literal["equivalence"], Equivalence]
+    | Claim[Literal["order"], Order]
+    | Claim[Literal["exact"], Exact]
+)
+
+
+def _claim(given: AnyClaim) -> claims.Claim:
+    values = _given(given)
+    values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    values["parts"] = tuple(part for entry in given.parts for part in _parts(given.kind, entry))
+    values["reported"] = tuple(part for e in given.reported or () for part in _parts(_kind_of(_given(e)), e))
+    values["seeds"] = _ranges(given.seeds or {})
+    values["control_seeds"] = {name: _ranges(seeds) for name, seeds in (given.control_seeds or {}).items()}
+    return claims.Claim(**values)
+
+
+def _ranges(seeds: Mapping[str, Range]) -> dict[str, range]:
+    return {fidelity: range(given.first, given.last + 1) for fidelity, given in seeds.items()}
+
+
+# --- artifacts -------------------------------------------------------------------------------------------------------
+
+
+class Stated(Model):
+    """A number in an amendment, which has to follow from the published runs."""
+
+    part: Text = Field(description="id of a part of the claim")
+    seeds: Range = Field(description="of the runs behind it")
+    effect: Number = Field(description="in the part's unit")
+    interval: Interval = optional("its two ends; without one, its runs give none")
+    control: Text = optional("of the runs; without one, the paper's setting")
+    fidelity: FidelityName = optional("of the runs; `paper` where it is not given")
+    level: Annotated[Number, Field(gt=0, lt=1)] = optional("of the interval, where it is not 95 %")
+    test: Test = optional("where it is not the part's own")
+
+
+class Amendment(Model):
+    """A change of a claim after runs had been seen."""
+
+    claim: Text = Field(description="its id")
+    change: Text = Field(description="what is other than before")
+    reason: Text = Field(description="why, and what had been seen")
+    stated: list[Stated] = optional("the numbers in it")
+
+
+class Artifact(Model):
+    """`normbench/papers/PAPER/NAME.yaml`, or `papers/PAPER/NAME.yaml` in `--config-dir`."""
+
+    id: Text = Field(description="PAPER/NAME, as the file lies")
+    title: Text = Field(description="what pages call it")
+    locator: Text = Field(description="where the paper has it")
+    experiment: Text = Field(description="whose runs decide the claims")
+    seeds: Count = Field(description="n, fixed in advance")
+    seen: Count = optional(
+        "seeds up to this one had been seen when the smallest effects were declared: with them nothing is negligible"
+    )
+    deviations: dict[FidelityName, list[Text]] = Field(
+        description="by fidelity, in what the runs differ from the paper"
+    )
+    reference: dict[Any, Any] = optional("numbers of the paper, for the drawing module")
+    amendments: list[Amendment] = optional("changes of claims after runs had been seen")
+    claims: list[Annotated[AnyClaim, Field(discriminator="kind")]] = Field(
+        description="what the paper says, and how each is decided"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Artifact:
+        check_ids([claim.id for claim in self.claims])
+        for number, amendment in enumerate(self.amendments or ()):
+            if amendment.stated:
+                check_names(f"amendments[{number}].claim", [amendment.claim], [claim.id for claim in self.claims])
+        return self
+
+
+def load(path: Path) -> claims.Artifact:
+    """Read and check one artifact. NormbenchError with one line that names the file, the claim and the key."""
     try:
-        data = reading.load_yaml(path.read_text(encoding="utf-8"), finite=False)  # a part says it better
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise NormbenchError(f"{path}: cannot be read as YAML: {error}") from None
-    where = str(path)
-    _keys(
-        data,
-        ("id", "title", "locator", "experiment", "seeds", "deviations", "claims"),
-        ("reference", "amendments", "seen"),
-        where,
+        data = yaml_text.load(reading.read(os.path.realpath(path), LARGEST).decode(), finite=False)  # a key says more
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise NormbenchError(f"{path} cannot be read: {error}") from None
+    given = validate(Artifact, data, path)
+    values = {"reference": {}, **_given(given), "claims": tuple(map(_claim, given.claims))}
+    values["deviations"] = {fidelity: tuple(texts) for fidelity, texts in given.deviations.items()}
+    values["amendments"] = tuple(
+        _amendment(entry, values["claims"], f"{path}: amendments[{number}]")
+        for number, entry in enumerate(given.amendments or ())
     )
-    claims = tuple(_claim(claim, where) for claim in _list(data, "claims", where))
-    _refuse_twins(claims, where)
-    if not isinstance(data.get("reference", {}), Mapping):
-        raise NormbenchError(f"{where}: reference must be a mapping of names to values.")
-    return Artifact(
-        id=_text(data, "id", where),
-        title=_text(data, "title", where),
-        locator=_text(data, "locator", where),
-        experiment=_text(data, "experiment", where),
-        seeds=_count(data, "seeds", where),
-        deviations=_deviations(data["deviations"], where),
-        reference=data.get("reference", {}),
-        amendments=_amendments(data, claims, where),
-        claims=claims,
-        claims_sha256=hash_claims(data["claims"]),
-        seen=_count(data, "seen", where) if "seen" in data else 0,
-        path=path,
-    )
+    return claims.Artifact(**values, claims_sha256=hash_claims(data["claims"]), path=path)
 
 
 def hash_claims(claims: Sequence[Any]) -> str:
@@ -83,345 +475,29 @@ def hash_claims(claims: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _below(low: Cell, high: Cell) -> str:
-    """'bln below bn, batch size 25': what both share is said once."""
-    shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
-    own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
-    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in own)
-    return ", ".join([text, place_text(shared)] if shared else [text])
-
-
-def _claim(data: Any, file: str) -> Claim:
-    name = data.get("id", "?") if isinstance(data, Mapping) else "?"
-    where = f"{file}: claim {name}"
-    required = ("id", "kind", "statement", "quote", "locator", "parts")
-    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "control_seeds", "ours", "added",
-                "beside")  # fmt: skip
-    _keys(data, required, optional, where)
-    kind = _choice(data, "kind", tuple(_PART_KEYS), where)
-    not_decidable = _not_decidable(data, where) if "not_decidable" in data else {}
-    open_choices, controls = _texts(data, "open", where), _texts(data, "controls", where)
-    alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
-    if open_choices and (kind in alone or not controls):
-        reason = alone.get(kind, "without controls no word of its could be robust")
-        raise NormbenchError(f"{where}: key 'open' names choices that the paper leaves open, but {reason}.")
-    if controls and not open_choices:
-        raise NormbenchError(f"{where}: key 'controls' has settings, but 'open' does not say what they vary.")
-    unvaried = _texts(data, "unvaried", where)
-    for choice in unvaried:
-        if choice not in open_choices:
-            raise unknown(f"{where}: unvaried '{choice}' is no choice that is 'open'.", choice, open_choices)
-    parts = [part for entry in _list(data, "parts", where) for part in _parts(entry, kind, where)]
-    if not parts and not not_decidable:
-        raise NormbenchError(f"{where}: key 'parts' is empty: nothing would decide the claim.")
-    reported = [part for entry in _list(data, "reported", where) for part in _parts(entry, _kind_of(entry), where)]
-    _refuse_twins([*parts, *reported], where)
-    single = isinstance(data.get("beside"), str)
-    beside = (_text(data, "beside", where),) if single else _texts(data, "beside", where)
-    for name in beside:
-        if name not in [part.id for part in reported]:
-            raise unknown(f"{where}: beside '{name}' is no reported part.", name, [part.id for part in reported])
-    return Claim(
-        id=_text(data, "id", where),
-        kind=kind,
-        statement=_text(data, "statement", where),
-        quote=_text(data, "quote", where),
-        locator=_text(data, "locator", where),
-        parts=tuple(parts),
-        reported=tuple(reported),
-        open=open_choices,
-        controls=controls,
-        not_decidable=not_decidable,
-        unvaried=unvaried,
-        seeds=_seeds(data["seeds"], where) if "seeds" in data else {},
-        control_seeds=_control_seeds(data["control_seeds"], controls, where) if "control_seeds" in data else {},
-        ours=_flag(data, "ours", where) if "ours" in data else False,
-        added=_added(data["added"], where) if "added" in data else None,
-        beside=beside,
-    )
-
-
-def _not_decidable(data: Mapping[str, Any], where: str) -> Mapping[str, str]:
-    """A reason for all fidelities, or `{reduced: why}` for some."""
-    given = data["not_decidable"]
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(FIDELITIES, _text(data, "not_decidable", where))
-    _keys(given, (), FIDELITIES, f"{where}: not_decidable")
-    return {fidelity: _text(given, fidelity, f"{where}: not_decidable") for fidelity in given}
-
-
-def _seeds(data: Any, where: str) -> Mapping[str, range]:
-    """`{from: 6, to: 10}` at `paper`, or `{proxy: {from: 6, to: 13}}`."""
-    if isinstance(data, Mapping) and not data.keys() & {"from", "to"}:
-        _keys(data, (), FIDELITIES, f"{where}: seeds")
-        return {fidelity: _range(given, f"{where}: seeds: {fidelity}") for fidelity, given in data.items()}
-    return {"paper": _range(data, f"{where}: seeds")}
-
-
-def _control_seeds(data: Any, controls: Sequence[str], where: str) -> Mapping[str, Mapping[str, range]]:
-    """`{lr-high: {from: 6, to: 20}}`, or `{lr-high: {proxy: {from: 6, to: 20}}}`."""
-    _keys(data, (), controls, f"{where}: control_seeds")
-    return {control: _seeds(given, f"{where}: control_seeds: {control}") for control, given in data.items()}
-
-
-def _range(data: Any, where: str) -> range:
-    _keys(data, ("from", "to"), (), where)
-    first, last = data["from"], data["to"]
-    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
-        raise NormbenchError(f"{where} go from a whole number of 1 or more to one not below it, not {data}.")
-    return range(first, last + 1)
-
-
-def _added(data: Any, where: str) -> tuple[int, int]:
-    """`[10, 20]`."""
-    if not (isinstance(data, list) and len(data) == 2 and all(type(n) is int for n in data) and 1 < data[0] < data[1]):
-        raise NormbenchError(f"{where}: added are two numbers of seeds, the smaller first, not {data!r}.")
-    return data[0], data[1]
-
-
-# What a part of each kind must and may hold.
-_COMPARED = ("id", "endpoint", "contrast", "scale", "unit")
-_TESTED = ("test", "delta")
-_TESTS = ("t", "sign")
-_PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "direction": ((*_COMPARED, "expect"), _TESTED),
-    "size": ((*_COMPARED, "paper", "band"), ()),
-    "equivalence": ((*_COMPARED, "within"), ()),
-    "order": (("id", "endpoint", "order", "scale", "unit"), _TESTED),
-    "exact": (("id", "endpoint", "unit"), ("cell", "value", "at_most", "at_least")),
-}
-_BOUNDS = ("value", "at_most", "at_least")
-_ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock", "better")),
-    "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
-    "area": (("kind", "split", "mode", "metric"), ("variant", "better", "least")),
-    "gain": (("kind", "split", "mode", "metric", "share"), ("variant", "better")),
-    "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better", "least")),
-    "value": (("kind", "key"), ()),
-}
-
-
-def _kind_of(data: Any) -> str:
-    """A reported part may be of another kind than its claim; the key that only one kind has tells."""
-    marks = {"paper": "size", "within": "equivalence", "order": "order", **dict.fromkeys(_BOUNDS, "exact")}
-    keys = data if isinstance(data, Mapping) else {}
-    return next((kind for key, kind in marks.items() if key in keys), "direction")
-
-
-def _parts(data: Any, kind: str, claim: str) -> list[Part]:
-    """The comparison of one entry; an order of k cells, smallest first, is its k − 1 consecutive pairs."""
-    name = data.get("id", "?") if isinstance(data, Mapping) else "?"
-    where = f"{claim}: part '{name}'"
-    required, optional = _PART_KEYS[kind]
-    _keys(data, required, optional, where, hint=f" in a part of kind {kind}")
-    endpoint = _endpoint(data["endpoint"], where)
-    if not isinstance(endpoint.of, str) and endpoint.of not in _cells(data):
-        raise NormbenchError(f"{where}: the level is one of {format_cell(endpoint.of)}, which is not compared here.")
-    if kind == "exact" and endpoint.kind != "value":
-        raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
-    numbers = {key: _number(data, key, where) for key in ("paper", "within", "band", *_BOUNDS) if key in data}
-    common: dict[str, Any] = {"id": _text(data, "id", where), "endpoint": endpoint, "unit": _text(data, "unit", where)}
-    if kind == "exact":
-        if not numbers:
-            raise NormbenchError(f"{where}: one of the keys value, at_most, at_least is missing.")
-        cell = _cell(data.get("cell", {}), where)
-        return [Part(kind=kind, contrast=((1.0, cell),), scale="linear", **common, **numbers)]
-    common["scale"] = _choice(data, "scale", ("log", "percent", "linear"), where)
-    common["test"] = _choice(data, "test", _TESTS, where) if "test" in data else "t"
-    common["delta"] = _delta(data["delta"], where) if "delta" in data else None
-    if kind == "order":
-        cells = [_cell(cell, where) for cell in _list(data, "order", where)]
-        if len(cells) < 2:
-            raise NormbenchError(f"{where}: key 'order' needs two cells or more, smallest first.")
-        common.pop("id")
-        return [
-            Part(f"{data['id']}: {_below(low, high)}", "direction",
-                 contrast=((1.0, low), (-1.0, high)), expect="negative", **common)
-            for low, high in pairwise(cells)
-        ]  # fmt: skip
-    for key in ("within", "band"):
-        if numbers.get(key, 1.0) <= 0:
-            raise NormbenchError(f"{where}: {key} must be a margin above 0, not {data[key]!r}.")
-    expect = _choice(data, "expect", ("negative", "positive"), where) if "expect" in data else None
-    return [Part(kind=kind, contrast=_contrast(data, where), expect=expect, **common, **numbers)]
-
-
-def _cells(data: Mapping[str, Any]) -> list[Any]:
-    terms = data.get("contrast", data.get("order", []))
-    return [term[1] if isinstance(term, list) and len(term) == 2 else term for term in terms]
-
-
-def _delta(data: Any, where: str) -> Mapping[str, Any]:
-    """`{is: 0.01, why: ...}`; `is: null` for an effect that has none, as one that is shifted by a threshold."""
-    where = f"{where}: delta"
-    _keys(data, ("is", "why"), (), where)
-    _text(data, "why", where)
-    if data["is"] is not None and _number(data, "is", where) <= 0:
-        raise NormbenchError(f"{where}: is must be an effect above 0, or null, not {data['is']!r}.")
-    return dict(data)
-
-
-def _endpoint(data: Any, part: str) -> Endpoint:
-    where = f"{part}: endpoint"
-    if not isinstance(data, Mapping) or "kind" not in data:
-        raise NormbenchError(f"{where}: key 'kind' is missing.")
-    kind = _choice(data, "kind", tuple(_ENDPOINT_KEYS), where)
-    _keys(data, *_ENDPOINT_KEYS[kind], where, hint=f" of kind {kind}")
-    if kind == "value":
-        return Endpoint(kind, key=_text(data, "key", where))
-    return Endpoint(
-        kind,
-        split=_text(data, "split", where),
-        mode=_choice(data, "mode", tuple(MODES), where),
-        metric=_text(data, "metric", where),
-        variant=_text(data, "variant", where) if "variant" in data else None,
-        **_level(data, where),
-        better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
-        epoch=_epoch(data, where) if "epoch" in data else "",
-        clock=_choice(data, "clock", tuple(CLOCKS), where) if "clock" in data else "epoch",
-    )
-
-
-def _level(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A number, or `{share: 0.98, of: {arm: none}, least: 0.05}`, or `of: best`."""
-    if not isinstance(data.get("level"), Mapping):
-        numbers = {key: float(_number(data, key, where)) for key in ("level", "least", "share") if key in data}
-        if not 0 <= numbers.get("share", 0) < 1:
-            raise NormbenchError(f"{where}: share must be at least 0 and below 1, not {data['share']!r}.")
-        return dict(numbers)
-    level, where = data["level"], f"{where}: level"
-    _keys(level, ("share", "of"), ("least",), where)
-    if not 0 < _number(level, "share", where) <= 1:
-        raise NormbenchError(f"{where}: share must be above 0 and at most 1, not {level['share']!r}.")
-    least = float(_number(level, "least", where)) if "least" in level else 0.0
-    of = BEST if level["of"] == BEST else _cell(level["of"], where)
-    return {"share": float(level["share"]), "of": of, "least": least}
-
-
-def _epoch(data: Mapping[str, Any], where: str) -> str | int:
-    if type(data["epoch"]) is int and data["epoch"] >= 0:
-        return int(data["epoch"])
-    return _choice(data, "epoch", ("best", "own", "last"), where)
-
-
-def _contrast(data: Mapping[str, Any], where: str) -> tuple[tuple[float, Cell], ...]:
-    terms = []
-    for term in _list(data, "contrast", where):
-        if not (isinstance(term, list) and len(term) == 2 and _is_number(term[0]) and term[0] != 0):
-            raise NormbenchError(f"{where}: contrast takes pairs [weight, cell], not {term!r}.")
-        terms.append((float(term[0]), _cell(term[1], where)))
-    if not terms:
-        raise NormbenchError(f"{where}: key 'contrast' is empty.")
-    return tuple(terms)
-
-
-def _cell(data: Any, where: str) -> Cell:
-    if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
-        raise NormbenchError(f"{where}: a cell looks like {{arm: ln, train.batch_size: 4}}, not {data!r}.")
-    for key, value in data.items():
-        # YAML reads a bare off, no or 2016-07-21 as something else than the name that was meant.
-        if not isinstance(value, str) and (key == "arm" or not isinstance(value, bool | int | float)):
-            raise NormbenchError(f"{where}: cell key '{key}' has the value {value!r}; quote names that YAML changes.")
-    return data
-
-
-def _deviations(data: Any, where: str) -> dict[str, tuple[str, ...]]:
-    _keys(data, (), FIDELITIES, f"{where}: deviations")
-    return {fidelity: _texts(data, fidelity, f"{where}: deviations") for fidelity in data}
-
-
-def _amendments(data: Mapping[str, Any], claims: Sequence[Claim], file: str) -> tuple[Mapping[str, Any], ...]:
-    keys, entries = ("claim", "change", "reason"), []
-    for entry in _list(data, "amendments", file):
-        where = f"{file}: amendments"
-        _keys(entry, keys, ("stated",), where)
-        read: dict[str, Any] = {key: _text(entry, key, where) for key in keys}
-        if "stated" in entry:
-            amended = _choice(entry, "claim", [claim.id for claim in claims], where)
-            claim = next(claim for claim in claims if claim.id == amended)
-            read["stated"] = [_stated(number, claim, where) for number in _list(entry, "stated", where)]
-        entries.append(read)
-    return tuple(entries)
-
-
-def _stated(data: Any, claim: Claim, where: str) -> dict[str, Any]:
-    """As pages tell it, with the unit of its part. An effect without an interval is one whose runs give none."""
-    where = f"{where}: {claim.id}: stated"
-    _keys(data, ("part", "seeds", "effect"), ("interval", "control", "fidelity", "level", "test"), where)
+def _amendment(given: Amendment, among: Sequence[claims.Claim], where: str) -> dict[str, Any]:
+    """As verdicts have it: numbers with the unit of their part, and all that was not given."""
+    read = {"claim": given.claim, "change": given.change, "reason": given.reason}
+    if given.stated is None:
+        return read
+    claim = next(claim for claim in among if claim.id == given.claim)
     parts = {part.id: part for part in (*claim.parts, *claim.reported) if part.kind != "exact"}
-    part = parts[_choice(data, "part", tuple(parts), where)]
-    seeds = _range(data["seeds"], f"{where}: seeds")
-    level = _number(data, "level", where) if "level" in data else 1 - rules.ALPHA
-    if not 0 < level < 1:
-        raise NormbenchError(f"{where}: level must be above 0 and below 1, not {level!r}.")
-    span = data.get("interval")
-    if "interval" in data and not (
-        isinstance(span, list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
-    ):
-        raise NormbenchError(f"{where}: interval takes its two ends, the lower first, not {span!r}.")
+    for number, one in enumerate(given.stated):
+        for key, name, names in (("part", one.part, parts), ("control", one.control, claim.controls)):
+            if name and name not in names:
+                raise unknown(f"{where}.stated[{number}].{key}: {name!r} is not possible.", name, names)
+    return {**read, "stated": [_stated(one, parts[one.part]) for one in given.stated]}
+
+
+def _stated(given: Stated, part: claims.Part) -> dict[str, Any]:
     return {
         "part": part.id,
         "unit": part.unit,
-        "test": _choice(data, "test", _TESTS, where) if "test" in data else part.test,
-        "fidelity": _choice(data, "fidelity", FIDELITIES, where) if "fidelity" in data else "paper",
-        "control": _choice(data, "control", claim.controls, where) if "control" in data else "",
-        "seeds": {"from": seeds[0], "to": seeds[-1]},
-        "effect": _number(data, "effect", where),
-        "interval": span,
-        "level": level,
+        "test": given.test or part.test,
+        "fidelity": given.fidelity or "paper",
+        "control": given.control or "",
+        "seeds": {"from": given.seeds.first, "to": given.seeds.last},
+        "effect": given.effect,
+        "interval": given.interval,
+        "level": given.level or 1 - rules.ALPHA,
     }
-
-
-def _keys(data: Any, required: Sequence[str], optional: Sequence[str], where: str, hint: str = "") -> None:
-    if not isinstance(data, Mapping):
-        raise NormbenchError(f"{where}: a mapping of keys belongs here, not {data!r}.")
-    for key in data:
-        if key not in (*required, *optional):
-            raise unknown(f"{where}: '{key}' is not a key{hint}.", str(key), [*required, *optional])
-    for key in required:
-        if key not in data:
-            raise NormbenchError(f"{where}: key '{key}' is missing{hint}.")
-
-
-def _typed(check: Callable[[Any], bool], what: str) -> Callable[[Mapping[str, Any], str, str], Any]:
-    def read(data: Mapping[str, Any], key: str, where: str) -> Any:
-        if not check(data[key]):
-            raise NormbenchError(f"{where}: {key} must be {what}, not {data[key]!r}.")
-        return data[key]
-
-    return read
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-_text = _typed(lambda value: isinstance(value, str) and bool(value.strip()), "a text")
-_number = _typed(_is_number, "a number (YAML wants 1.0e-2, not 1e-2)")
-_count = _typed(lambda value: type(value) is int and value > 0, "a whole number from 1")
-_flag = _typed(lambda value: isinstance(value, bool), "true or false")
-
-
-def _choice(data: Mapping[str, Any], key: str, choices: Sequence[str], where: str) -> str:
-    if data[key] not in choices:
-        raise unknown(f"{where}: {key} {data[key]!r} does not exist.", str(data[key]), choices)
-    return str(data[key])
-
-
-def _list(data: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    entries = data.get(key, [])
-    if not isinstance(entries, list):
-        raise NormbenchError(f"{where}: {key} must be a list, not {entries!r}.")
-    return entries
-
-
-def _texts(data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    entries = _list(data, key, where)
-    return tuple(_text({key: entry}, key, where) for entry in entries)
-
-
-def _refuse_twins(entries: Sequence[Claim | Part], where: str) -> None:
-    ids = [entry.id for entry in entries]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise NormbenchError(f"{where}: id '{name}' is used twice.")

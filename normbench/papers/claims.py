@@ -20,12 +20,14 @@ BEST = "best"  # of the runs that are compared
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One number per run: `time_to_level` in epochs (`clock`: or updates, examples), `final`, `area`
-    and `chosen` in the metric's unit, `value` as a probe computed it.
+    """One number per run; `claim_file` has its kinds and keys.
 
-    A level may be relative: at `share` of the distance from the worst first value to the best value, over the compared
-    runs of one seed (`of` best) or over the run in the cell `of` alone. If the values of a compared run improve by less
-    than `least`, its training has hardly begun: a part that compares times, areas or chosen values is not decidable.
+    A relative level is that `share` of the way from the worst first value to the best value of the runs of one seed
+    that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come `least`
+    from its first value to its best it has hardly begun, and what it would reach is not known: a part that compares
+    times, areas or chosen values is then not decidable.
+
+    An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
 
     kind: str
@@ -86,14 +88,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper with the parts that decide it and those that are only reported.
+    """A sentence of the paper with the parts that decide it and those that are only reported; keys as of `claim_file`.
 
-    `ours`: a hypothesis of this project. `open`: choices that the paper leaves open. The claim has the word of the
-    paper's setting if all `controls` give the same word and vary all open choices but the `unvaried` ones. `seeds`, by
-    fidelity: the seeds that alone decide, because the others had been seen when the claim was amended;
-    `control_seeds` replace them under a control. `added`: the number of seeds at the first look at a claim, and at a
-    second look that was not planned. `not_decidable`: by fidelity, why no run can decide the claim. `beside`: the
-    reported parts without which the claim's number would mislead.
+    The word at its setting is that of the claim where the settings of `controls` say the same.
     """
 
     id: str
@@ -102,10 +99,10 @@ class Claim:
     quote: str
     locator: str
     parts: tuple[Part, ...]
-    reported: tuple[Part, ...]
-    open: tuple[str, ...]
-    controls: tuple[str, ...]
-    not_decidable: Mapping[str, str]  # why, by fidelity
+    reported: tuple[Part, ...] = ()
+    open: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+    not_decidable: Mapping[str, str] = field(default_factory=dict)  # why, by fidelity
     unvaried: tuple[str, ...] = ()
     seeds: Mapping[str, range] = field(default_factory=dict)
     control_seeds: Mapping[str, Mapping[str, range]] = field(default_factory=dict)
@@ -120,11 +117,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims.
-
-    `seen`: the seeds up to this one had been seen when the smallest effects were declared; with them nothing is
-    negligible. An amendment may have `stated` numbers, see `claim_file`. `path`: its file. `config_dir`: the folder of
-    a user's artifact or experiment; None if both are shipped.
+    """A figure or table of a paper. `claims_sha256` identifies its claims; `path`: its file; `config_dir`: where an
+    artifact of one's own has its experiment, None of one shipped.
     """
 
     id: str

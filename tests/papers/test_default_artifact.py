@@ -163,29 +163,6 @@ def test_its_module_draws_it(own: Artifact) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        ("rms: {contents: []}", "rms: a paper has a title"),
-        ("rms: {title: RMS}", "rms: a paper has a title and contents"),
-        ("rms: {title: RMS, contents: [], year: 2019}", "nothing else"),
-        ("rms: {title: RMS, contents: [{what: Fig. 1, title: T}]}", "'Fig. 1'"),
-        ("rms: {title: RMS, contents: [{what: Fig. 1, title: T, artefact: rms/fig1}]}", "artefact"),
-        ("rms: {title: RMS, contents: [Fig. 1]}", "rms: Fig. 1: an entry has what"),
-        ("rms: [", "line 1"),
-        ("- rms", "folders of papers"),
-    ],
-)
-def test_contents_that_say_nothing_are_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, said: str
-) -> None:
-    (tmp_path / "contents.yaml").write_text(content)
-    monkeypatch.setattr(artifacts, "HERE", tmp_path)
-    with pytest.raises(NormbenchError, match=r"contents\.yaml") as refused:
-        artifacts.papers()
-    assert said in str(refused.value) and "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
     [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no table"),
      ("def panels(a, r): return []", "no table")],
 )  # fmt: skip

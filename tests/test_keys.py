@@ -1,0 +1,189 @@
+"""Any fault in any file that people write is one line with the file, the key and, where one is unknown, the nearest."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import normbench
+from normbench.config import compose, experiment_file
+from normbench.errors import NormbenchError
+from normbench.papers import claim_file
+
+FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error", "variant": "TT", "better": "lower"}
+PAIR: list[Any] = [[1, {"arm": "ln"}], [-1, {"arm": "bn"}]]
+LEVEL = {"share": 0.5, "of": {"arm": "ln"}, "least": 0.1}
+SEEDS = {"from": 6, "to": 10}
+
+
+def _part(name: str, endpoint: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": name, "endpoint": endpoint, "unit": "points", "scale": "percent", **more}
+
+
+def _claim(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": kind, "kind": kind, "statement": "s", "quote": "q", "locator": "l", "parts": list(parts), **more}
+
+
+CLAIMS: dict[str, Any] = {
+    "id": "x/fig", "title": "t", "locator": "l", "experiment": "x/fig", "seeds": 5, "seen": 3,
+    "deviations": {"paper": ["d"]}, "reference": {"a": 1},
+    "amendments": [{
+        "claim": "direction", "change": "c", "reason": "r",
+        "stated": [{"part": "p", "seeds": {"from": 1, "to": 5}, "effect": 1, "interval": [0, 2], "control": "low",
+                    "fidelity": "proxy", "level": 0.9, "test": "sign"}],
+    }],
+    "claims": [
+        _claim(
+            "direction",
+            _part("p", FINAL, contrast=PAIR, expect="negative", test="sign", delta={"is": 0.1, "why": "w"}),
+            _part("q", {**FINAL, "kind": "time_to_level", "level": LEVEL, "clock": "step"}, contrast=PAIR,
+                  expect="positive"),
+            reported=[_part("r", {**FINAL, "kind": "area", "least": 0.1}, contrast=PAIR, paper=1, band=1)],
+            beside=["r"], open=["rate", "init"], controls=["low"], unvaried=["init"], seeds=SEEDS,
+            control_seeds={"low": {"proxy": SEEDS}}, added=[10, 20], not_decidable={"reduced": "short"}, ours=True,
+        ),
+        _claim("size", _part("p", {**FINAL, "kind": "gain", "share": 0.5}, contrast=PAIR, paper=1, band=1)),
+        _claim("equivalence", _part("p", {**FINAL, "kind": "chosen", "epoch": "best", "least": 0.1}, contrast=PAIR,
+                                    within=1)),
+        _claim("order", _part("p", FINAL, order=[{"arm": "ln"}, {"arm": "bn"}], test="t",
+                              delta={"is": None, "why": "w"})),
+        _claim("exact", {"id": "p", "endpoint": {"kind": "value", "key": "gap"}, "unit": "1", "cell": {"arm": "ln"},
+                         "value": 1, "at_most": 2, "at_least": 0}),
+    ],
+}  # fmt: skip
+EXPERIMENT: dict[str, Any] = {
+    "title": "t", "base": ["model=mnist_mlp"], "arms": {"ln": ["norm=layer"], "none": []},
+    "axes": {"train.batch_size": [4, 8]}, "conditions": [{"when": {"arm": "ln"}, "set": ["norm.eps=1e-6"]}],
+    "controls": {"low": ["optim.lr=1e-4"]}, "fidelities": {"paper": {"set": [], "at_most": 2, "seconds": 1.5}},
+    "limits": [{"when": {"arm": ["ln"]}, "at_most": 1}], "seeds": [{"when": {"arm": "ln"}, "from": 1, "to": 5}],
+}  # fmt: skip
+# by kind of file: its place in a --config-dir, one that has every key, what reads it, and the places of free names
+FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[str, ...]]] = {
+    "claims": (
+        "papers/x/fig.yaml",
+        CLAIMS,
+        lambda folder, path: claim_file.load(path),
+        ("reference", "deviations", "contrast", "order", "of", "cell", "control_seeds", "not_decidable"),
+    ),
+    "experiment": (
+        "experiment/x/fig.yaml",
+        EXPERIMENT,
+        lambda folder, path: experiment_file.load("x/fig", folder),
+        ("arms", "axes", "controls", "fidelities", "when"),
+    ),
+}
+
+
+def _refusal(kind: str, folder: Path, content: Any) -> str:
+    """The line for such a file, checked for what every line has; "" where it is taken."""
+    name, _, read, _ = FILES[kind]
+    (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    compose.forget()
+    try:
+        read(folder, path)
+    except NormbenchError as error:
+        line = str(error)
+        assert error.code == 2 and "\n" not in line and str(path) in line and len(line) < 500, line
+        return line
+    return ""
+
+
+def _keys(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        if isinstance(node, dict):
+            yield (*path, key)
+        yield from _keys(node[key], (*path, key))
+
+
+def _at(node: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        node = node[key]
+    return node
+
+
+def _named(kind: str) -> list[tuple[Any, ...]]:
+    """The places of all keys that a model names."""
+    _, content, _, free = FILES[kind]
+    return [path for path in _keys(content) if not {*free} & {*path[:-1]}]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_whole_file_is_taken(kind: str, tmp_path: Path) -> None:
+    assert _refusal(kind, tmp_path, FILES[kind][1]) == ""
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_that_is_cut_or_none_is_one_line(kind: str, tmp_path: Path) -> None:
+    text = yaml.safe_dump(FILES[kind][1], default_flow_style=True)
+    for content in (text[: len(text) // 2], "- a\n", "\x00", "a: [", "", f"a: {'x' * 2**21}"):
+        assert _refusal(kind, tmp_path, content), content[:20]
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("place", ["pipe", "link", "large"])
+def test_something_else_in_its_place_is_one_line(kind: str, place: str, tmp_path: Path) -> None:
+    name, _, read, _ = FILES[kind]
+    (path := tmp_path / name).parent.mkdir(parents=True)
+    if place == "large":
+        path.touch()
+        os.truncate(path, 2 << 30)
+    else:
+        os.mkfifo(path) if place == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(NormbenchError) as caught:
+        read(tmp_path, path)
+    assert "\n" not in str(caught.value) and name.removesuffix(".yaml").split("/", 1)[1] in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_key_that_is_unknown_is_named_with_the_nearest(kind: str, tmp_path: Path) -> None:
+    for path in _named(kind):
+        content = copy.deepcopy(FILES[kind][1])
+        node = _at(content, path[:-1])
+        node[f"{path[-1]}x"] = node.pop(path[-1])
+        line = _refusal(kind, tmp_path, content)
+        nobody_knows = path[-1] == "kind" and ": 'kind' must be given." in line  # which keys there are without it
+        assert nobody_knows or f": '{path[-1]}x' is not a key. Did you mean '{path[-1]}'?" in line, (path, line)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_value_of_another_type_is_named_with_its_key(kind: str, tmp_path: Path) -> None:
+    for path in _named(kind):
+        content = copy.deepcopy(FILES[kind][1])
+        for wrong in ([{}], None, float("nan"), {"a": {}})[
+            : 3 if path[-1] == "reference" else 4
+        ]:  # which may be any map
+            _at(content, path[:-1])[path[-1]] = wrong
+            line = _refusal(kind, tmp_path, content)
+            assert str(path[-1]) in line.rpartition(".yaml")[2] or (wrong is None and path[-1] == "is"), (path, wrong)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_key_that_is_missing_is_named_or_may_be(kind: str, tmp_path: Path) -> None:
+    needed = set()
+    for path in _named(kind):
+        content = copy.deepcopy(FILES[kind][1])
+        del _at(content, path[:-1])[path[-1]]
+        if line := _refusal(kind, tmp_path, content):
+            needed.add(path[-1])
+            assert path[-1] in line or "beside: 'r'" in line, line  # which is then no reported part
+    assert needed
+
+
+def test_what_validates_no_file_does_without_pydantic() -> None:
+    """It takes a tenth of a second to load, which lists and trainings do not have."""
+    code = (
+        "import sys\nfrom normbench.cli import run\nrun(['list'])\nfrom normbench.config import plan\n"
+        "plan.train_specs(['experiment=ln2016/fig6', 'arm=ln'], False)\nprint('pydantic' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(normbench.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
