@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from normbench.errors import NormbenchError, unknown
@@ -17,21 +17,6 @@ from normbench.errors import NormbenchError, unknown
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 DESCRIPTIONS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
 LARGEST = 2**63  # limit of whole numbers: readers of runs refuse larger ones
-SPEC_KEYS = {
-    "type",
-    "list",
-    "map",
-    "optional",
-    "length",
-    "filled",
-    "min",
-    "max",
-    "below",
-    "choices",
-    "pattern",
-    "hashed",
-    "legacy_default",
-}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -88,33 +73,6 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
         if key not in node:
             raise NormbenchError(f"{place}.{key} is declared but has no value.")
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
-
-
-def check_declaration(
-    place: str, declares: Any, required: Mapping[str, type], optional: Collection[str] | None = None
-) -> None:
-    """Check the `declares` block of a choice file: required keys, and options with valid types.
-
-    optional: the other keys that the block may have; None: any.
-    """
-    if not isinstance(declares, Mapping):
-        raise NormbenchError(f"{place} needs a block 'declares' with {', '.join(required)} and options.")
-    for key, kind in required.items():
-        if not isinstance(declares.get(key), kind):
-            raise NormbenchError(f"{place}: declares.{key} must be given ({kind.__name__}); it is {declares.get(key)}.")
-    if optional is not None:
-        keys = {*required, *optional}
-        for key in (str(key) for key in declares if key not in keys):
-            raise unknown(f"{place}: declares.{key} is not known.", key, sorted(keys))
-    options = declares.get("options") or {}
-    if not isinstance(options, Mapping):
-        raise NormbenchError(f"{place}: declares.options: {options} must be a map from option to {{type: ...}}.")
-    for name, spec in options.items():
-        if not isinstance(spec, Mapping) or set(spec) - SPEC_KEYS or str(spec.get("type")) not in TYPES:
-            raise NormbenchError(
-                f"{place}: declares.options.{name} needs type: {' | '.join(TYPES)} and may have "
-                f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {spec}."
-            )
 
 
 def legacy_defaults(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -65,7 +65,47 @@ EXPERIMENT: dict[str, Any] = {
     "controls": {"low": ["optim.lr=1e-4"]}, "fidelities": {"paper": {"set": [], "at_most": 2, "seconds": 1.5}},
     "limits": [{"when": {"arm": ["ln"]}, "at_most": 1}], "seeds": [{"when": {"arm": "ln"}, "from": 1, "to": 5}],
 }  # fmt: skip
-# by kind of file: its place in a --config-dir, one that has every key, what reads it, and the places of free names
+SPEC = {"type": "int", "list": True, "map": False, "optional": False, "length": 2, "filled": True, "min": 1, "max": 9,
+        "below": 10, "choices": [1, 2], "pattern": "x", "hashed": False, "legacy_default": [1, 2]}  # fmt: skip
+NORMALIZER: dict[str, Any] = {
+    "name": "own", "sites": None, "preceding_bias": "site", "eps": [1, 2],
+    "declares": {
+        "title": "t", "source": "s", "maths": 1, "options": {"eps": SPEC}, "kinds": ["weight"], "axes": ["batch"],
+        "needs": ["time"], "layouts": [["batch"]], "activations": ["relu"], "groups": "eps", "single_batch": "eps",
+        "state": {"eps": 1}, "variants": {"eps": [1]}, "apart": {"time": {"eps": 1}}, "mode_dependent": "eps",
+        "one_length": True, "recentres": True, "rescales": True, "own_shift": True, "reads_mask": True,
+        "detaches": True, "approximate": True, "measured": {"a": "b"},
+    },
+}  # fmt: skip
+MODEL: dict[str, Any] = {
+    "model": {
+        "name": "own",
+        "declares": {
+            "title": "t", "source": "s", "maths": 1, "options": {}, "default_sites": ["a"], "metrics": ["nll"],
+            "shares": ["nll"], "rising": ["nll"], "reads": ["time", 1], "initial": {"a": {}}, "probe": True,
+            "sites": {"a": {"kinds": ["weight"], "axes": ["batch"], "features": 1, "times": 4, "each": "x",
+                            "space": [2], "bias": "drop", "mask": True, "activation": "relu"}},
+            "layers": [{"layer": "a", "kind": "k", "input": [1], "output": [1], "parameters": 1, "site": ""}],
+        },
+    },
+}  # fmt: skip
+DATA: dict[str, Any] = {
+    "name": "own",
+    "declares": {
+        "title": "t", "source": "s", "maths": 1, "format": "f", "classes": 2, "features": 3, "shape": [2],
+        "sizes": {"a": 1}, "train_size": {"of": 1, "less": ["a"], "times": "b"}, "files": {"a": "0" * 32},
+        "content": {"a": "0" * 64},
+        "sources": {"mirrors": []}, "sha256": "x", "copy": "x", "megabytes": 1.5, "terms": "t", "remark": "r",
+        "bring": "b", "supplied": {"a": "b"}, "folders": {"a": "b"}, "archive": {"name": "a"}, "parts": ["a"],
+        "captions": 1, "symbols": 1, "alphabet": "ab", "lists": {"a": ["b"]}, "rest": "a", "split": {"test": 1},
+        "seed": 1,
+    },
+}  # fmt: skip
+OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",
+              "measured", "state", "variants", "apart")  # fmt: skip
+ANY = {"reference", "sources", "initial", "measured", "legacy_default", "space"}  # may have any map
+NULL = {"is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY}
+# by kind: its place in a --config-dir, a file that has every key, what reads it, and keys below which names are free
 FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[str, ...]]] = {
     "claims": (
         "papers/x/fig.yaml",
@@ -79,6 +119,9 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
         lambda folder, path: experiment_file.load("x/fig", folder),
         ("arms", "axes", "controls", "fidelities", "when"),
     ),
+    "normalizer": ("norm/own.yaml", NORMALIZER, lambda folder, path: compose.normalizer("own", folder), OF_CHOICES),
+    "model": ("model/own.yaml", MODEL, lambda folder, path: compose.declaration("model", "own", folder), OF_CHOICES),
+    "data": ("data/own.yaml", DATA, lambda folder, path: compose.declaration("data", "own", folder), OF_CHOICES),
 }
 
 
@@ -113,7 +156,10 @@ def _at(node: Any, path: tuple[Any, ...]) -> Any:
 def _named(kind: str) -> list[tuple[Any, ...]]:
     """The places of all keys that a model names."""
     _, content, _, free = FILES[kind]
-    return [path for path in _keys(content) if not {*free} & {*path[:-1]}]
+    found = [path for path in _keys(content) if not {*free} & {*path[:-1]}]
+    if free == OF_CHOICES:
+        found = [path for path in found if "declares" in path[:-1] and path[-2] not in ("options", "sites")]
+    return found
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -148,22 +194,20 @@ def test_a_key_that_is_unknown_is_named_with_the_nearest(kind: str, tmp_path: Pa
     for path in _named(kind):
         content = copy.deepcopy(FILES[kind][1])
         node = _at(content, path[:-1])
-        node[f"{path[-1]}x"] = node.pop(path[-1])
+        node[f"{path[-1]}y"] = node.pop(path[-1])
         line = _refusal(kind, tmp_path, content)
         nobody_knows = path[-1] == "kind" and ": 'kind' must be given." in line  # which keys there are without it
-        assert nobody_knows or f": '{path[-1]}x' is not a key. Did you mean '{path[-1]}'?" in line, (path, line)
+        assert nobody_knows or f": '{path[-1]}y' is not a key. Did you mean '{path[-1]}'?" in line, (path, line)
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_value_of_another_type_is_named_with_its_key(kind: str, tmp_path: Path) -> None:
     for path in _named(kind):
         content = copy.deepcopy(FILES[kind][1])
-        for wrong in ([{}], None, float("nan"), {"a": {}})[
-            : 3 if path[-1] == "reference" else 4
-        ]:  # which may be any map
+        for wrong, taken in (([{}], ANY), (None, NULL), (float("nan"), ANY), ({"a": {}}, ANY)):
             _at(content, path[:-1])[path[-1]] = wrong
-            line = _refusal(kind, tmp_path, content)
-            assert str(path[-1]) in line.rpartition(".yaml")[2] or (wrong is None and path[-1] == "is"), (path, wrong)
+            line = _refusal(kind, tmp_path, content).rpartition(".yaml")[2]
+            assert str(path[-1]) in line or path[-1] in taken, (path, wrong, line)
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -174,7 +218,8 @@ def test_a_key_that_is_missing_is_named_or_may_be(kind: str, tmp_path: Path) -> 
         del _at(content, path[:-1])[path[-1]]
         if line := _refusal(kind, tmp_path, content):
             needed.add(path[-1])
-            assert path[-1] in line or "beside: 'r'" in line, line  # which is then no reported part
+            depends = " is not possible" in line or "norm.eps=" in line  # another key names something below it
+            assert path[-1] in line or depends, line
     assert needed
 
 

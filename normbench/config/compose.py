@@ -17,33 +17,14 @@ import yaml
 from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
-from normbench.norms import yaml_checks
 from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
-REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
-    "model": {"title": str, "source": str, "maths": int, "sites": dict, "default_sites": list},
-    "norm": {"title": str, "source": str, "maths": int, "kinds": list, "axes": list},
-    "data": {"title": str, "source": str, "maths": int},
-    "optim": {"title": str, "source": str, "maths": int},
-    "schedule": {"title": str, "source": str, "maths": int},
-    "clip": {"title": str, "source": str, "maths": int},
-    "launcher": {"title": str},
-    "logger": {"title": str},
-}
-OPTIONAL = {  # what else it may declare, where others are refused: these are written by those who bring their own
-    "norm": {
-        "activations", "apart", "approximate", "detaches", "file", "groups", "layouts", "measured",
-        "mode_dependent", "needs", "one_length",
-        "options",
-        "own_shift", "reads_mask", "recentres", "rescales", "single_batch", "state", "variants",
-    },
-}  # fmt: skip
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
-READ = {"train_size": dict}  # what a data set declares once models read it
+READ = {"train_size"}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]`,
 # `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
@@ -174,6 +155,10 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
             if (part := str(key).rpartition("/")[2].partition("@")[0]) in grammar.GROUPS and isinstance(other, str):
                 choice(part, other, config_dir)
     plain = {str(key): value for key, value in node.items()}
+    if group in grammar.GROUPS and not is_shipped(path):
+        from normbench.config import declaration_keys  # late: it validates
+
+        declaration_keys.check(group, path, plain)
     if group == "norm":
         _place_file(plain, path)
     if group == "data":
@@ -189,10 +174,7 @@ def _refuse_interpolation(place: str, node: Any) -> None:
 
 def _place_file(node: Config, path: Path) -> None:
     """`declares.file` of a user's own normalizer is written relative to its YAML."""
-    declares = node.get("declares") or {}
-    if isinstance(declares, dict) and "file" in declares:  # all else is refused where it is read
-        if not isinstance(declares["file"], str):
-            raise NormbenchError(f"{path}: declares.file: {declares['file']} must be the name of a file.")
+    if "file" in (declares := node["declares"]):
         declares["file"] = str((path.parent / declares["file"]).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
@@ -220,19 +202,9 @@ def _like(place: str, own: Config) -> Config:
         formats = [name for name in choices("data") if "format" in choice("data", name)["declares"]]
         raise unknown(f"{place}.like={own['like']} is no format for data of your own.", str(own["like"]), formats)
     taken = {key: shipped[key] for key in ("maths", "classes", "features", "sizes", "train_size", "options")}
-    declares, files = {**taken, **own}, own.get("files")
-    if not isinstance(files, dict) or len(files) != len(shipped["files"]):
+    if len(own["files"]) != len(shipped["files"]):
         raise NormbenchError(f"{place}.files must be {shipped['format']}, each with its md5 or sha256 or nothing.")
-    declares["files"] = {name: checksum or "" for name, checksum in files.items()}
-    positive, checksum = {"type": "int", "min": 1}, {"type": "str", "pattern": "([0-9a-f]{32}|[0-9a-f]{64})?"}
-    specs = {
-        "classes": positive,
-        "features": positive,
-        "sizes": {**positive, "map": True},
-        "files": {**checksum, "map": True},
-    }
-    for key, spec in specs.items():
-        schema.check(f"{place}.{key}", declares[key], spec)
+    declares = {**taken, **own, "files": {name: checksum or "" for name, checksum in own["files"].items()}}
     if declares["sizes"].keys() != shipped["sizes"].keys():
         raise NormbenchError(f"{place}.sizes must be of {' and '.join(shipped['sizes'])}.")
     return {**declares, "train_size": {**shipped["train_size"], "of": declares["sizes"]["train"]}}
@@ -242,13 +214,7 @@ def _like(place: str, own: Config) -> Config:
 def declaration(group: str, name: str, config_dir: Path | None = None) -> Config:
     """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
     node = choice(group, name, config_dir)
-    inner = node.get(group, node)
-    declares = inner.get("declares") if isinstance(inner, dict) else None
-    place = str(choice_path(group, name, config_dir))
-    schema.check_declaration(place, declares, REQUIRED[group], OPTIONAL.get(group))
-    if group == "norm":
-        yaml_checks.check_facts(place, declares or {})
-    return dict(declares or {})
+    return dict(node.get(group, node)["declares"])
 
 
 def normalizer(name: str, config_dir: Path | None = None) -> Config:
@@ -256,8 +222,6 @@ def normalizer(name: str, config_dir: Path | None = None) -> Config:
     node, path = choice("norm", name, config_dir), choice_path("norm", name, config_dir)
     if node.get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    declaration("norm", name, config_dir)
-    yaml_checks.check_options(str(path), node)
     return node
 
 
@@ -358,8 +322,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tu
     for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
-    _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], config_dir))
-    yaml_checks.check_options(str(path), config["norm"])
+    _place_file(config["norm"], choice_path("norm", config["norm"]["name"], config_dir))
     _find_owner(config["data"], config_dir)
     return config, known
 
@@ -383,19 +346,18 @@ def _known_keys(config: Config, selection: Mapping[str, str], config_dir: Path |
         if "refused" in facts:  # known, so that the reason can be said
             raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
         if group == "data":
-            _refuse_unread(node["name"], facts, config_dir)
+            _refuse_unread(node["name"], config_dir)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
     _refuse_unfit(config, config_dir)
     return known
 
 
-def _refuse_unread(name: str, facts: Mapping[str, Any], config_dir: Path | None) -> None:
+def _refuse_unread(name: str, config_dir: Path | None) -> None:
     if not can_be_chosen("data", name, config_dir):
         read = [other for other in choices("data", config_dir) if can_be_chosen("data", other, config_dir)]
         raise NormbenchError(
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )
-    schema.check_declaration(str(choice_path("data", name, config_dir)), facts, READ)
 
 
 def _refuse_unfit(config: Config, config_dir: Path | None) -> None:

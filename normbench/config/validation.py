@@ -37,8 +37,8 @@ WANTED = {  # by pydantic's type of an error: what belongs there
     "dict_type": "a map of keys",
     "model_type": "a map of keys",
     "model_attributes_type": "a map of keys",
-    "too_short": "of {min_length} entries or more",
-    "too_long": "of {max_length} entries or fewer",
+    "too_short": "longer, at least {min_length}",
+    "too_long": "shorter, at most {max_length}",
     "string_pattern_mismatch": "a text of the form {pattern}",
     "greater_than": "above {gt}",
     "greater_than_equal": "at least {ge}",
@@ -107,7 +107,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, Field(pattern=r"\S")]
+Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, PlainValidator(_number), WithJsonSchema({"type": "number"})]  # a whole one stays as it is
 Count = Annotated[int, Field(ge=1)]
 FidelityName = Annotated[str, OneOf(FIDELITIES)]

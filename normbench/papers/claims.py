@@ -23,9 +23,9 @@ class Endpoint:
     """One number per run; `claim_file` has its kinds and keys.
 
     A relative level is that `share` of the way from the worst first value to the best value of the runs of one seed
-    that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come `least`
-    from its first value to its best it has hardly begun, and what it would reach is not known: a part that compares
-    times, areas or chosen values is then not decidable.
+    that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come
+    `least` from its first value to its best it has hardly begun, and what it would reach is not known: a part that
+    compares times, areas or chosen values is then not decidable.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """

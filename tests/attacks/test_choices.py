@@ -37,7 +37,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a megabyte": (f"{OWN}\nmore: {'x' * 10**6}\n", "characters"),
     "ten megabytes": (f"{OWN}\nmore: {'x' * 10**7}\n", "larger than 1 MiB"),
     "a number without end": (f"{OWN}\nmore: {'9' * 10**4}\n", ""),
-    "nothing": ("", "must say name: own"),
+    "nothing": ("", "'name' must be given"),
     "bytes": ("\xff\xfe", ""),
 }
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normbench import schema
-from normbench.config import compose, grammar, identity, plan
+from normbench.config import compose, declaration_keys, grammar, identity, plan
 from normbench.errors import NormbenchError
 
 BASE = ("model=mnist_mlp", "data=digits")
@@ -358,31 +355,11 @@ def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ..
 # --- schema ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spec", [{"type": "number"}, {}, {"type": "int", "minimum": 1}, {"type": "int", "Max": 3}], ids=str
-)
-def test_a_wrong_declaration_is_refused(spec: dict[str, Any]) -> None:
-    with pytest.raises(NormbenchError, match=r"declares\.options\.rate needs type"):
-        schema.check_declaration("mine.yaml", {"options": {"rate": spec}}, {})
-
-
-def test_a_misspelt_key_of_a_declaration_is_refused(tmp_path: Path) -> None:
-    own = yaml.safe_load(compose.choice_path("norm", "layer").read_text())
-    own |= {"name": "mine", "declares": {**own["declares"], "remy_norms": True}}
-    (tmp_path / "norm").mkdir()
-    (tmp_path / "norm" / "mine.yaml").write_text(yaml.safe_dump(own))
-    with pytest.raises(NormbenchError, match=r"mine\.yaml: declares\.remy_norms is not known"):
-        compose.declaration("norm", "mine", tmp_path)
-
-
 def test_every_shipped_choice_is_declared_rightly() -> None:
     for group in grammar.GROUPS:
         for name in compose.choices(group):
-            facts = compose.declaration(group, name)
-            assert facts["title"]
-            assert group in grammar.COMMAND_GROUPS or isinstance(facts["maths"], int), (
-                f"{group}={name} needs a maths version"
-            )
+            path = compose.choice_path(group, name)
+            declaration_keys.check(group, path, {k: v for k, v in compose.content(path).items() if k != "defaults"})
 
 
 def test_every_experiment_composes_at_every_fidelity() -> None:
