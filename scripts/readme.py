@@ -1,7 +1,8 @@
-"""Write what README.md and results/README.md say of the published verdicts: python scripts/readme.py [--check]
+"""Write README.md, results/README.md and docs/keys.md, as far as they follow: python scripts/readme.py [--check]
 
 README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), what has no runs, and how
-many claims have which verdict. results/README.md: the table of all verdicts.
+many claims have which verdict. results/README.md: the table of all verdicts. docs/keys.md: the keys of the files that
+people write, as the models have them that validate these files.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
-from normbench.config import FIDELITIES
+from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
 from normbench.draw.text import show
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import measured, published
+from normbench.papers import claim_file, measured, published, verdict_keys
 from normbench.papers.claims import Artifact
 from normbench.papers.summary import deciding
 from normbench.runs import pack
@@ -179,6 +182,65 @@ def _first(verdict: str) -> str:
     return verdict.split(" at the paper's setting")[0].split(" (")[0].removesuffix(" here")
 
 
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+SIMPLE = {"string": "text", "integer": "whole number", "boolean": "true or false", "object": "map"}
+
+
+def keys(*modules: ModuleType) -> Callable[[Path], str]:
+    """A table for each model of a module: its keys, their types and what they mean."""
+
+    def tables(results: Path) -> str:
+        found = [
+            model
+            for module in modules
+            for model in vars(module).values()
+            if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__
+        ]
+        return "\n\n".join(_table(model) for model in found if model.model_fields and "[" not in model.__name__)
+
+    return tables
+
+
+def _table(model: type[BaseModel]) -> str:
+    """Of the keys that it does not have from another model; those that must be given are bold."""
+    inherited = {key for base in model.__bases__ if issubclass(base, BaseModel) for key in base.model_fields}
+    schema = model.model_json_schema()
+    bases = [base.__name__ for base in model.__bases__ if getattr(base, "model_fields", None)]
+    text = " ".join(str(model.__doc__).split())
+    lines = [f"**{model.__name__}.** {text}" + (f" With the keys of {' and '.join(bases)}." if bases else ""), ""]
+    rows = []
+    for name, field in model.model_fields.items():
+        if name in inherited and model.__annotations__.get(name) is None:
+            continue
+        key = field.alias or name
+        shown = f"**`{key}`**" if field.is_required() else f"`{key}`"
+        rows.append(
+            f"| {shown} | {_type(schema['properties'][key])} | {(field.description or '').replace('|', chr(92) + '|')} |"
+        )
+    return "\n".join([*lines, "| key | type | meaning |", "| - | - | - |", *rows])
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A type of JSON schema in words."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2].split("_")[0]
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    for many in ("anyOf", "oneOf"):
+        if many in schema:
+            return " or ".join(dict.fromkeys(map(_type, schema[many])))
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        items = [_type(one) for one in schema.get("prefixItems", [schema.get("items", {})])]
+        return f"list of {' and '.join(items)}"
+    if isinstance(of := schema.get("additionalProperties"), dict) and of:
+        return f"map of {_type(of)}"
+    bounds = [f"{sign} {schema[key]:g}" for key, sign in BOUNDS.items() if key in schema and schema[key] < 1 << 63]
+    return " ".join([SIMPLE.get(kind, kind), *bounds])
+
+
 def fresh(text: str, block: str, content: str) -> str:
     """`text` with what is between the markers of this block brought up to date."""
     start, end = (marker.format(block) for marker in MARKERS)
@@ -189,6 +251,12 @@ def fresh(text: str, block: str, content: str) -> str:
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
     "README.md": {"questions": questions, "missing": missing, "findings": findings},
     "results/README.md": {"verdicts": table},
+    "docs/keys.md": {
+        "experiments": keys(validation, experiment_keys),
+        "claims": keys(claim_file),
+        "choices": keys(declaration_keys),
+        "published": keys(verdict_keys),
+    },
 }
 
 

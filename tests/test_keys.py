@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import madeup
 import pytest
 import yaml
 
 import normbench
 from normbench.config import compose, experiment_file
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file
+from normbench.papers import claim_file, published
+from normbench.runs import files
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error", "variant": "TT", "better": "lower"}
 PAIR: list[Any] = [[1, {"arm": "ln"}], [-1, {"arm": "bn"}]]
@@ -104,7 +108,10 @@ DATA: dict[str, Any] = {
 OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",
               "measured", "state", "variants", "apart")  # fmt: skip
 ANY = {"reference", "sources", "initial", "measured", "legacy_default", "space"}  # may have any map
-NULL = {"is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY}
+NULL = {"is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY} | {
+    *("effect", "interval", "level", "planned", "sd", "correlation", "prediction", "expect", "paper", "within", "band"),
+    *("delta", "tost", "detectable", "sign_test", "signed_rank", "expected_wrong"),  # of verdicts
+}
 # by kind: its place in a --config-dir, a file that has every key, what reads it, and keys below which names are free
 FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[str, ...]]] = {
     "claims": (
@@ -125,10 +132,28 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
 }
 
 
+def _verdicts() -> dict[str, Any]:
+    """Those of claims of each kind, with a control, an amendment and numbers that it states."""
+    with tempfile.TemporaryDirectory() as folder:
+        content = json.loads((madeup.published(Path(folder)) / "verdicts.json").read_text())
+    claim = next(claim for claim in content["claims"] if claim["controls"] and claim["parts"][0]["cells"])
+    for part in (claim["parts"][0], *claim["reported"], *(p for one in claim["controls"] for p in one["parts"])):
+        part["sign_test"] = {"above": 1, "below": 2, "p": 0.5}
+    claim["parts"], claim["reported"] = claim["parts"][:1], claim["reported"][:1]
+    claim["controls"] = [{"name": "low", "word": "holds", "strict": "holds", "parts": claim["parts"]}]
+    number = {"part": "p", "unit": "u", "test": "t", "fidelity": "paper", "control": "", "seeds": {"from": 1, "to": 5},
+              "effect": 1.0, "interval": [0.0, 2.0], "level": 0.95}  # fmt: skip
+    content["amendments"] = [{"claim": "C1", "change": "c", "reason": "r", "stated": [number]}]
+    claim["amendments"] = content["amendments"]
+    return {**{k: v for k, v in content.items() if k != "sha256"}, "claims": [claim], "samples_sha256": "x"}
+
+
 def _refusal(kind: str, folder: Path, content: Any) -> str:
     """The line for such a file, checked for what every line has; "" where it is taken."""
     name, _, read, _ = FILES[kind]
     (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".json" and isinstance(content, dict):
+        content = json.dumps({**content, "sha256": files.seal(content)})
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     compose.forget()
     try:
@@ -138,6 +163,16 @@ def _refusal(kind: str, folder: Path, content: Any) -> str:
         assert error.code == 2 and "\n" not in line and str(path) in line and len(line) < 500, line
         return line
     return ""
+
+
+VERDICTS = _verdicts()
+FILES["verdicts"] = (
+    "x/fig/paper/verdicts.json",
+    VERDICTS,
+    lambda folder, path: published.read_verdicts(path),
+    ("cell", "cells", "values", "deviations", "runs"),
+)
+WRITTEN = [kind for kind in FILES if kind != "verdicts"]  # by people; what a program wrote may have further keys
 
 
 def _keys(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -189,7 +224,7 @@ def test_something_else_in_its_place_is_one_line(kind: str, place: str, tmp_path
     assert "\n" not in str(caught.value) and name.removesuffix(".yaml").split("/", 1)[1] in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_a_key_that_is_unknown_is_named_with_the_nearest(kind: str, tmp_path: Path) -> None:
     for path in _named(kind):
         content = copy.deepcopy(FILES[kind][1])
@@ -206,8 +241,8 @@ def test_a_value_of_another_type_is_named_with_its_key(kind: str, tmp_path: Path
         content = copy.deepcopy(FILES[kind][1])
         for wrong, taken in (([{}], ANY), (None, NULL), (float("nan"), ANY), ({"a": {}}, ANY)):
             _at(content, path[:-1])[path[-1]] = wrong
-            line = _refusal(kind, tmp_path, content).rpartition(".yaml")[2]
-            assert str(path[-1]) in line or path[-1] in taken, (path, wrong, line)
+            line = _refusal(kind, tmp_path, content).partition(FILES[kind][0])[2]
+            assert str(path[-1]) in line or path[-1] in taken or "the number NaN" in line, (path, wrong, line)
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -264,4 +264,4 @@ def check(group: str, path: Path, node: Mapping[str, Any]) -> None:
     inner = node.get(group, node)
     if not isinstance(inner, dict) or "declares" not in inner:
         raise NormbenchError(f"{path}: 'declares' must be given.")
-    validate(KINDS_OF_CHOICES[group], inner["declares"], f"{path}: declares")
+    validate(KINDS_OF_CHOICES[group], inner["declares"], path, key="declares")

@@ -5,8 +5,8 @@ Imported where a file is validated, for pydantic takes a tenth of a second to lo
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -102,7 +102,7 @@ def check_names(key: str, given: Iterable[str], names: Sequence[str]) -> None:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ValueError(f"{format_value(value)} must be a number (YAML wants 1.0e-2, not 1e-2).")
     return value
 
@@ -126,14 +126,18 @@ class Range(Model):
         return self
 
 
-def validate(model: type[T], data: Any, place: object) -> T:
-    """The data as the model has it. NormbenchError with one line that begins with the place, the name of a file."""
+def validate(model: type[T], data: Any, place: object, way_out: str = "", key: str = "") -> T:
+    """The data as the model has it. NormbenchError with one line that begins with the place, the name of a file.
+
+    key: under which the data stand there.
+    """
     try:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     where = _path(first["loc"][:-2] if first["loc"][-1:] == ("[key]",) else first["loc"], data)
-    raise NormbenchError(f"{place}: {f'{where}: ' if where else ''}{_fault(first)}") from None
+    where = ".".join(filter(None, [key, where]))
+    raise NormbenchError(f"{place}: {f'{where}: ' if where else ''}{_fault(first)} {way_out}") from None
 
 
 def _path(keys: Iterable[str | int], data: Any) -> str:

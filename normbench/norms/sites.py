@@ -11,22 +11,8 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `mask`: whether the model passes a mask of valid positions;
 - `activation`: the name of the non-linearity, for a `block`.
 
-A normalizer declares in `conf/norm/NAME.yaml`
-
-- `kinds`: the kinds that it serves; `axes`: the axes that it accepts; `needs`: those that it requires;
-- `layouts`: the orders of axes that it accepts, if not all; `activations`: of a block, those that it knows;
-- `one_length`: it takes sequences of one length only, hence no site with time and a `mask`;
-- `mode_dependent`: whether training and evaluation compute different functions: true, false, or the name of the option
-  that makes them different;
-- `groups: OPTION`: the option that must divide the features;
-- `state: {OPTION: VALUE}`: the values that it needs inside a time loop;
-- `variants: {OPTION: [VALUE, ...]}`: the options that an evaluation may set (`eval.variants`); an option with
-  `hashed: false` concerns evaluation alone;
-- `single_batch: OPTION`: the option that permits one value per feature;
-- `apart: {AXIS: {OPTION: VALUE}}`: the values with which each position of an axis has its own statistics;
-- facts that the contract tests: `recentres`, `rescales` (a shift, a positive factor on all data changes nothing),
-  `own_shift`, `reads_mask`, `detaches` (a part of the formula has no gradient on purpose);
-- `measured`: a sentence about what a command found by trying.
+A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and further facts that
+drive the contract; `config/declaration_keys.py` has them all.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _of(cell: Any) -> Any:
     return cell if cell == BEST else _cell(cell)
 
 
-Positive = Annotated[Number, Field(gt=0)]
+Positive = Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
 Cell = Annotated[dict[str, Any], AfterValidator(_cell)]
 Term = Annotated[tuple[Number, Cell], Field(strict=False), AfterValidator(_term)]
 Scale = Annotated[str, OneOf(("log", "percent", "linear"))]

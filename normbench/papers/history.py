@@ -65,6 +65,9 @@ def _state(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any
 
 def read(results: Path) -> list[dict[str, Any]]:
     """All lines, oldest first; none without a file. NormbenchError with the number of one that is damaged."""
+    from normbench.config.validation import validate  # late, as this is where a file is validated
+    from normbench.papers.verdict_keys import Change
+
     path = results / NAME
     try:
         texts = reading.read(os.path.realpath(path), LARGEST).decode().splitlines()
@@ -74,11 +77,13 @@ def read(results: Path) -> list[dict[str, Any]]:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     found = []
     for number, text in enumerate(texts, 1):
+        place, way_out = f"{path}: line {number} is damaged", "Restore it (git checkout)."
         try:
             entry = reading.parse(text)
-            if not files.is_sealed(entry):
-                raise ValueError("its seal does not fit it")
-            found.append(entry)
-        except (ValueError, AttributeError) as error:
-            raise NormbenchError(f"{path}: line {number} is damaged ({error!r}). Restore it (git checkout).") from None
+        except ValueError as error:
+            raise NormbenchError(f"{place} ({error}). {way_out}") from None
+        validate(Change, entry, place, way_out)
+        if not files.is_sealed(entry):
+            raise NormbenchError(f"{place} (its seal does not fit it). {way_out}")
+        found.append(entry)
     return found

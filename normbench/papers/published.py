@@ -18,7 +18,7 @@ from normbench.papers.claims import Artifact
 from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
 
-LARGEST = 1 << 27  # bytes of verdicts.json
+LARGEST = 1 << 27  # bytes of what is published beside a pack
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,21 @@ def verdicts_of(name: str, fidelity: str, path: Path) -> dict[str, Any]:
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:
-    """The content of a verdicts.json under its seal; else NormbenchError with one line."""
+    """The content of a verdicts.json, every key that readers rely on checked; else NormbenchError with one line."""
+    from normbench.config.validation import validate  # late, as this is where a file is validated
+    from normbench.papers.verdict_keys import Verdicts
+
+    way_out = "Restore it (git checkout) or delete it."
     try:
         content = reading.decode(reading.read(os.path.realpath(path), LARGEST))
+        if not isinstance(content, dict) or type(content.get("schema")) is not int:
+            raise ValueError("it has no schema")
         judging.check_seal(content, path)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else repr(error)
-        raise NormbenchError(f"{path} is damaged ({reason:.200}). Restore it (git checkout) or delete it.") from None
-    return dict(content)
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise NormbenchError(f"{path} is damaged ({reason}). {way_out}") from None
+    validate(Verdicts, content, f"{path} is damaged", way_out)
+    return content
 
 
 def parts(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -255,7 +255,7 @@ def test_files_of_ones_own_that_cannot_be_used(here: Path, raw: Path, tmp_path: 
     [
         ({"like": "cifar10"}, "like"),
         ({"like": "fashion"}, "fashion"),
-        ({"like": 3}, "data=3"),
+        ({"like": 3}, "declares.like: 3 "),
         ({"files": None}, "files"),
         ({"files": ["a", "b", "c", "d"]}, "files"),
         ({"files": {"a": "x"}}, "files"),
