@@ -216,9 +216,8 @@ def _table(model: type[BaseModel]) -> str:
             continue
         key = field.alias or name
         shown = f"**`{key}`**" if field.is_required() else f"`{key}`"
-        rows.append(
-            f"| {shown} | {_type(schema['properties'][key])} | {(field.description or '').replace('|', chr(92) + '|')} |"
-        )
+        meaning = str(field.description or "").replace("|", "\\|")
+        rows.append(f"| {shown} | {_type(schema['properties'][key])} | {meaning} |")
     return "\n".join([*lines, "| key | type | meaning |", "| - | - | - |", *rows])
 
 
