@@ -144,7 +144,7 @@ def _path(keys: Iterable[str | int], data: Any) -> str:
     """`claims[2] LN-3: parts[0]`; of pydantic's names for the alternatives of a value, which no file has, nothing."""
     text, node = "", data
     for key in keys:
-        if isinstance(node, list) and isinstance(key, int):
+        if isinstance(node, list) and isinstance(key, int) and key < len(node):
             node = node[key]
             name = node.get("id") if isinstance(node, dict) else None
             text += f"[{key}]" + (f" {name}:" if isinstance(name, str) else "")
@@ -157,7 +157,8 @@ def _path(keys: Iterable[str | int], data: Any) -> str:
 def _fault(error: Mapping[str, Any]) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "missing":
-        return f"'{error['loc'][-1]}' must be given."
+        key = error["loc"][-1]
+        return f"{format_value(value)} must be longer." if isinstance(key, int) else f"'{key}' must be given."
     if kind == "union_tag_not_found":
         return f"{context['discriminator']} must be given."
     if kind == "value_error":

@@ -124,7 +124,7 @@ def test_a_mistake_in_its_yaml_is_reported_with_the_users_file(tmp_path: Path) -
     (tmp_path / "centre.py").write_text(CLASS)
     text = CENTRE.with_suffix(".yaml").read_text()
     (tmp_path / "centre.yaml").write_text(text.replace("axes: [batch", "axes: [bach"))
-    with pytest.raises(NormbenchError, match=rf"^{tmp_path}/centre\.yaml: declares\.axes: bach .*Did you mean 'batch'"):
+    with pytest.raises(NormbenchError, match=rf"^{tmp_path}/centre\.yaml: declares\.axes.0.: .*Did you mean 'batch'"):
         adopt(str(tmp_path / "centre.py"), None, tmp_path / "made")
     assert not (tmp_path / "made").exists(), "it hides no good one of that name"
     (tmp_path / "centre.yaml").write_text(text.replace("name: centre", "name: middle"))

@@ -268,7 +268,7 @@ def test_a_broken_file_is_named(
         ((OWN_YAML.format(file="centr.py"),), "centr.py does not exist"),
         (("name: centre\n  bad: [",), "cannot be read|configuration"),
         (("- a\n- b\n",), "must hold keys and values|must say name: centre"),
-        ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "needs type"),
+        ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "declares.options.scale.type: "),
         ((OWN_YAML.format(file="centre.py").replace("scale: 1.0\n", ""),), "norm.scale is declared but has no value"),
         (
             (OWN_YAML.format(file="centre.py").replace("scale: 1.0", "scale: 1.0\nshift: 2"),),

@@ -141,6 +141,7 @@ AMENDED = {"claim": "C1", "change": "x", "reason": "y"}
         (edit("claims", 0, "open", to=[]), "claims[0] C1: 'controls' has settings, but 'open' does not"),
         (edit("claims", 0, "kind", to="equivalence"), f"{AT_PART}'expect' is not a key."),
         (edit(*PART, "within", to=0.1), f"{AT_PART}'within' is not a key."),
+        (edit(*PART, "contrast", to=[[1]]), f"{AT_PART}contrast[0]: [1] must be longer"),
         (edit(*PART, "contrast", to=[[0, {"arm": "ln"}]]), f"{AT_PART}contrast[0]: its weight "),
         (
             edit(*PART, "contrast", 0, 1, to={"arm": False}),
