@@ -13,6 +13,7 @@ from normbench.config import compose, experiment_file, grammar
 from normbench.config.experiment_file import format_value
 from normbench.config.validation import Count, FidelityName, Model, Number, Range, optional, validate
 from normbench.errors import unknown
+from normbench.stored import LABELS, RUN_GROUPS
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+/-]+")  # of an axis: it is written into commands and read from them
 FORM = "such as train.batch_size: [128, 4]"
@@ -25,7 +26,7 @@ def _override(word: str) -> str:
 
 
 def _axis(axis: str) -> str:
-    if axis in (*grammar.GROUPS, *grammar.LABELS, *grammar.SCALARS):
+    if axis in (*grammar.GROUPS, *LABELS, *grammar.SCALARS):
         raise ValueError(f"'{axis}' is no option, {FORM}. What has other {axis} is an arm.")
     return axis
 
@@ -131,7 +132,7 @@ def check(path: Path, node: Mapping[str, Any], config_dir: Path | None) -> None:
     experiment = validate(Experiment, node, path)
     for number, condition in enumerate(experiment.conditions or ()):
         for key, wanted in condition.when.items():
-            if (group := key.removesuffix(".name")) in grammar.RUN_GROUPS and group != key:
+            if (group := key.removesuffix(".name")) in RUN_GROUPS and group != key:
                 for name in wanted if isinstance(wanted, list) else [wanted]:
                     with experiment_file.naming(path, f"conditions[{number}].when"):
                         compose.choice_path(group, str(name), config_dir)

@@ -12,13 +12,12 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Protocol, cast
 
-from normbench import user_code
+from normbench import reading, user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import claims, default_artifact, rules
-from normbench.runs import yaml_text
 from normbench.runs.record import RunRecord
 
 HERE = Path(__file__).parent
@@ -105,7 +104,7 @@ def paper_of(name: str, among: Mapping[str, Paper]) -> Paper:
 
 @cache
 def _listed(path: Path) -> dict[str, Paper]:
-    return {name: Paper(**paper) for name, paper in yaml_text.load(path.read_text(encoding="utf-8")).items()}
+    return {name: Paper(**paper) for name, paper in reading.load_yaml(path.read_text(encoding="utf-8")).items()}
 
 
 def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
@@ -134,7 +133,7 @@ def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
 def title(name: str, config_dir: Path | None = None) -> str:
     """What an artifact is called; a shipped one is not validated for it."""
     if (shipped := HERE / f"{name}.yaml").is_file():
-        return str(yaml_text.load(shipped.read_text(encoding="utf-8"))["title"])
+        return str(reading.load_yaml(shipped.read_text(encoding="utf-8"))["title"])
     return read(name, config_dir).title
 
 

@@ -42,7 +42,6 @@ from normbench.config.validation import (
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import claims, rules
 from normbench.papers.claims import BEST, MODES, format_cell
-from normbench.runs import yaml_text
 from normbench.stats.series import CLOCKS
 
 LARGEST = 1 << 20  # bytes
@@ -456,7 +455,9 @@ class Artifact(Model):
 def load(path: Path) -> claims.Artifact:
     """Read and check one artifact. NormbenchError with one line that names the file, the claim and the key."""
     try:
-        data = yaml_text.load(reading.read(os.path.realpath(path), LARGEST).decode(), finite=False)  # a key says more
+        data = reading.load_yaml(
+            reading.read(os.path.realpath(path), LARGEST).decode(), finite=False
+        )  # a key says more
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     given = validate(Artifact, data, path)
