@@ -5,5 +5,5 @@ from __future__ import annotations
 LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
 RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
 LABELS = ("experiment", "arm", "fidelity", "control")  # how it is filed
-MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before this option
 OWN = "own_files"  # by normalizer's name the SHA-256 of its author's file, as it was then

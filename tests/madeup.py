@@ -12,7 +12,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, verdicts
-from normbench.runs import files, pack, store
+from normbench.runs import pack, run_file
 from normbench.runs.record import RunRecord
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
@@ -104,8 +104,9 @@ def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:
     run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME) if run.arm == "ln")
     samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
     samples.mkdir(parents=True)
-    status = {"schema": store.SCHEMA, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": "", "files": {}}
-    files.write_json(samples.parent / "run.json", files.sealed(status))
+    content = {"id": run.id, **run_file.labels(vars(run)), "seed": run.seed, "status": "done", "epochs": 1, "steps": 1}
+    content |= {"curve_sha256": "", "files": {}, "config": {}, "environment": {}}
+    run_file.write(samples.parent, content)
     harm = f"<script>parent.pwned = 1</script><img src='{elsewhere}/seen.png' onerror='parent.pwned = 1'>"
     (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
     (samples / "picture.svg").write_text(

@@ -100,14 +100,14 @@ def run(request: Request, console: Console) -> int:
         share = f"{counts['decided']} of {format.plural(counts['claims'], 'claim')}"
         say(console, f"  decided   {share}, {counts['decided before']} before this command")
     if not request.dry_run and request.results.is_dir():  # no folder is made if nothing was run
-        _report(request, console)
+        _report(request, [artifact.id for artifact in chosen], console)
     return code
 
 
-def _report(request: Request, console: Console) -> None:
+def _report(request: Request, only: Sequence[str], console: Console) -> None:
     """Update the static site; if it cannot be written, print a note."""
     try:
-        written = report.build(request.results, config_dir=request.config_dir)
+        written = report.build(request.results, config_dir=request.config_dir, only=only)
     except NormbenchError as error:
         say(console, f"  note: {error}")
         return

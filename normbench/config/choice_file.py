@@ -44,7 +44,7 @@ def text(path: Path) -> str:
 
 @functools.cache
 def content(path: Path) -> Any:
-    """As plain data that nobody may change; of an empty file no keys. Errors as of `text` and `reading.load_yaml`."""
+    """As data that nobody may change; of an empty file no keys. Errors as of `text` and `reading.load_yaml`."""
     try:
         found = reading.load_yaml(text(path), finite=False, loader=Loader)
     except Exception:

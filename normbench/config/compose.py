@@ -1,4 +1,4 @@
-"""From override words to one plain, checked configuration, by Hydra's compose API.
+"""From override words to one checked configuration, by Hydra's compose API.
 
 Hydra composes once per set of group choices (50 ms); values are applied afterwards. Every word is looked up before
 it is used, so a typo in a group, a choice or a key becomes one line with the nearest name.
@@ -30,6 +30,7 @@ MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it
 # `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
 # numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
 # model of those declares the one that it `reads`
+ALONE = "norm"  # the group that no shipped choice of another group changes: Hydra need not merge it
 Config = dict[str, Any]
 
 
@@ -107,18 +108,18 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
             grammar.check_name(str(found[0]), name)
         return found[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
-    known = choices(group, config_dir)
+    names = choices(group, config_dir)
     if group in listed:
         listing = f"normbench list {listed[group]}{_of_ones_own(group, name, config_dir)}"
     else:
-        known = [other for other in known if can_be_chosen(group, other, config_dir)]
-        listing = ", ".join(known)
+        names = [other for other in names if can_be_chosen(group, other, config_dir)]
+        listing = ", ".join(names)
     if group == "norm" and (user_code.is_normalizer_file(name) or Path(f"{name}.py").is_file()):
         commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
         listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
-    raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)
+    raise unknown(f"{group}={name} is not {article} {noun}.", name, names, listing)
 
 
 def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
@@ -134,13 +135,13 @@ def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
 def forget() -> None:
     """Read files anew from now on: one was changed."""
     files = (choice_file.text, choice_file.content, torch_choices)
-    for known in (*files, choice_path, choice, declaration, _compose_groups, _chosen):
-        known.cache_clear()
+    for cached in (*files, choice_path, choice, declaration, _compose_groups, _chosen):
+        cached.cache_clear()
 
 
 @functools.cache
 def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
-    """The content of a choice file as plain data, without what it inherits."""
+    """The content of a choice file as data, without what it inherits."""
     path = choice_path(group, name, config_dir)
     try:
         node = copy.deepcopy(content(path))
@@ -154,16 +155,16 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
         for key, other in entry.items() if isinstance(entry, dict) else []:
             if (part := str(key).rpartition("/")[2].partition("@")[0]) in grammar.GROUPS and isinstance(other, str):
                 choice(part, other, config_dir)
-    plain = {str(key): value for key, value in node.items()}
+    found = {str(key): value for key, value in node.items()}
     if group in grammar.GROUPS and not is_shipped(path):
         from normbench.config import declaration_keys  # late: it validates
 
-        declaration_keys.check(group, path, plain)
+        declaration_keys.check(group, path, found)
     if group == "norm":
-        _place_file(plain, path)
+        _place_file(found, path)
     if group == "data":
-        _find_owner(plain, config_dir)
-    return plain
+        _find_owner(found, config_dir)
+    return found
 
 
 def _refuse_interpolation(place: str, node: Any) -> None:
@@ -232,7 +233,7 @@ def root_declaration() -> Config:
 
 
 def can_be_chosen(group: str, name: str, config_dir: Path | None = None) -> bool:
-    """Whether a run can have this choice: some are known only so that the reason why not can be said."""
+    """Whether a run can have this choice: some are declared only for the reason why not."""
     facts = declaration(group, name, config_dir)
     return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
 
@@ -250,6 +251,12 @@ def _compose_groups(selection: tuple[tuple[str, str], ...], config_dir: Path | N
     words = [f"{group}={name}" for group, name in selection]
     for group, name in selection:
         choice(group, name, config_dir)
+    rest = tuple((group, name) for group, name in selection if group != ALONE)
+    if len(rest) < len(selection) and config_dir is None:
+        return {
+            **_compose_groups(rest, None),
+            ALONE: copy.deepcopy(content(choice_path(ALONE, dict(selection)[ALONE]))),
+        }
     if config_dir is not None:
         path = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"hydra.searchpath=['file://{path}']")
@@ -262,7 +269,7 @@ def _compose_groups(selection: tuple[tuple[str, str], ...], config_dir: Path | N
 
 
 def compose(overrides: Sequence[Override], config_dir: Path | None = None) -> Config:
-    """One checked configuration as plain data, with each component's `declares` block still in it.
+    """One checked configuration as data, with each component's `declares` block still in it.
 
     Later words win. Errors: unknown group choice, unknown key, wrong type or range, no model.
     """
@@ -282,14 +289,14 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
-    chosen, known = _chosen(tuple(sorted(selection.items())), config_dir)
+    chosen, keys = _chosen(tuple(sorted(selection.items())), config_dir)
     config: Config = _copied(chosen)
     for override in overrides:
         key = override.key_or_group
         if key in grammar.GROUPS:
             continue
-        if key not in known:
-            raise unknown(f"{key} is not an option.", key, sorted(known.union(grammar.GROUPS, LABELS)))
+        if key not in keys:
+            raise unknown(f"{key} is not an option.", key, sorted(keys.union(grammar.GROUPS, LABELS)))
         *path, last = key.split(".")
         node = config
         for name in path:
@@ -306,10 +313,10 @@ def _copied(value: Any) -> Any:
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _one_budget(config: Config, said: Set[str]) -> None:
+def _one_budget(config: Config, given: Set[str]) -> None:
     """Who says one of `train.epochs` and `train.steps` need not take back the model's other one."""
     for unit, other in (("epochs", "steps"), ("steps", "epochs")):
-        if f"train.{unit}" in said and f"train.{other}" not in said and config["train"][unit]:
+        if f"train.{unit}" in given and f"train.{other}" not in given and config["train"][unit]:
             config["train"][other] = 0
 
 
@@ -318,13 +325,13 @@ def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tu
     """What these choices give before any value is set, and the keys that can be."""
     selection = dict(choices)
     config = copy.deepcopy(_compose_groups(choices, config_dir))  # what follows is written into it
-    known = _known_keys(config, selection, config_dir)
+    keys = _option_keys(config, selection, config_dir)
     for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     _place_file(config["norm"], choice_path("norm", config["norm"]["name"], config_dir))
     _find_owner(config["data"], config_dir)
-    return config, known
+    return config, keys
 
 
 def command_choice(group: str, name: str | None, config_dir: Path | None = None) -> Config:
@@ -335,21 +342,21 @@ def command_choice(group: str, name: str | None, config_dir: Path | None = None)
     return dict(_compose_groups(((group, name),) if name is not None else (), config_dir)[group])
 
 
-def _known_keys(config: Config, selection: Mapping[str, str], config_dir: Path | None) -> set[str]:
-    known = set(config["declares"]["options"])
+def _option_keys(config: Config, selection: Mapping[str, str], config_dir: Path | None) -> set[str]:
+    keys = set(config["declares"]["options"])
     for group in grammar.GROUPS:
         node = config.get(group)
         if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
             place = choice_path(group, selection[group], config_dir) if group in selection else f"conf/{group}"
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
         facts = declaration(group, node["name"], config_dir)
-        if "refused" in facts:  # known, so that the reason can be said
+        if "refused" in facts:  # declared for its reason
             raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
         if group == "data":
             _refuse_unread(node["name"], config_dir)
-        known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
+        keys |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
     _refuse_unfit(config, config_dir)
-    return known
+    return keys
 
 
 def _refuse_unread(name: str, config_dir: Path | None) -> None:
@@ -432,7 +439,7 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
 
 def stored_form(config: Config) -> Config:
     """What a run keeps of its configuration: choices and values, without the declarations and the command's own."""
-    plain = {key: value for key, value in config.items() if key not in ("declares", *grammar.COMMAND_GROUPS)}
+    stored = {key: value for key, value in config.items() if key not in ("declares", *grammar.COMMAND_GROUPS)}
     for group in RUN_GROUPS:
-        plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
-    return plain
+        stored[group] = {key: value for key, value in config[group].items() if key != "declares"}
+    return stored

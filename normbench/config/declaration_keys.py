@@ -35,7 +35,7 @@ class Option(Model):
     is_list: bool = optional("true: it has a list of values", alias="list")
     is_map: bool = optional("true: it has a map of names to values", alias="map")
     may_be_empty: bool = optional("true: a map may be empty", alias="optional")
-    length: Count = optional("how many values a list has")
+    length: Annotated[int, Field(ge=0)] = optional("how many values a list has; 0: it is retired")
     filled: bool = optional("true: a list has at least one value")
     min: Number = optional("the least value")
     max: Number = optional("the largest one")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from normbench.config.resolve import ResolvedRun
 
 EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
-EARLIER = {  # what a configuration meant before it could be said
+EARLIER = {  # what a configuration meant before these options
     **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "every": 1, "unit": "epochs",
     "strides": {}, "drop_last": False, "samples": 1,
 }  # fmt: skip

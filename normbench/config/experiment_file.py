@@ -13,7 +13,7 @@ from normbench.errors import NormbenchError
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-WIDEST = 60  # characters of what is shown of a value
+WIDEST = 60  # characters of a value in a message
 
 
 def load(name: str, config_dir: Path | None = None) -> compose.Config:
@@ -40,12 +40,12 @@ def conditions(node: compose.Config) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def naming(path: Path, place: str) -> Iterator[None]:
-    """What is wrong with an experiment's words is said with its file and the place there."""
+    """What is wrong with an experiment's words comes with its file and place."""
     try:
         yield
     except NormbenchError as error:
-        said = str(error) if str(error).startswith(f"{path}: ") else f"{path}: {place}: {error}"
-        raise NormbenchError(said, error.code) from None
+        line = str(error) if str(error).startswith(f"{path}: ") else f"{path}: {place}: {error}"
+        raise NormbenchError(line, error.code) from None
 
 
 def parse(path: Path, key: str, words: Sequence[str]) -> list[Override]:

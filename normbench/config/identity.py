@@ -43,13 +43,13 @@ def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, 
 
 
 def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> dict[str, Any]:
-    """What is hashed, as plain data; `choices`: the normalizer at each site, where they have been resolved."""
+    """What is hashed, as JSON; `choices`: the normalizer at each site, where they have been resolved."""
     root, probe = config["declares"], bool(config["model"]["declares"].get("probe"))
     return {
         "schema": SCHEMA,
         "seed": config["seed"],
         "train": {"maths": root["maths"]}
-        | _said(
+        | _counted(
             {k: v for k, v in config["train"].items() if root["options"][f"train.{k}"].get("hashed", True)},
             schema.legacy_defaults(root, "train."),
         ),
@@ -64,7 +64,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
                 "maths": c.maths,
                 "kind": c.kind,
                 "keep_bias": c.keep_bias,
-                "options": _said(
+                "options": _counted(
                     {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.legacy
                 ),
             }
@@ -118,14 +118,14 @@ def _component(node: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": node["name"],
         "maths": node["declares"]["maths"],
-        "options": _said(
+        "options": _counted(
             {key: node[key] for key, spec in options.items() if spec.get("hashed", True)},
             schema.legacy_defaults(node["declares"]),
         ),
     }
 
 
-def _said(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
+def _counted(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
     """The options without those that came later and leave everything as it was."""
     return {key: value for key, value in options.items() if key not in legacy or value != legacy[key]}
 

@@ -48,10 +48,10 @@ def artifact_specs(
     _check_fidelity(name, node, fidelity)
     axes = [[(key, value) for value in values] for key, values in node["axes"].items()]
     for word in only:
-        known = [*node["arms"], *(_word(place) for axis in axes for place in axis), *groups]
-        if word not in known:
+        names = [*node["arms"], *(_word(place) for axis in axes for place in axis), *groups]
+        if word not in names:
             what = "value" if "=" in word else "arm or claim" if groups else "arm"
-            raise unknown(f"--only {word}: {name} has no such {what}.", word, known)
+            raise unknown(f"--only {word}: {name} has no such {what}.", word, names)
     grouped = [groups[word] for word in only if word in groups]  # one that has no places has no runs
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
     axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
@@ -76,8 +76,8 @@ def artifact_specs(
 def _as_filed(name: str, spec: ResolvedRun, cell: Sequence[tuple[str, Any]]) -> ResolvedRun:
     """The same spec; NormbenchError where a value of an axis is read as another one, which no run of it would have."""
     if spec.experiment == ADHOC:
-        found, shown = _values(spec.config), experiment_file.format_value
-        other = [f"axes.{key}: {shown(v)} is read as {shown(found[key])}" for key, v in cell if found[key] != v]
+        found, as_text = _values(spec.config), experiment_file.format_value
+        other = [f"axes.{key}: {as_text(v)} is read as {as_text(found[key])}" for key, v in cell if found[key] != v]
         path = compose.choice_path("experiment", name, spec.config_dir)
         raise NormbenchError(f"{path}: {'; '.join(other)}. Write it as it is read.")
     return spec
@@ -144,13 +144,13 @@ def experiment_spec(
 ) -> ResolvedRun:
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
     node = experiment(name, config_dir)
-    for what, value, known in (
+    for what, value, names in (
         ("arm", arm, node["arms"]),
         ("fidelity", fidelity, node["fidelities"]),
         ("control", control, ["", *node["controls"]]),
     ):
-        if value not in known:
-            raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
+        if value not in names:
+            raise unknown(f"{what}={value}: {name} has no such {what}.", value, [name for name in names if name])
     own = grammar.parse(words)
     try:
         return _filed(name, arm, fidelity, own, control, config_dir)
@@ -194,18 +194,18 @@ def config_without_arm(
     node = experiment(name, config_dir)
     if model := model_of(name, config_dir):
         node = {**node, "base": [f"model={model}", *node["base"]]}
-    return _composed(name, node, _plain_arm(node), fidelity, grammar.parse(words), "", config_dir)
+    return _composed(name, node, _baseline_arm(node), fidelity, grammar.parse(words), "", config_dir)
 
 
 def model_of(name: str, config_dir: Path | None = None) -> str:
-    """The model that an experiment is about: of its plain arm, of all arms, or of the first that has one; or ""."""
+    """The model of an experiment: of its arm `norm=none`, of all arms, or of the first that has one; or ""."""
     node = experiment(name, config_dir)
-    places = [node["arms"].get(_plain_arm(node), []), node["base"], *node["arms"].values()]
+    places = [node["arms"].get(_baseline_arm(node), []), node["base"], *node["arms"].values()]
     words = (word for place in places for word in reversed(place) if word.startswith("model="))
     return next(words, "").removeprefix("model=")
 
 
-def _plain_arm(node: compose.Config) -> str:
+def _baseline_arm(node: compose.Config) -> str:
     return next((arm for arm, own in node["arms"].items() if "norm=none" in own), "")
 
 
@@ -256,7 +256,7 @@ def _somewhere(name: str, key: str, config_dir: Path | None) -> bool:
     for arm, fidelity, control in product(node["arms"], node["fidelities"], ["", *node["controls"]]):
         try:
             config = compose.compose(_parsed(path, node, arm, fidelity, control), config_dir)
-        except NormbenchError:  # said where it is the one that is asked for
+        except NormbenchError:  # raised for the one that is asked for
             continue
         if key in _values(config):
             return True
@@ -289,27 +289,28 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     if not multirun:
         grammar.refuse_sweeps(overrides)
     specs: dict[tuple[str, str], ResolvedRun] = {}
-    said: dict[tuple[str, str], list[Override]] = {}
+    words_of: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
         spec = _train_spec(combination, config_dir)
         key = spec.id, spec.experiment
         if key in specs:
-            spec = _both(specs[key], spec, said[key], combination)
+            spec = _both(specs[key], spec, words_of[key], combination)
         specs[key] = spec
-        said.setdefault(key, combination)
+        words_of.setdefault(key, combination)
     return list(specs.values())
 
 
-def _both(one: ResolvedRun, other: ResolvedRun, *said: list[Override]) -> ResolvedRun:
+def _both(one: ResolvedRun, other: ResolvedRun, *words_of: list[Override]) -> ResolvedRun:
     """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
     longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
     if shorter.accepts(longer.config):
         return longer
-    own, theirs = ([str(override.input_line) for override in words] for words in said)
-    told = (" ".join(word for word in words if word not in others) for words, others in ((own, theirs), (theirs, own)))
+    own, theirs = ([str(override.input_line) for override in words] for words in words_of)
+    pairs = (own, theirs), (theirs, own)
+    differing = (" ".join(word for word in words if word not in others) for words, others in pairs)
     raise NormbenchError(
-        f"'{next(told)}' and '{next(told)}' differ only in length or evaluations. Use eval.variants=[A,B], or one "
-        "--results folder for each."
+        f"'{next(differing)}' and '{next(differing)}' differ only in length or evaluations. Use eval.variants=[A,B], "
+        "or one --results folder for each."
     )
 
 

@@ -104,7 +104,7 @@ class ResolvedRun:
         return {"id": self.id, **self.labels(), **length, "config": self.stored_config()}
 
     def message(self) -> dict[str, Any]:
-        """The plain form in which the run travels to a worker process."""
+        """The form in which the run travels to a worker process."""
         config_dir = str(self.config_dir.resolve()) if self.config_dir else None
         return {"id": self.id, **self.labels(), "config": self.stored_config(), "config_dir": config_dir}
 

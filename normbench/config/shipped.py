@@ -28,7 +28,7 @@ from normbench.config import choice_file, compose
 SCHEME = "normbench"
 GROUPS = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
 DECLARES = "declares"
-_ALONE = threading.RLock()  # Hydra's state is the process', and so is what our source is told
+_ALONE = threading.RLock()  # Hydra's state is the process', and so are our source's settings
 
 
 def composed(words: Sequence[str], own: bool) -> compose.Config:
@@ -40,9 +40,9 @@ def composed(words: Sequence[str], own: bool) -> compose.Config:
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
             found = hydra_compose("config", overrides=[*words, *(f"hydra/{group}=[]" for group in GROUPS)])
-    plain = OmegaConf.to_container(found, resolve=False)
-    assert isinstance(plain, dict)
-    return {str(key): value if own else _declaring(value) for key, value in _declaring(plain).items()}
+    merged = OmegaConf.to_container(found, resolve=False)
+    assert isinstance(merged, dict)
+    return {str(key): value if own else _declaring(value) for key, value in _declaring(merged).items()}
 
 
 def _apart(node: Any, path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Files against pydantic models: a fault is one line with file, key and, for an unknown key, the nearest known one.
+"""Files against pydantic models: a fault is one line with file, key and, for an unknown key, the nearest one.
 
 Imported where a file is validated, for pydantic takes a tenth of a second to load.
 """

@@ -46,17 +46,16 @@ class Outlook:
 def outlook(
     claims: Sequence[Claim], runs: Sequence[RunRecord], plan: Plan, fidelity: str, controls: bool = False
 ) -> list[Outlook]:
-    """One for every statistical claim; `runs` are all that are there, the pilots among them."""
-    return [
-        _outlook(claim, runs, plan, fidelity, controls)
-        for claim in claims
-        if claim.kind != "exact" and claim.parts and fidelity not in claim.not_decidable
-    ]
+    """One for every statistical claim that lacks runs; `runs` are all that are there, the pilots among them."""
+    statistical = [c for c in claims if c.kind != "exact" and c.parts and fidelity not in c.not_decidable]
+    return [found for claim in statistical if (found := _outlook(claim, runs, plan, fidelity, controls)).runs]
 
 
 def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str, controls: bool) -> Outlook:
     planned = tuple(len(plan.seeds(part, "", claim.alone(fidelity))) for part in claim.parts)
     left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan, fidelity)
+    if not left:  # its verdict is there
+        return Outlook(claim.id, planned, 0, None, 0)
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
     costs = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,13 @@ class Damaged:
     reason: str
 
 
-def collect(results: Path, config_dir: Path | None = None) -> tuple[list[Published], list[Damaged]]:
+def collect(
+    results: Path, config_dir: Path | None = None, only: Collection[str] | None = None
+) -> tuple[list[Published], list[Damaged]]:
     """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`.
 
-    `config_dir`: the `--config-dir` of the user's artifacts, which are unknown without it.
+    `config_dir`: the `--config-dir` of the user's artifacts, which are unknown without it. `only`: the artifacts whose
+    runs are read; of the others the verdicts alone.
     """
     found: list[Published] = []
     damaged: list[Damaged] = []
@@ -68,7 +71,7 @@ def collect(results: Path, config_dir: Path | None = None) -> tuple[list[Publish
     for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
         root = place.parents[2]
         try:
-            entry = read(place, config_dir=config_dir)
+            entry = read(place, config_dir=config_dir, only=only)
             life = [e for e in lives.get(root, ()) if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
             found.append(replace(entry, history=life, own=root == own(results)))
         except NormbenchError as error:
@@ -76,10 +79,12 @@ def collect(results: Path, config_dir: Path | None = None) -> tuple[list[Publish
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(place: Path, packed: pack.Pack | None = None, config_dir: Path | None = None) -> Published:
+def read(
+    place: Path, packed: pack.Pack | None = None, config_dir: Path | None = None, only: Collection[str] | None = None
+) -> Published:
     """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
 
-    `packed` is the pack there, where it has been read.
+    `packed` is the pack there, where it has been read. `only`: as of `collect`.
     """
     root = place.parents[2]
     name, fidelity = place.parent.relative_to(root).as_posix(), place.name
@@ -88,6 +93,9 @@ def read(place: Path, packed: pack.Pack | None = None, config_dir: Path | None =
     verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
+    if only is not None and name not in only:
+        artifact = artifacts.read(name, config_dir) if name in artifacts.ids(config_dir) else None
+        return Published(name, fidelity, place, verdicts, (), artifact)
     packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, config_dir)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(

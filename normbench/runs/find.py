@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
 
 def _find(wanted: Sequence[Wanted], results: Path, convert: bool = True) -> Found:
     found = Found(wanted)
-    packed, found.notes = in_packs(results)
+    packed, found.notes = in_packs(results, {run.id for run in wanted})
     published = {run.id: run for run in packed}
     listed = store.directories(results / "runs")
     found.damaged = [stored for stored in listed if stored.reason]
@@ -91,14 +91,14 @@ def _find(wanted: Sequence[Wanted], results: Path, convert: bool = True) -> Foun
     return found
 
 
-def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
-    """All published runs below `results`, one per id; lines about packs that cannot be read."""
+def in_packs(results: Path, ids: Set[str] | None = None) -> tuple[list[pack.Packed], list[str]]:
+    """The published runs below `results`, or those with these ids, one per id; lines about unreadable packs."""
     packed: list[pack.Packed] = []
     notes = []
     for path in pack.paths(results):
         try:
-            packed += pack.heads(path)
-        except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
+            packed += pack.heads(path, ids)
+        except NormbenchError as error:  # of some artifact, whose publication this stops
             notes.append(str(error))
     return pack.one_each(packed), notes
 
@@ -133,9 +133,9 @@ def _from_store(found: Found, wanted: Wanted) -> None:
         found.records[wanted.id, wanted.steps] = relabel(run, wanted)
 
 
-def is_longer(stored: store.Stored, known: Mapping[str, int]) -> bool:
-    """Whether a finished run of the raw store goes before the published ones; `known`: their lengths in updates."""
-    return bool(stored.content["steps"] > known.get(stored.id, -1))
+def is_longer(stored: store.Stored, lengths: Mapping[str, int]) -> bool:
+    """Whether a finished run of the raw store goes before the published ones; `lengths`: their lengths in updates."""
+    return bool(stored.content["steps"] > lengths.get(stored.id, -1))
 
 
 def relabel(run: RunRecord, wanted: Wanted) -> RunRecord:

@@ -2,7 +2,7 @@
 
 The file `claim` is made with O_EXCL, which holds on all nodes. It says whose it is: host, process, job, start; its time
 of change is the heartbeat, so that only one clock counts, that of the file system. It is taken over when the process
-or the job is known to be gone, else when the heartbeat is older than STALE. Whoever loses it so (a node that stood
+or the job is known to be gone, else when the heartbeat is older than STALE. A worker that loses it (a node that stood
 still) ends at its next heartbeat.
 """
 
@@ -38,12 +38,12 @@ NAME, TAKING = "claim", "claim.taking"
 class Claim:
     """What a claim says, and the time of its last heartbeat; one that is just being written says nothing yet."""
 
-    said: dict[str, Any]
+    owner: dict[str, Any]
     beat: float
 
     def __str__(self) -> str:
-        job = f" (job {self.said['job']})" if self.said.get("job") else ""
-        return f"process {self.said.get('pid', '?')} on {self.said.get('host', 'another host')}{job}"
+        job = f" (job {self.owner['job']})" if self.owner.get("job") else ""
+        return f"process {self.owner.get('pid', '?')} on {self.owner.get('host', 'another host')}{job}"
 
 
 def host() -> str:
@@ -54,7 +54,7 @@ def host() -> str:
 def hold(folder: Path) -> Iterator[None]:
     """Claim a run while it is written. Claimed elsewhere: NormbenchError, code 5."""
     path, mine = folder / NAME, secrets.token_hex(8)
-    said = {
+    owner = {
         "token": mine,
         "host": host(),
         "boot": _boot(),
@@ -66,7 +66,7 @@ def hold(folder: Path) -> Iterator[None]:
     }
     _give_way(folder)
     try:
-        _make(path, json.dumps(said).encode())
+        _make(path, json.dumps(owner).encode())
     except FileExistsError:
         raise _busy(folder, read(folder)) from None
     ended = threading.Event()
@@ -77,7 +77,7 @@ def hold(folder: Path) -> Iterator[None]:
     finally:
         ended.set()
         beating.join()
-        if (left := read(folder)) and left.said.get("token") == mine:
+        if (left := read(folder)) and left.owner.get("token") == mine:
             path.unlink(missing_ok=True)
 
 
@@ -106,7 +106,7 @@ def _give_way(folder: Path) -> None:
         raise _busy(folder, found) from None
     try:
         now = read(folder)
-        if now is not None and now.said == found.said:
+        if now is not None and now.owner == found.owner:
             (folder / NAME).unlink(missing_ok=True)
     finally:
         guard.unlink(missing_ok=True)
@@ -124,10 +124,10 @@ def _read(folder: Path) -> Claim:
     with reading.opened(folder / NAME) as file:
         beat, text = os.fstat(file.fileno()).st_mtime, file.read(LARGEST)
     try:
-        said = json.loads(text)
+        owner = json.loads(text)
     except ValueError:
-        said = {}
-    return Claim(said if isinstance(said, dict) else {}, beat)
+        owner = {}
+    return Claim(owner if isinstance(owner, dict) else {}, beat)
 
 
 def is_claimed(folder: Path) -> bool:
@@ -138,14 +138,14 @@ def is_claimed(folder: Path) -> bool:
 
 def is_dead(claim: Claim, now: float) -> bool:
     """Whether the owner is known to be gone, or was not heard of for too long."""
-    said = claim.said
-    if said.get("host") == host() and said.get("boot") == _boot():
-        return _born(said.get("pid")) != said.get("born")
+    owner = claim.owner
+    if owner.get("host") == host() and owner.get("boot") == _boot():
+        return _born(owner.get("pid")) != owner.get("born")
     if (age := now - claim.beat) > STALE:
         return True
-    if job := said.get("job"):
+    if job := owner.get("job"):
         if job == slurm.own_job():  # of its start before this one; not of another worker in the same job
-            return bool(said.get("restart") != os.environ.get("SLURM_RESTART_COUNT", "0"))
+            return bool(owner.get("restart") != os.environ.get("SLURM_RESTART_COUNT", "0"))
         return age > 2 * BEAT and slurm.is_gone(str(job))
     return False
 
@@ -170,15 +170,15 @@ def _make(path: Path, content: bytes) -> None:
 
 
 def _beat(path: Path, mine: str, ended: threading.Event) -> None:
-    kept = time.monotonic()
+    renewed = time.monotonic()
     while not ended.wait(BEAT):
         try:
             lost = "was taken over: this process stood still too long" if _is_lost(path, mine) else ""
             if not lost:
                 os.utime(path)
-                kept = time.monotonic()
+                renewed = time.monotonic()
         except OSError as error:  # the file system does not answer, or this process has no handle left
-            if (since := time.monotonic() - kept) < STALE:
+            if (since := time.monotonic() - renewed) < STALE:
                 continue
             lost = f"could not be kept for {since:.0f} s ({error.strerror}): it may have been taken over"
         if lost:
@@ -188,9 +188,9 @@ def _beat(path: Path, mine: str, ended: threading.Event) -> None:
 
 
 def _is_lost(path: Path, mine: str) -> bool:
-    """Whether somebody else holds the run, or took it over and is done; OSError where that cannot be told."""
+    """Whether somebody else holds the run, or took it over and is done; OSError if that is unknown."""
     try:
-        return _read(path.parent).said.get("token") != mine
+        return _read(path.parent).owner.get("token") != mine
     except FileNotFoundError:
         os.stat(path.parent)  # a folder that does not answer has lost nothing
         return True

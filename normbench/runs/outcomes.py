@@ -29,12 +29,12 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
     None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
     """
     try:
-        with arrays(path) as kept:
-            if not variants or any(f"{split}|{variant}|{metric}" not in kept for variant in variants):
+        with arrays(path) as stored:
+            if not variants or any(f"{split}|{variant}|{metric}" not in stored for variant in variants):
                 return None
-            count = int(kept[f"{split}|count"])
-            numbers = kept[f"{split}|numbers"] if f"{split}|numbers" in kept else np.arange(count)
-            found = [_values(kept[f"{split}|{variant}|{metric}"], count) for variant in variants]
+            count = int(stored[f"{split}|count"])
+            numbers = stored[f"{split}|numbers"] if f"{split}|numbers" in stored else np.arange(count)
+            found = [_values(stored[f"{split}|{variant}|{metric}"], count) for variant in variants]
     except FileNotFoundError:
         return None
     except reading.NO_ARCHIVE as error:

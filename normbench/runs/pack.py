@@ -13,8 +13,9 @@ import hashlib
 import io
 import json
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -29,6 +30,7 @@ from normbench.runs.record import BESIDE, RunRecord, check_config, curve_sha256
 SCHEMA = 2
 FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
+_ID = re.compile(rb'"id": "([0-9a-f]{12})"')  # of a line: no option has this key
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
 KINDS: dict[str, Any] = {  # what everything else relies on
@@ -107,13 +109,13 @@ def read(path: Path) -> list[RunRecord]:
     return list(load(path).runs)
 
 
-def load(path: Path, keep: bool = True) -> Pack:
+def load(path: Path, cached: bool = True) -> Pack:
     """A pack, every hash of it checked. A damaged one, or one of another schema: NormbenchError with one line.
 
-    keep: in memory as well, for the next call.
+    cached: kept in memory for the next call.
     """
-    with _told(path):
-        return _parse(_content(path), keep) if path.exists() else Pack()
+    with _named(path):
+        return _parse(_content(path), cached) if path.exists() else Pack()
 
 
 @dataclass(frozen=True)
@@ -137,16 +139,18 @@ class Packed(Published):
 
     def whole(self) -> RunRecord:
         """The run, checked. Errors as of `load`."""
-        with _told(self.path):
+        with _named(self.path):
             return replace(_opened(_content(self.path)).run(self.number), elsewhere=self.head.elsewhere)
 
 
-def heads(path: Path) -> list[Packed]:
-    """The runs of a pack without their records, for who wants a few of them, or none. Errors as of `load`."""
+def heads(path: Path, ids: Set[str] | None = None) -> list[Packed]:
+    """The runs of a pack, or those with these ids, without their records. Errors as of `load`."""
     if not path.exists():
         return []
-    with _told(path):
-        return [Packed(head, count, path, number) for head, count, number in _heads(_content(path))]
+    with _named(path):
+        content = _content(path)
+        found = _heads(content) if ids is None else _read_heads(content, ids)
+        return [Packed(head, count, path, number) for head, count, number in found]
 
 
 def _content(path: Path) -> bytes:
@@ -154,16 +158,16 @@ def _content(path: Path) -> bytes:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[None]:
     """What is wrong with a pack in one line."""
     try:
         yield
     except _Other as other:
-        told = f"{path} has schema {other}, this version reads {SCHEMA}"
+        line = f"{path} has schema {other}, this version reads {SCHEMA}"
         if other.args[0] > SCHEMA:
-            raise NormbenchError(f"{told}: update normbench.") from None
+            raise NormbenchError(f"{line}: update normbench.") from None
         way = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
-        raise NormbenchError(f"{told}. {way}", code=4) from None
+        raise NormbenchError(f"{line}. {way}", code=4) from None
     except DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 
@@ -175,13 +179,13 @@ class _Opened:
     sha256: str
     lines: Sequence[bytes]
     began: Mapping[str, str]  # by the run's id
-    known: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
+    runs: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
 
     def run(self, number: int) -> RunRecord:
         """The run of a line, checked once. Raises ValueError, which names the line."""
-        if number not in self.known:
-            self.known[number] = self.dated(_read(self.lines[number - FIRST], number, _run))
-        return self.known[number]
+        if number not in self.runs:
+            self.runs[number] = self.dated(_read(self.lines[number - FIRST], number, _run))
+        return self.runs[number]
 
     def dated(self, run: RunRecord) -> RunRecord:
         """The run with what the header says of it."""
@@ -219,18 +223,24 @@ def _opened(content: bytes) -> _Opened:
     return _Opened(head["sha256"], body.splitlines(), began)
 
 
-def _parse(content: bytes, keep: bool) -> Pack:
+def _parse(content: bytes, cached: bool) -> Pack:
     """Raises one of DAMAGE, or _Other."""
-    opened = (_opened if keep else _opened.__wrapped__)(content)
+    opened = (_opened if cached else _opened.__wrapped__)(content)
     return Pack(tuple(map(opened.run, opened.numbers)), opened.sha256)
 
 
 @lru_cache(maxsize=32)
 def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
+    return _read_heads(content, None)
+
+
+def _read_heads(content: bytes, ids: Set[str] | None) -> list[tuple[RunRecord, int, int]]:
     """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Other."""
     opened = _opened(content)
     found = []
     for number, line in zip(opened.numbers, opened.lines, strict=True):
+        if ids is not None and (named := _ID.search(line)) and named[1].decode() not in ids:
+            continue
         head, records = _cut(line)
         if not records:  # not as `_lines` writes them
             run = opened.run(number)
@@ -257,7 +267,7 @@ def _read(line: bytes, number: int, parse: Callable[[bytes], RunRecord]) -> RunR
 
 def _run(text: bytes) -> RunRecord:
     line = reading.decode(text)
-    run = _plain(_made(line))
+    run = _made(line, text)
     if not run.records:
         raise TypeError("it has no records")
     # as they stand there, or made anew, which takes ten times as long
@@ -273,22 +283,17 @@ def _curve_sha256(line: bytes) -> str:
 
 
 def _head(text: bytes) -> RunRecord:
-    return _plain(_made(reading.decode(text)))
+    return _made(reading.decode(text), text)
 
 
-def _made(line: Mapping[str, Any]) -> RunRecord:
-    return RunRecord(**{key: value for key, value in line.items() if key in FIELDS})
-
-
-def _plain(run: RunRecord) -> RunRecord:
-    """The run, once its parts but for the records have the types that everything else relies on; else TypeError."""
+def _made(line: Mapping[str, Any], text: bytes) -> RunRecord:
+    """The run, if its parts but for the records have the types that others rely on; else TypeError."""
+    run = RunRecord(**{key: value for key, value in line.items() if key in FIELDS})
     for name, kind in KINDS.items():
         value = getattr(run, name)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.40}")
-        if name != "records":
-            reading.check_json(value)
-    check_config(run.config)
+    check_config(run.config, "${" if b"${" in text or b"\\" in text else "")
     return run
 
 

@@ -113,8 +113,8 @@ def started(results: Path) -> tuple[list[Started], list[str]]:
     found, notes = [], []
     for path in sorted((results / FOLDER).glob(f"*/{JOBS}")):
         try:
-            told = reading.parse(reading.read(path, LARGEST).decode())
-            launcher, jobs = told["launcher"], told["jobs"]
+            content = reading.parse(reading.read(path, LARGEST).decode())
+            launcher, jobs = content["launcher"], content["jobs"]
             if not isinstance(launcher, str) or not all(isinstance(job, str) and job.isalnum() for job in jobs):
                 raise ValueError("it names no launcher and jobs")
             found.append(Started(path.parent, launcher, list(jobs)))

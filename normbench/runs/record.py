@@ -31,8 +31,8 @@ def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool
     if any(record["step"] > step for record in records):
         return True
     counts = Counter(record["step"] for record in records if not str(record.get("split")).startswith("test"))
-    usual = (r for r in records if r["step"] == step and "variant" not in r and r.get("mode") != "stage")
-    finite = all(isinstance(value, float | int) for r in usual for key, value in r.items() if key not in PLACE)
+    default = (r for r in records if r["step"] == step and "variant" not in r and r.get("mode") != "stage")
+    finite = all(isinstance(value, float | int) for r in default for key, value in r.items() if key not in PLACE)
     return finite and step > 0 and counts[step] >= counts[0] + 1
 
 
@@ -62,7 +62,7 @@ def check_record(record: Any) -> None:
     for key, value in record.items():
         if key not in PLACE:
             if type(value) is float and -LARGEST <= value <= LARGEST:
-                continue  # nearly all of them: said here, for each call of a function takes as long as the rest
+                continue  # nearly all of them: no call of a function, which takes as long as the rest
             if not _is_finite(value) and value not in UNLIKE_NUMBERS:
                 raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
         elif key in COUNTS:
@@ -81,7 +81,7 @@ def _is_finite(value: Any) -> TypeGuard[float]:
 def check_config(config: Any, text: str = "${") -> None:
     """TypeError where a stored configuration lacks the form that everything else relies on, whatever it says.
 
-    text: that it was read from; an interpolation shows in it, spelt out or escaped.
+    text: that it was read from; an interpolation shows in it, literal or escaped.
     """
     if not isinstance(config, dict):
         raise TypeError("is no configuration")
@@ -98,7 +98,7 @@ def check_config(config: Any, text: str = "${") -> None:
             raise TypeError(f"says monitor.{key}={value!r:.40}")
 
 
-# Fields that depend on what else lies beside a run: no part of it, so they are never written.
+# Fields that depend on other runs: no part of it, so they are never written.
 BESIDE = ("elsewhere", "cut_from", "source")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
@@ -115,7 +115,7 @@ def variant_key(variant: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 class RunRecord:
     """One run as logged: `records` are the lines of its curve, cut to `steps` updates.
 
-    `epochs` is that length in epochs, 0 where it is given in updates; whoever says no `steps` has them of the records.
+    `epochs` is that length in epochs, 0 where it is given in updates; without `steps` the records give them.
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
     setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was`, of some published

@@ -5,7 +5,7 @@
      "config": {...}, "config_sha256": ..., "environment": {...}, "environment_sha256": ..., "sha256": ...}
 
 The holder of the run's lock alone writes it, whole. A finished run has the hashes of its curve and of all other files
-that it left. Hashes find damage, not forgery: whoever changes a file on purpose can write its hash anew.
+that it left. Hashes find damage, not forgery: a deliberate change can come with a new hash.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read(folder: Path, convert: bool = True) -> dict[str, Any]:
     if not files.is_sealed(content):
         changed = [part for part in PARTS if content.get(f"{part}_sha256") != files.seal(content.get(part))]
         raise Damaged(f"{NAME} was changed: {' and '.join(changed) or 'its content'} does not have its hash")
-    check(content)
+    check(content, text)
     return content
 
 
@@ -100,8 +100,8 @@ def _missing(folder: Path, convert: bool) -> dict[str, Any]:
     return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
 
 
-def check(content: Mapping[str, Any]) -> None:
-    """Raises Damaged where a field has not the form that others rely on."""
+def check(content: Mapping[str, Any], text: str = "${") -> None:
+    """Raises Damaged where a field has not the form that others rely on. `text`: as of `check_config`."""
     if content.get("status") not in STATES:
         raise Damaged(f"{NAME} has no known status: {content.get('status')!r:.40}")
     finished = content["status"] in FINISHED
@@ -116,7 +116,7 @@ def check(content: Mapping[str, Any]) -> None:
         if not _FILE.fullmatch(name) or not isinstance(sha256, str):
             raise Damaged(f"{NAME} says files={content['files']!r:.40}")
     try:
-        check_config(content.get("config", {}))
+        check_config(content.get("config", {}), text)
     except TypeError as error:
         raise Damaged(f"{NAME} {error}") from None
 
@@ -134,7 +134,7 @@ def labels(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file that a run left beside its curve, by its name below the directory."""
+    """The SHA-256 of every file that a run left, but for its curve, by its name below the directory."""
     return {name: _sha256(folder / name) for name in _names(folder)}
 
 

@@ -53,13 +53,13 @@ def names(folder: int, most: int = LARGEST) -> list[str]:
     """The samples of an open run folder that can be shown: regular files of known types, of at most so many bytes."""
     try:
         with _samples(folder) as inside:
-            known = sorted(
+            listed = sorted(
                 name for name in os.listdir(inside) if Path(name).suffix in TYPES and not name.startswith(".")
             )
-            told = {name: os.stat(name, dir_fd=inside, follow_symlinks=False) for name in known}
+            stats = {name: os.stat(name, dir_fd=inside, follow_symlinks=False) for name in listed}
     except OSError:
         return []
-    return [name for name, found in told.items() if stat.S_ISREG(found.st_mode) and found.st_size <= most]
+    return [name for name, found in stats.items() if stat.S_ISREG(found.st_mode) and found.st_size <= most]
 
 
 def read(folder: int, name: str) -> bytes:
@@ -70,8 +70,8 @@ def read(folder: int, name: str) -> bytes:
 
 def can_be_published(name: str) -> bool:
     """Whether a file called so is a picture or a page, and a name that every machine can write."""
-    plain = name.isprintable() and not name.startswith(".") and not {"/", "\\"} & {*name}
-    return plain and Path(name).suffix in (*PICTURES, PAGE)
+    writable = name.isprintable() and not name.startswith(".") and not {"/", "\\"} & {*name}
+    return writable and Path(name).suffix in (*PICTURES, PAGE)
 
 
 def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
@@ -91,7 +91,7 @@ def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
 def _files(results: Path, run: Path) -> dict[str, bytes]:
     try:
         with below(results, run) as folder:
-            known = [name for name in names(folder, WITHIN) if can_be_published(name)]
-            return {name: read(folder, name) for name in known}
+            wanted = [name for name in names(folder, WITHIN) if can_be_published(name)]
+            return {name: read(folder, name) for name in wanted}
     except OSError:
         return {}

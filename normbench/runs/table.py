@@ -8,7 +8,6 @@ runs.load([runs.heads[0].id])  # the same with their curves
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,21 +19,12 @@ from normbench.runs import curve_file, own, pack, run_file, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
+from normbench.runs.stamps import Stamp, stamp
 
 if TYPE_CHECKING:
     pass
 
 MOST = 100_000  # records of curves in memory
-Stamp = tuple[int, int, int]  # inode, time of change in ns, size: what shows that a file changed
-
-
-def stamp(path: str | Path) -> Stamp | None:
-    """None where there is no file."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @dataclass

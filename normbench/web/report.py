@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -42,9 +42,13 @@ class Report:
     notes: Sequence[str]
 
 
-def build(results: Path, target: Path | None = None, config_dir: Path | None = None) -> Report:
-    """Write the whole site to a temporary folder and move it to `target`; NormbenchError where it cannot be written.
+def build(
+    results: Path, target: Path | None = None, config_dir: Path | None = None, only: Collection[str] | None = None
+) -> Report:
+    """Write the site to a temporary folder and move it to `target`; NormbenchError where it cannot be written.
 
+    only: the artifacts whose pages are made; the others keep theirs while it is of these verdicts, or get a line with
+    the command that makes it.
     `target`: by default `results/report`; a folder that is not empty and not a report is refused. `config_dir`: a
     folder with the user's own artifacts.
     """
@@ -57,10 +61,10 @@ def build(results: Path, target: Path | None = None, config_dir: Path | None = N
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        found, damaged = published.collect(results, config_dir)
+        found, damaged = published.collect(results, config_dir, only)
         catalogue = _Catalogue.of(config_dir)
-        pages = _pages(found, catalogue, damaged, raw_samples.of_raw([results]))
-        _write(folder, results, catalogue, pages, damaged)
+        pages = _pages(found, catalogue, damaged, raw_samples.of_raw([results]), only)
+        _write(folder, results, catalogue, pages, damaged, target)
         notes.extend(d.reason for d in damaged)
 
     site.put(target, write)
@@ -88,11 +92,12 @@ class _Catalogue:
 
 @dataclass(frozen=True)
 class _Page:
-    """One published artifact with its file name, the content of its page, and its samples."""
+    """One published artifact with its file name, the content of its page if that is made, and its samples."""
 
     entry: Published
     file: str
-    content: Mapping[str, Any]
+    paper: str
+    content: Mapping[str, Any] | None
     samples: Sequence[tuple[RunRecord, sample_archive.Files]]
 
     @property
@@ -105,14 +110,19 @@ def _pages(
     catalogue: _Catalogue,
     damaged: list[published.Damaged],
     raw: Callable[[str], sample_archive.Files],
+    only: Collection[str] | None,
 ) -> list[_Page]:
     """The pages by paper; a file whose content cannot be made is added to the damaged ones."""
     pages = []
     entries = sorted(found, key=catalogue.order)
     for entry, file in zip(entries, _file_names(entries), strict=True):
+        paper = artifacts.paper_of(entry.name, catalogue.papers).title
+        if only is not None and entry.name not in only:
+            pages.append(_Page(entry, file, paper, None, ()))
+            continue
         try:
-            content = _content(entry, catalogue.papers)
-            pages.append(_Page(entry, file, content, _samples_of(entry, [*content["names"]], damaged, raw)))
+            content = _content(entry, paper)
+            pages.append(_Page(entry, file, paper, content, _samples_of(entry, [*content["names"]], damaged, raw)))
         except Exception as error:  # of any type: one file must not cost the others their page
             reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
             damaged.append(published.Damaged(entry.place, reason))
@@ -150,14 +160,22 @@ def _file_names(entries: Sequence[Published]) -> list[str]:
 
 
 def _write(
-    folder: Path, results: Path, catalogue: _Catalogue, pages: Sequence[_Page], damaged: Sequence[published.Damaged]
+    folder: Path,
+    results: Path,
+    catalogue: _Catalogue,
+    pages: Sequence[_Page],
+    damaged: Sequence[published.Damaged],
+    before: Path,
 ) -> None:
+    """Fill `folder`; pages that are not made are taken from the site `before`."""
     packs = {page.entry.verdicts["pack_sha256"]: page.file for page in pages}
     checks, benches = measured.checks(results, packs), measured.benches(results)
     menu: dict[str, list[_Page]] = {}
     for page in pages:
-        menu.setdefault(OWN if page.entry.own else page.content["paper"], []).append(page)
+        menu.setdefault(OWN if page.entry.own else page.paper, []).append(page)
     common = {"version": normbench.__version__, "menu": list(menu.items()), "checked": bool(checks or benches)}
+    titles = [(page.file, page.entry.title) for page in pages]
+    site_key = json.dumps([normbench.__version__, titles, checks], default=str)  # of what every page shows
 
     def render(template: str, name: str, **values: Any) -> None:
         text = site.environment().get_template(template).render(**common, page=name, **values)
@@ -168,17 +186,28 @@ def _write(
            contents=_contents(catalogue, pages), without_runs=_without_runs(catalogue, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
-        titles = {page.file: page.entry.title for page in pages}
-        render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
+        render("checks.html", "checks.html", checks=checks, benches=benches, titles=dict(titles))
     for place, page in enumerate(pages):
         own = folder / Path(page.file).stem
+        key = hashlib.sha256(f"{site_key} {page.entry.verdicts['sha256']}".encode()).hexdigest()
+        if page.content is None:
+            if key in _text(before / page.file):
+                shutil.copyfile(before / page.file, folder / page.file)
+                shutil.copytree(before / own.name, own)
+            else:
+                render("later.html", page.file, entry=page.entry)
+            continue
         downloads = _downloads(page.entry, own)
         written = samples.put(page.samples, own)
-        render("artifact.html", page.file, **page.content, downloads=downloads, samples=written,
+        render("artifact.html", page.file, **page.content, key=key, downloads=downloads, samples=written,
                pictures=samples.pictures(written), checks=[c for c in checks if c.get("page") == page.file],
                others=[other for other in pages if other.entry.name == page.entry.name],
                before=pages[place - 1] if place else None,
                after=pages[place + 1] if place + 1 < len(pages) else None)  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
@@ -220,7 +249,7 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
     return [
         {
             "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
-            "paper": page.content["paper"], "ours": bool(claim.get("ours")), "word": _word(claim),
+            "paper": page.paper, "ours": bool(claim.get("ours")), "word": _word(claim),
             "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": deciding(claim),
             "computed": _computed(claim), "failing": [p for p in claim["parts"] if p["word"] != HOLDS],
             "way_on": claim["way_on"].split(": ")[0],  # the command is on the artifact's page
@@ -309,7 +338,7 @@ def _command(artifact: Artifact) -> str:
 # --- an artifact's page ----------------------------------------------------------------------------------------------
 
 
-def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[str, Any]:
+def _content(entry: Published, paper: str) -> dict[str, Any]:
     verdicts = entry.verdicts
     scale = forest.limits(part for claim in verdicts["claims"] for part in published.parts(claim))
     claims = [
@@ -334,7 +363,7 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
-        "paper": artifacts.paper_of(entry.name, papers).title,
+        "paper": paper,
         "locator": entry.artifact.locator if entry.artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": claims,

@@ -59,15 +59,17 @@ def cases(folder: Path, run_id: str) -> list[Case]:
         return lambda call: words
 
     return [
-        Case("status", always("status"), 1.0),
+        Case("status", always("status"), 3.0),
         Case("show RUN", always("show", run_id), 0.3),
         Case("train, one run in all", trained(1), 2.5),
-        Case("train -m, ten runs", trained(10), 6.0),
-        Case("export csv", always("export", "csv", "--output", str(folder / "curves.csv")), 60.0),
+        Case("train -m, ten runs", trained(10), 5.0),
+        Case("export csv", always("export", "csv", "--output", str(folder / "curves.csv")), 30.0),
+        Case("--help", always("--help"), 0.35),
+        Case("list", always("list"), 0.5),
         Case("status, published", always("status"), None, True),
         Case("show RUN, published", always("show", run_id), None, True),
         Case("reproduce ln2016/fig6 --max-time 0, published",
-             always("reproduce", "ln2016/fig6", "--max-time", "0"), 4.0, True),
+             always("reproduce", "ln2016/fig6", "--max-time", "0"), 3.0, True),
         Case("reproduce all --dry-run, published", always("reproduce", "all", "--dry-run"), 5.0, True),
         Case("battery --norm rms --dry-run, published", always("battery", "--norm", "rms", "--dry-run"), None, True),
         Case("report, published", always("report"), 5.0, True),

@@ -38,7 +38,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import history
 from normbench.papers import publish as publishing
 from normbench.runs import pack
-from normbench.web import battery_page, remembered, report, share
+from normbench.web import battery_page, report, share
 from normbench.web.index import Index
 
 NAME, FIDELITY = "ln2016/geometry", "paper"
@@ -91,9 +91,7 @@ def page_of_battery(folder: Path) -> None:
 
 
 def indexed(folder: Path) -> None:
-    """The index in the cache is refreshed and kept, and a view is shared as a file."""
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-    remembered.SETTLED = -1.0  # what was copied a moment ago is kept, too
+    """The runs are listed, and a view is shared as a file."""
     index = Index(folder)
     index.refresh()
     made = share.share(index.heads(), index.load, {})

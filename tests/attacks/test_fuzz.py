@@ -87,7 +87,7 @@ def _pack(path: Path) -> None:
 
 def _read_pack(path: Path) -> None:
     try:
-        runs = pack.load(path / pack.NAME, keep=False).runs
+        runs = pack.load(path / pack.NAME, cached=False).runs
     except NormbenchError:
         return
     assert all(isinstance(run, RunRecord) and run.records for run in runs)

@@ -195,10 +195,10 @@ def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch:
     for name, value in {"NORMS": ("none", "layer"), "RATES": (0.01,), "SEEDS": 2}.items():
         monkeypatch.setattr(made_runs, name, value)
     from normbench.compare.groups import tasks
-    from normbench.runs.find import everything
+    from normbench.runs.table import finished
 
     made_runs.write(tmp_path, islice(made_runs.specs(8), 5), 8)
-    runs, notes = everything(tmp_path)
+    runs, notes = finished(tmp_path)
     assert notes == [] and {len(run.records) for run in runs} == {8}
     assert [len(task.runs) for task in tasks(runs)] == [4, 1]
     sys.modules.pop("made_runs")

@@ -25,7 +25,7 @@ FORBIDDEN = {
     "sentences": ("norms", "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
     "train": ("stats", "papers", "web", "launch", "export"),
     "config": (*NORMS, "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
-    "runs": (*NORMS, "rnn", "models", "train", "stats", "papers", "web", "launch", "export"),
+    "runs": (*NORMS, "config", "data", "rnn", "models", "train", "stats", "papers", "web", "launch", "export"),
     "stats": (*NORMS, "rnn", "models", "train", "papers", "web", "launch", "export"),
     "draw": (*NORMS, "rnn", "models", "data", "train", "papers", "compare", "check", "web", "launch", "export"),
     "papers": (*NORMS, "rnn", "models", "train", "compare", "check", "web", "export"),
@@ -41,6 +41,8 @@ FORBIDDEN = {
     "launch": ("stats", "papers", "web", "export"),
     "library": ("papers", "check", "web", "launch"),
 }
+# Makes runs out of words and stored configurations: whoever trains one is given it.
+COMPOSING = ("config.compose", "config.plan", "config.grammar", "config.shipped", "config.experiment_file")
 # What a worker calls trains; the rest of its folder is the parent, which does not.
 TRAINS = {"launch/run_one.py"}
 COMMANDS = {"cli.py", "__main__.py"}
@@ -75,6 +77,8 @@ def test_imports_go_one_way(path: Path) -> None:
         assert not [other for other in used if within(other, area)], f"{name} must not import normbench.{area}"
     if name.startswith("launch/") and name not in TRAINS:
         assert not [other for other in used if any(within(other, area) for area in (*NORMS, "models", "train"))]
+    if name.startswith("train/") and name != "train/weights.py":  # which gives models of stored runs
+        assert not [other for other in used if any(within(other, area) for area in COMPOSING)]
     if name not in COMMANDS and not name.startswith("commands/"):
         assert not [other for other in used if within(other, "commands")], f"{name} must not import commands"
     if name not in COMMANDS:

@@ -97,3 +97,13 @@ def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
         choice_file.content(tmp_path / "norm" / "own.yaml")
     with pytest.raises(NormbenchError, match=r"own\.yaml cannot be read"):
         compose.choice("norm", "own", tmp_path)
+
+
+@pytest.mark.parametrize("model", ["mnist_mlp", "lenet5", "imdb_rnn", "attentive_reader", "skip_thoughts"])
+def test_a_normalizer_that_is_put_in_is_as_hydra_merges_it(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for norm in ("none", "layer", "batch", "batch_layer"):
+        selection = (("model", model), ("norm", norm))
+        put_in = compose._compose_groups.__wrapped__(selection, None)
+        with monkeypatch.context() as patched:
+            patched.setattr(compose, "ALONE", "")
+            assert compose._compose_groups.__wrapped__(selection, None) == put_in

@@ -101,7 +101,7 @@ def test_a_killed_worker_is_replaced_when_its_heartbeat_is_stale(tmp_path: Path)
         pass
     time.sleep(1.2)
     with run.writing():
-        assert leases.read(run.path).said["host"] == "two"
+        assert leases.read(run.path).owner["host"] == "two"
     assert not (run.path / "claim").exists()
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_stood_still_too_long_ends_without_writing_on(tmp_path: Pa
     with run.writing():
         first.send_signal(signal.SIGCONT)
         assert first.wait(30) == leases.LOST
-        assert leases.read(run.path).said["host"] == "two"
+        assert leases.read(run.path).owner["host"] == "two"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])

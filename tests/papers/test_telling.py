@@ -236,13 +236,14 @@ def test_an_outlook_counts_pilots_and_what_lacks() -> None:
     assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
     assert found.none is not None and found.none > 0.9, "were there nothing, with the pilot's spread"
     lost = [replace(run, status="diverged", records=()) if run.arm == "bn" else run for run in arms(-3.0, n=5)]
-    (unknown,) = power.outlook(claims.claims, lost, Five(), "paper")
-    assert unknown.pilots == 5 and unknown.words is None, "a mean needs a number of every run"
+    assert power.outlook(claims.claims, arms(-3.0, n=5), Five(), "paper") == [], "its verdict is there"
 
     class Eight(Five):
         def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
             return list(range(1, 9))
 
+    (unknown,) = power.outlook(claims.claims, lost, Eight(), "paper")
+    assert unknown.pilots == 5 and unknown.words is None, "a mean needs a number of every run"
     signed = artifact(direction(test="sign")).claims
     (ordered,) = power.outlook(signed, lost, Eight(), "paper")  # all five on one side, of which a sign test knows
     assert ordered.words is not None and ordered.words[rules.HOLDS] > 0.6 and not ordered.none

@@ -12,10 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from normbench import data as datasets
+from normbench.config import compose
 from normbench.config.plan import train_specs
 from normbench.models import base as models
 from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP
+from normbench.norms import sites
 from normbench.runs import curve_file
 from normbench.runs.writing import RunDirectory
 from normbench.train import optim
@@ -29,6 +31,15 @@ def status(folder: Path) -> dict:
 
 def curve(folder: Path) -> list[dict]:
     return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def test_a_run_is_resolved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither training it nor finding it there asks Hydra or the algebra of sites again."""
+    spec = tiny.spec("norm=layer")
+    for module, name in ((compose, "_unchecked"), (compose, "_compose_groups"), (sites, "assign")):
+        monkeypatch.setattr(module, name, lambda *a, **k: pytest.fail("it was resolved again"))
+    run = RunDirectory(tmp_path / "run")
+    assert ensure_run(spec, run) == "done" and ensure_run(spec, run) == "done"
 
 
 # --- divergence ------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ import torch
 from normbench.config import plan
 from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
-from normbench.runs import curve_file
-from normbench.runs.store import read_status
+from normbench.runs import curve_file, run_file
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
@@ -87,7 +86,7 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
     curve = run.curve.read_bytes()
     (record,) = curve_file.read(run.curve)
     assert record["split"] == "probe" and record["W_rescale"] < 1e-9
-    assert read_status(run.path)["status"] == "done"
+    assert run_file.read(run.path)["status"] == "done"
     assert ensure_run(spec, run) == "done" and run.curve.read_bytes() == curve
 
 
@@ -103,7 +102,7 @@ def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path:
     assert longer.id == spec.id
     with pytest.raises(KeyboardInterrupt):
         ensure_run(longer, run)
-    assert read_status(run.path)["status"] == "done" and ensure_run(spec, run) == "done"
+    assert run_file.read(run.path)["status"] == "done" and ensure_run(spec, run) == "done"
 
 
 @pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry", "ln2016/properties"])

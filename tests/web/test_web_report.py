@@ -32,8 +32,8 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish, published
 from normbench.runs import pack
-from normbench.runs.find import everything
 from normbench.runs.record import curve_sha256
+from normbench.runs.table import finished
 from normbench.web import report
 from normbench.web import site as site_module
 
@@ -207,7 +207,7 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
     written = report.build(results)
     assert (written.index.parent / "ln2016-fig6-reduced.html").exists()
     assert all("\n" not in note for note in written.notes)
-    everything(results)  # and the exports go on with what is whole
+    finished(results)  # and the exports go on with what is whole
 
 
 @pytest.mark.parametrize("change", ["nan", "unknown fidelity", "pack", "pipe"])
