@@ -56,7 +56,7 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
         found += _ids(place, packed.runs, ids)
     if packed and verdicts and not fourth:
         found += _samples(
-            place, packed.runs, archive or sample_archive.Gallery(), verdicts.get("samples_sha256", ""), again
+            place, packed.runs, archive or sample_archive.SampleArchive(), verdicts.get("samples_sha256", ""), again
         )
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
@@ -96,7 +96,7 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
 
 
 def _samples(
-    place: Path, runs: Sequence[RunRecord], archive: sample_archive.Gallery, sha256: str, again: str
+    place: Path, runs: Sequence[RunRecord], archive: sample_archive.SampleArchive, sha256: str, again: str
 ) -> Iterator[Finding]:
     remedy = f"Restore it (git checkout), or publish again: {again}"
     if sha256 and not archive.runs:

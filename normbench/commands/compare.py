@@ -123,8 +123,11 @@ def out_of_reach(answer: Answer) -> list[str]:
     """The open comparisons that need more than REACH seeds, those that need fewest first."""
     open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
     far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
-    names = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.SHOWN]]
-    return [*names, *([f"{len(far) - suggested_seeds.SHOWN} more"] if len(far) > suggested_seeds.SHOWN else [])]
+    names = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.MOST]]
+    return [
+        *names,
+        *([f"{len(far) - suggested_seeds.MOST} more"] if len(far) > suggested_seeds.MOST else []),
+    ]
 
 
 def show_references(answer: Answer, console: Console) -> None:

@@ -263,8 +263,8 @@ def _describe_estimate(missing: Sequence[ResolvedRun], found: Found, processes: 
     if not missing:
         return ""
     jobs = min(processes, len(missing))
-    places_ = ((pace.Place(s.experiment, s.fidelity, s.axes, config_dir), s.steps) for s in missing)
-    together, needed = format.plural(jobs, "process"), pace.seconds(places_, found.runs)
+    to_come = ((pace.Place(s.experiment, s.fidelity, s.axes, config_dir), s.steps) for s in missing)
+    together, needed = format.plural(jobs, "process"), pace.seconds(to_come, found.runs)
     return f" · on {together}" if needed is None else f" · about {format.duration(needed / jobs)} on {together}"
 
 

@@ -26,7 +26,7 @@ from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 from normbench.runs.resolve import resolve
 from normbench.stats import rerun_diff
-from normbench.stats.rerun_diff import Distance, Gap, Row
+from normbench.stats.rerun_diff import Gap, RerunDiff, Row
 from normbench.train.weights import refuse_edited
 
 
@@ -111,7 +111,7 @@ def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
         return ""
 
 
-def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> None:
+def show(again: RunRecord, found: RerunDiff, console: Console, of: int = 0) -> None:
     """Print the answer, the changes of the environment and, if the curves differ, a row per metric.
 
     of: the number of updates of the whole run.
@@ -141,7 +141,7 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
         )
 
 
-def _describe_answer(again: RunRecord, found: Distance) -> str:
+def _describe_answer(again: RunRecord, found: RerunDiff) -> str:
     if found.word == rerun_diff.TO_THE_BYTE:
         return f"{found.word}, {len(again.records)} records, sha256 {curve_sha256(again.records)[:12]}"
     if found.ended[0] != found.ended[1]:
@@ -180,7 +180,7 @@ def _describe_row(row: Row) -> str:
     return "; ".join([row.word, *notes])
 
 
-def _as_json(run: RunRecord, found: Distance) -> dict[str, Any]:
+def _as_json(run: RunRecord, found: RerunDiff) -> dict[str, Any]:
     return {
         "id": run.id,
         "word": found.word,

@@ -84,9 +84,9 @@ class Table:
         fits = sum(least) <= room or not console.is_terminal
         widths = _shared(least, most, room)
         if fits:
-            yield _beside(names, widths, head=True)
+            yield _in_columns(names, widths, head=True)
         for row, texts in zip(rows, long, strict=True):
-            yield _beside(row, widths) if fits else _listed(names, row, width)
+            yield _in_columns(row, widths) if fits else _listed(names, row, width)
             for text in filter(None, texts):
                 yield _under(Text(), text, width, len(GAP))
 
@@ -121,7 +121,7 @@ def _folded(text: Text, width: int) -> list[Text]:
     return found
 
 
-def _beside(cells: Sequence[Text], widths: Sequence[int], head: bool = False) -> Text:
+def _in_columns(cells: Sequence[Text], widths: Sequence[int], head: bool = False) -> Text:
     """One row, each cell in its width. head: the names of the columns, aligned at the bottom."""
     columns = [_folded(text, width) for text, width in zip(cells, widths, strict=True)]
     count = max(map(len, columns))
@@ -163,7 +163,7 @@ def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     simple = all(SIMPLE.fullmatch(text) for row in rows for text in row)
     if len(rows) > MANY and simple and sum(widths) + len(GAP) * len(widths) <= console.width:
-        console.print(_beside(list(map(Text, columns)), widths, head=True))
+        console.print(_in_columns(list(map(Text, columns)), widths, head=True))
         lines = (GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows)
         say(console, "\n".join(lines))
         return

@@ -18,7 +18,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers.rules import FEWEST
 from normbench.stats.statistics import REACH
 
-SHOWN = 4  # comparisons
+MOST = 4  # comparisons
 
 
 def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
@@ -33,7 +33,7 @@ def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Se
             wanted = FEWEST if d.n < FEWEST else d.needed or REACH + 1
             if d.n < wanted <= REACH:
                 asked.append((wanted, cells[d.first], cells[d.second]))
-    nearest = sorted(asked, key=lambda one: one[0])[:SHOWN]
+    nearest = sorted(asked, key=lambda one: one[0])[:MOST]
     seeds: dict[str, int] = {}  # how many each cell needs in total
     for wanted, *pair in nearest:
         for cell in pair:

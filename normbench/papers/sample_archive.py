@@ -31,7 +31,7 @@ Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Gallery:
+class SampleArchive:
     """Samples by run id and name, and the archive that has them."""
 
     runs: Mapping[str, Files] = field(default_factory=dict)
@@ -58,20 +58,20 @@ def _axes(run: RunRecord) -> str:
     return repr(sorted(run.axes.items()))
 
 
-def load(path: Path) -> Gallery:
+def load(path: Path) -> SampleArchive:
     """The archive at `path`, an empty one without a file. NormbenchError if it is damaged."""
     if not path.exists():
-        return Gallery()
+        return SampleArchive()
     try:
         content = reading.read(os.path.realpath(path), MOST)
-        return Gallery(_unpacked(content), content)
+        return SampleArchive(_unpacked(content), content)
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
 
 
 def collect(
-    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], published: Gallery
-) -> tuple[Gallery, Sequence[RunRecord]]:
+    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], published: SampleArchive
+) -> tuple[SampleArchive, Sequence[RunRecord]]:
     """The `published` samples, updated with those of raw runs; and the runs whose samples no longer fit in.
 
     Published samples stay, as long as their run does and no lower seed has samples.
@@ -85,10 +85,10 @@ def collect(
         else:
             left.append(run)
     # packed anew it may be other bytes, as another zlib's
-    return published if files_by_run == published.runs else Gallery(files_by_run, _packed(files_by_run)), left
+    return published if files_by_run == published.runs else SampleArchive(files_by_run, _packed(files_by_run)), left
 
 
-def _fits(runs: Mapping[str, Files], published: Gallery) -> bool:
+def _fits(runs: Mapping[str, Files], published: SampleArchive) -> bool:
     if runs.keys() <= published.runs.keys():
         return True
     size = sum(len(content) for files in runs.values() for content in files.values())

@@ -166,8 +166,8 @@ def _named(path: Path) -> Iterator[None]:
         line = f"{path} has schema {other}, this version reads {SCHEMA}"
         if other.args[0] > SCHEMA:
             raise NormbenchError(f"{line}: update normbench.") from None
-        way = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
-        raise NormbenchError(f"{line}. {way}", code=4) from None
+        way_out = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
+        raise NormbenchError(f"{line}. {way_out}", code=4) from None
     except DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 

@@ -14,7 +14,7 @@ LABELS = ("experiment", "arm", "seed", "fidelity", "control", "axes")
 
 
 @dataclass(frozen=True)
-class Known:
+class NamedRun:
     """A run and where it was found: its directory, in any state, or the pack that has it."""
 
     run: RunRecord
@@ -22,7 +22,7 @@ class Known:
     log: Path | None = None  # of a run that printed something, or failed
 
 
-def resolve(name: str, results: Path) -> Known:
+def resolve(name: str, results: Path) -> NamedRun:
     """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
     asked, name = name or "''", Path(name).name[-12:] if "/" in name else name
     raw = store.directories(results / "runs")
@@ -37,11 +37,11 @@ def resolve(name: str, results: Path) -> Known:
     if packed_run := published.get(run_id):
         lengths = {run_id: packed_run.head.steps}
         if not any(copy.state in store.FINISHED and find.is_longer(copy, lengths) for copy in copies[-1:]):
-            return Known(packed_run.whole(), packed_run.path)
+            return NamedRun(packed_run.whole(), packed_run.path)
     return _raw(copies[-1])
 
 
-def _raw(stored: store.Stored) -> Known:
+def _raw(stored: store.Stored) -> NamedRun:
     try:
         if stored.reason:
             raise Damaged(stored.reason)
@@ -50,4 +50,4 @@ def _raw(stored: store.Stored) -> Known:
             raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
-    return Known(replace(store.head(stored), records=records), stored.path, stored.log)
+    return NamedRun(replace(store.head(stored), records=records), stored.path, stored.log)

@@ -79,7 +79,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Distance:
+class RerunDiff:
     """The worst word of the rows; what of the environment is another, then and now, and what was not recorded then.
 
     `level`: of each prediction interval, so that a further seed has all its values inside with LEVEL (Bonferroni);
@@ -105,7 +105,7 @@ class Distance:
         return min(gaps, key=lambda gap: int(gap.place["step"]), default=None)
 
 
-def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Distance:
+def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> RerunDiff:
     """`then` against `now`, its repetition, as far as that one goes; `others` differ from `then` in the seed alone.
 
     Prediction intervals are over `then` and `others`, of logarithms where all values are positive. They are those of a
@@ -131,7 +131,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Dis
     elif word == TO_THE_BYTE and curve_sha256(then.records) != curve_sha256(now.records):
         word = ROUNDING  # in another order
     seeds = sorted({then.seed, *(run.seed for run in others)})
-    return Distance(word, rows, changed, unrecorded, level, seeds, ended)
+    return RerunDiff(word, rows, changed, unrecorded, level, seeds, ended)
 
 
 def _environment(then: RunRecord, now: RunRecord) -> tuple[dict[str, tuple[Any, Any]], list[str]]:

@@ -14,7 +14,7 @@ from normbench.rnn.cells import Cell
 from normbench.train.optim import construct
 
 
-class Adjust:
+class Clipping:
     """Called before the optimizer's step of each update, with the number of the update, from 0.
 
     `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A resumed run
@@ -96,7 +96,7 @@ def clip_global(gradients: Gradients, at: float) -> bool:
 
 
 def clip_per_tensor(gradients: Gradients, at: float) -> bool:
-    """The same for each parameter by itself; `Adjust` gives a recurrent parameter's blocks one by one."""
+    """The same for each parameter by itself; `Clipping` gives a recurrent parameter's blocks one by one."""
     return any([clip_global({name: gradient}, at) for name, gradient in gradients.items()])  # all, not until the first
 
 

@@ -16,7 +16,7 @@ from normbench.norms.modes import inference, normalizers, seed_torch
 from normbench.runs import writing
 from normbench.streams import stream
 from normbench.train import checkpoint, environment, optim
-from normbench.train.clipping import Adjust
+from normbench.train.clipping import Clipping
 from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
@@ -48,7 +48,7 @@ def train(
     also = {0, steps, *config["eval"]["also_after"]}
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites)
     optimizer = optim.build(config["optim"], model)
-    adjust = Adjust(config, model, optimizer)
+    clip = Clipping(config, model, optimizer)
     current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     if anew:  # only after everything that the run needs was found
         run.start_anew()
@@ -85,7 +85,7 @@ def train(
                 if not math.isfinite(value):  # before the update, so the weights stay unchanged
                     raise diverged(model, value, f"at step {progress.step + 1}")
                 loss.backward()
-                clipped = {name: share * batch.size for name, share in adjust(progress.step).items()}
+                clipped = {name: share * batch.size for name, share in clip(progress.step).items()}
                 optimizer.step()
                 optimizer.zero_grad()
             progress.add(value, batch.counted, batch.size, {**model.tally, **clipped})

@@ -37,7 +37,7 @@ def limits(parts: Iterable[Part]) -> dict[str, float]:
     extents: dict[str, list[float]] = {}
     musts: dict[str, list[float]] = {}
     for part in parts:
-        if not _drawn(part):
+        if not _has_interval(part):
             continue
         axis, centre, _ = _frame(part)
         ends = [abs(end - centre) for key in ("interval", "prediction") for end in _ends(part, key)]
@@ -52,7 +52,7 @@ def limits(parts: Iterable[Part]) -> dict[str, float]:
     }
 
 
-def _drawn(part: Part) -> bool:
+def _has_interval(part: Part) -> bool:
     """Whether it is in the plot: computed numbers have no interval, so text is enough."""
     return part["effect"] is not None and part["kind"] != "exact"
 
@@ -80,7 +80,7 @@ def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
     """The row of one part; None where there is no effect to draw."""
     axis, centre, sign = _frame(part)
     limit = scale.get(axis)
-    if limit is None or not _drawn(part):
+    if limit is None or not _has_interval(part):
         return None
 
     def x(value: float) -> float:

@@ -40,7 +40,7 @@ def configurations(task: Task, question: Question, others: Sequence[Task], load:
         if len(means) == len(variants):
             columns.setdefault(name, means)
         for name, numbers in paper_references.numbers(cell, variants):
-            columns.setdefault(name, [numbers[way] for way in variants])
+            columns.setdefault(name, [numbers[variant] for variant in variants])
     names = list(columns)[:MOST_COLUMNS]
     if not names:
         return None
@@ -54,7 +54,7 @@ def _variants(cell: Cell) -> list[str]:
 
     Empty for fewer than two variants.
     """
-    asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
+    asked = [str(variant) for variant in cell.runs[0].config.get("eval", {}).get("variants") or ()]
     if len(asked) < 2:
         return []
     read = next((run for run in cell.done if run.records), None)
@@ -66,5 +66,5 @@ def _variants(cell: Cell) -> list[str]:
 
 def _means(cell: Cell, question: Question, names: Sequence[str]) -> list[float | None]:
     """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
-    values = [[value(run, question, variant=f"{CONFIGURATION}={way}") for way in names] for run in cell.done]
+    values = [[value(run, question, variant=f"{CONFIGURATION}={variant}") for variant in names] for run in cell.done]
     return [mean_of_all(values) for values in zip(*values, strict=True)]

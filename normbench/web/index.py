@@ -41,10 +41,10 @@ class Index:
         """Every run without its records; its status may also be running, interrupted, queued, failed or damaged."""
         if not self._waiting:
             return self._runs.heads
-        known = self._runs.heads
-        queued = queue.not_begun(self._waiting, (head.id for head in known), self.results / "runs")
+        heads = self._runs.heads
+        queued = queue.not_begun(self._waiting, (head.id for head in heads), self.results / "runs")
         return [
-            *(replace(head, status=queue.state(head.status, head.id, self._waiting)) for head in known),
+            *(replace(head, status=queue.state(head.status, head.id, self._waiting)) for head in heads),
             *(store.head(run, queue.WAITING) for run in queued),
         ]
 

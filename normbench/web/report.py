@@ -62,9 +62,9 @@ def build(
 
     def write(folder: Path) -> None:
         found, damaged = published.collect(results, config_dir, only)
-        catalogue = _Catalogue.of(config_dir)
-        pages = _pages(found, catalogue, damaged, raw_samples.of_raw([results]), only)
-        _write(folder, results, catalogue, pages, damaged, target)
+        listing = _Listing.of(config_dir)
+        pages = _pages(found, listing, damaged, raw_samples.of_raw([results]), only)
+        _write(folder, results, listing, pages, damaged, target)
         notes.extend(d.reason for d in damaged)
 
     site.put(target, write)
@@ -72,14 +72,14 @@ def build(
 
 
 @dataclass(frozen=True)
-class _Catalogue:
+class _Listing:
     """All artifacts by id, and their papers."""
 
     by_id: Mapping[str, Artifact]
     papers: Mapping[str, artifacts.Paper]
 
     @classmethod
-    def of(cls, config_dir: Path | None) -> _Catalogue:
+    def of(cls, config_dir: Path | None) -> _Listing:
         return cls(
             {name: artifacts.read(name, config_dir) for name in artifacts.ids(config_dir)}, artifacts.papers(config_dir)
         )
@@ -107,16 +107,16 @@ class _Page:
 
 def _pages(
     found: Sequence[Published],
-    catalogue: _Catalogue,
+    listing: _Listing,
     damaged: list[published.Damaged],
     raw: Callable[[str], sample_archive.Files],
     only: Collection[str] | None,
 ) -> list[_Page]:
     """The pages by paper; a file whose content cannot be made is added to the damaged ones."""
     pages = []
-    entries = sorted(found, key=catalogue.order)
+    entries = sorted(found, key=listing.order)
     for entry, file in zip(entries, _file_names(entries), strict=True):
-        paper = artifacts.paper_of(entry.name, catalogue.papers).title
+        paper = artifacts.paper_of(entry.name, listing.papers).title
         if only is not None and entry.name not in only:
             pages.append(_Page(entry, file, paper, None, ()))
             continue
@@ -141,7 +141,7 @@ def _samples_of(
                 f"Restore it (git checkout), or publish again: {entry.again}"
             )
     except NormbenchError as error:
-        archive = sample_archive.Gallery()
+        archive = sample_archive.SampleArchive()
         damaged.append(published.Damaged(entry.place, str(error)))
     found = sample_archive.of_arms(entry.runs, raw, archive.runs.get)
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
@@ -162,7 +162,7 @@ def _file_names(entries: Sequence[Published]) -> list[str]:
 def _write(
     folder: Path,
     results: Path,
-    catalogue: _Catalogue,
+    listing: _Listing,
     pages: Sequence[_Page],
     damaged: Sequence[published.Damaged],
     before: Path,
@@ -183,7 +183,7 @@ def _write(
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # without paths of this machine
     render("index.html", "index.html", **_index(pages), damaged=reasons,
-           contents=_contents(catalogue, pages), without_runs=_without_runs(catalogue, pages))  # fmt: skip
+           contents=_contents(listing, pages), without_runs=_without_runs(listing, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
         render("checks.html", "checks.html", checks=checks, benches=benches, titles=dict(titles))
@@ -236,10 +236,10 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
     return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
 
 
-def _without_runs(catalogue: _Catalogue, pages: Sequence[_Page]) -> list[tuple[str, int]]:
+def _without_runs(listing: _Listing, pages: Sequence[_Page]) -> list[tuple[str, int]]:
     """Title and number of claims of the artifacts without a page."""
     there = {page.entry.name for page in pages if not page.entry.own}
-    return [(one.title.split(" · ")[0], len(one.claims)) for one in catalogue.by_id.values() if one.id not in there]
+    return [(one.title.split(" · ")[0], len(one.claims)) for one in listing.by_id.values() if one.id not in there]
 
 
 def _claims(page: _Page) -> list[dict[str, Any]]:
@@ -316,17 +316,17 @@ def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[An
     return forests
 
 
-def _contents(catalogue: _Catalogue, pages: Sequence[_Page]) -> list[dict[str, Any]]:
+def _contents(listing: _Listing, pages: Sequence[_Page]) -> list[dict[str, Any]]:
     """Every figure and table of the papers, with its pages or the command for it."""
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
         own = [page for page in pages if page.entry.name == name and not page.entry.own]
-        command = _command(catalogue.by_id[name]) if name and not own else ""
+        command = _command(listing.by_id[name]) if name and not own else ""
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
     return [
-        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in catalogue.papers.values()
+        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in listing.papers.values()
     ]
 
 

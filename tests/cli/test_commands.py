@@ -52,6 +52,16 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
     assert {(r.arm, r.axes["train.batch_size"]) for r in unbiased} == {("bn", 4), ("bn-all", 4)}
 
+    # from the runs of another folder the same follows; its verdicts are not copied
+    elsewhere = ("--max-time", "0", "--results", "here", "--from", "results")
+    (place / "verdicts.json").unlink()
+    assert normbench(*REPRODUCE, *own, *elsewhere) == 0 and "10 done" in capfd.readouterr().out
+    copied = tmp_path / "here" / "own" / "ln2016" / "fig6" / "smoke"
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
+    assert not [*(tmp_path / "here").glob("runs/*")] and not (place / "verdicts.json").exists()
+    (place / "verdicts.json").write_bytes(before["verdicts.json"])
+    assert normbench(*REPRODUCE, *own, "--from", "nowhere") == 2 and "--from nowhere" in capfd.readouterr().err
+
     # the pack alone is enough: a fresh clone has no raw runs
     store_folder = tmp_path / "results" / "runs"
     store_folder.rename(tmp_path / "elsewhere")

@@ -234,7 +234,7 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
     with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
         datasets.module(spec.config["data"])
         model = models.build(spec.config, spec.sites)
-        clipping.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))
+        clipping.Clipping(spec.config, model, torch.optim.SGD(model.parameters()))
     assert error.value.code == 2 and "\n" not in str(error.value)
 
 

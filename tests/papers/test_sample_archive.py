@@ -94,11 +94,13 @@ def records(*arms: str, seed: int = 1) -> list[RunRecord]:
 
 def test_the_same_samples_are_the_same_bytes_in_whatever_order_they_come() -> None:
     runs = records("a", "b", "c")
-    found, left = sample_archive.collect(runs, lambda run: FILES, sample_archive.Gallery())
-    again, _ = sample_archive.collect(runs[::-1], lambda run: dict(reversed(FILES.items())), sample_archive.Gallery())
+    found, left = sample_archive.collect(runs, lambda run: FILES, sample_archive.SampleArchive())
+    again, _ = sample_archive.collect(
+        runs[::-1], lambda run: dict(reversed(FILES.items())), sample_archive.SampleArchive()
+    )
     assert found == again and found.sha256 == again.sha256 and not left
     assert sample_archive._unpacked(found.content) == found.runs == {run.id: FILES for run in runs}
-    assert sample_archive.collect([], lambda run: FILES, found) == (sample_archive.Gallery(), [])
+    assert sample_archive.collect([], lambda run: FILES, found) == (sample_archive.SampleArchive(), [])
 
 
 def test_what_is_published_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +108,13 @@ def test_what_is_published_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sample_archive, "MOST", 100_000)
     a, b, c = runs = records("a", "b", "c")
     drawn = {run.id: noise[run.arm] for run in runs}
-    first, left = sample_archive.collect([b, c], drawn.get, sample_archive.Gallery())
+    first, left = sample_archive.collect([b, c], drawn.get, sample_archive.SampleArchive())
     assert first.runs.keys() == {b.id, c.id} and not left
     again, left = sample_archive.collect(runs, drawn.get, first)
     assert again is first and left == [a], "neither pushed out nor packed anew"
     assert sample_archive.collect(runs, drawn.get, first)[0] is first
     monkeypatch.setattr(sample_archive, "UNPACKED", 50_000)
-    fewer, left = sample_archive.collect(runs, drawn.get, sample_archive.Gallery())
+    fewer, left = sample_archive.collect(runs, drawn.get, sample_archive.SampleArchive())
     assert (fewer.runs.keys(), left) == ({a.id}, [b, c])
     assert sample_archive._unpacked(fewer.content) == fewer.runs
 

@@ -89,3 +89,9 @@ def test_its_damage_is_named_and_nothing_converted(name: str, tmp_path: Path) ->
     with pytest.raises(Damaged, match=name):
         run_file.read(path)
     assert (path / name).exists() and not (path / run_file.NAME).exists()
+
+
+def test_in_another_folder_it_serves_and_is_left_as_it_is(tmp_path: Path) -> None:
+    path, spec = lying(tmp_path / "theirs", "done")
+    assert find.find([spec], tmp_path / "ours", [tmp_path / "theirs"]).state(spec) == "done"
+    assert all((path / name).exists() for name in old_form.NAMES) and not (path / run_file.NAME).exists()

@@ -353,3 +353,18 @@ def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
     assert [stored.path for stored in store.scan(tmp_path)] == [path]
     shutil.rmtree(path)
     assert store.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path
+
+
+def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tmp_path: Path) -> None:
+    """From directories and packs; not one whose configuration gives another id here."""
+    theirs = tmp_path / "theirs"
+    fake.directory(theirs / "runs", trio[0])
+    packed(theirs, fake.record(trio[1]))
+    other = fake.directory(theirs / "runs", trio[2])
+    content = run_file.read(other)
+    run_file.write(other, content | {"config": {**content["config"], "seed": 9}})
+    before = {path: path.stat().st_mtime_ns for path in theirs.rglob("*")}
+    found = find.find(trio, tmp_path / "ours", [theirs])
+    assert [found.state(spec) for spec in trio] == ["done", "done", "missing"]
+    assert [note for note in found.notes if trio[2].id in note and str(theirs) in note]
+    assert {path: path.stat().st_mtime_ns for path in theirs.rglob("*")} == before and not (tmp_path / "ours").exists()

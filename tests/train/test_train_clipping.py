@@ -23,10 +23,10 @@ SCHEDULES = {name: compose.declaration("schedule", name) for name in compose.cho
 USED = [name for name, facts in SCHEDULES.items() if "class" in facts and "refused" not in facts]
 
 
-def built(config: dict[str, Any]) -> tuple[clipping.Adjust, torch.optim.Optimizer]:
+def built(config: dict[str, Any]) -> tuple[clipping.Clipping, torch.optim.Optimizer]:
     model = torch.nn.Linear(3, 2)
     optimizer = optim.build(config["optim"], model)
-    return clipping.Adjust(config, model, optimizer), optimizer
+    return clipping.Clipping(config, model, optimizer), optimizer
 
 
 # --- clipping --------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_grus_gates_and_candidate_are_clipped_apart() -> None:
     model = torch.nn.Module()
     model.gru = GRU(3, 4, bias="inside")
     config = tiny.spec("clip=per_tensor", "clip.at=2").config
-    clip = clipping.Adjust(config, model, optim.build(config["optim"], model))
+    clip = clipping.Clipping(config, model, optim.build(config["optim"], model))
     draw = torch.Generator().manual_seed(1)
     for p in model.parameters():
         p.grad = 30 * torch.randn(p.shape, generator=draw)

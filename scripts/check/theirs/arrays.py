@@ -31,7 +31,7 @@ from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.streams import stream
 from normbench.train import optim
-from normbench.train.clipping import Adjust
+from normbench.train.clipping import Clipping
 
 SEED = 1
 Arrays = dict[str, np.ndarray]
@@ -90,7 +90,7 @@ def updates(artifact: str, fidelity: str, arm: str, overrides: Sequence[str], gi
     spec = plan.experiment_spec(artifact, arm, fidelity, [f"seed={SEED}", *overrides])
     model = models.build(spec.config, spec.sites).double()
     optimizer = optim.build(spec.config["optim"], model)
-    adjust = Adjust(spec.config, model, optimizer)
+    adjust = Clipping(spec.config, model, optimizer)
 
     def tensors(of: object) -> dict[str, Tensor]:
         start = f"{of}."
