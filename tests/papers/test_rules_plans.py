@@ -298,3 +298,11 @@ def test_smallest_effects_are_of_metrics_that_some_model_has() -> None:
     known = {metric for declared in models for metric in declared.get("metrics", [])}
     named = {metric for entry in rules.RULES["smallest_effects"] for metric in entry.get("metric", [])}
     assert named - known == {"loss"}, "what a model of one's own may log"
+
+
+@pytest.mark.parametrize("name", artifacts.ids())
+def test_shipped_artifacts_are_within_reach_of_their_experiments(name: str) -> None:
+    """Loading them relies on it; a user's own is checked each time."""
+    artifact = artifacts.read(name)
+    artifacts.check_runs(artifact)
+    assert artifacts.drawing(artifact)
