@@ -28,6 +28,14 @@ MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
 
 
+def _asked(filters: Sequence[str], heads: Sequence[RunRecord], results: Path) -> list[RunRecord]:
+    """The runs that fit, also cut to the length of others."""
+    ids = {run.id for run in configuration.select(filters, groups.with_longer(heads))}
+    if heads and not ids:
+        raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
+    return [head for head in heads if head.id in ids]
+
+
 def run(
     filters: Sequence[str],
     asked: Mapping[str, str],
@@ -37,7 +45,7 @@ def run(
     config_dir: Path | None = None,
 ) -> int:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
-    runs, notes = table.finished(results)
+    runs, notes = table.finished(results, lambda heads: _asked(filters, heads, results))
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:

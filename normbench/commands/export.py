@@ -18,25 +18,26 @@ from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.runs import files
 from normbench.runs.record import RunRecord
-from normbench.runs.table import finished
+from normbench.runs.run_file import FINISHED
+from normbench.runs.table import Runs
 
 
 def run_table(form: str, results: Path, filters: Sequence[str], output: Path | None, console: Console) -> int:
     """Write one flat table of the records of the runs that fit. form: csv or parquet; output: - is standard output."""
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if output == Path("-"):
-        runs = _chosen(results, filters, terminal.console(stderr=True))
+        runs, load = _chosen(results, filters, terminal.console(stderr=True))
         with scratch.folder("normbench-export-") as folder:
-            write(runs, folder / "table" / form)
+            write(runs, folder / "table" / form, load)
             sys.stdout.buffer.write((folder / "table" / form).read_bytes())
         return 0
-    runs = _chosen(results, filters, console)
+    runs, load = _chosen(results, filters, console)
     path = output or results / "export" / f"curves.{form}"
     if path.exists() and not path.is_file():
         raise NormbenchError(f"{path} is no regular file. Name one with --output.")
     target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
-    count = write(runs, target)
+    count = write(runs, target, load)
     say(console, f"{format.plural(len(runs), 'run')}, {format.plural(count, 'record')}: {path}")
     return 0
 
@@ -48,7 +49,8 @@ def run_wandb(
 
     NormbenchError with code 4 if W&B fails on a run, 2 if the request is wrong, such as a missing key.
     """
-    runs = _chosen(results, filters, console)
+    heads, load = _chosen(results, filters, console)
+    runs = list(tables.in_batches(heads, load))
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise NormbenchError(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
     target = wandb_run.Target(mode, project, entity, results / "wandb")
@@ -72,13 +74,26 @@ def run_wandb(
     return 0
 
 
-def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[RunRecord]:
-    runs, notes = finished(results)
-    for note in notes:
-        say(console, f"  note: {note}")
-    if not runs:
+def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Sequence[RunRecord], tables.Load]:
+    """The runs that fit, without their curves, and what reads these; damaged runs are left out with a note."""
+    table = Runs(results)
+    table.refresh()
+    finished = [head for head in table.heads if head.status in FINISHED]
+    if not finished:
         raise NormbenchError(f"there are no finished runs below {results}. (normbench status)")
-    chosen = configuration.select(filters, runs)
+    chosen = configuration.select(filters, finished)
     if not chosen:
         raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
-    return chosen
+    noted = set()
+
+    def load(heads: Sequence[RunRecord]) -> list[RunRecord]:
+        runs = table.load(head.id for head in heads).values()
+        for run in runs:
+            if run.status not in FINISHED and run.id not in noted:
+                say(console, f"  note: {table.source(run.id)} is damaged: {run.reason}. It is left out.")
+                noted.add(run.id)
+        return [run for run in runs if run.status in FINISHED]
+
+    for note in table.notes:
+        say(console, f"  note: {note}")
+    return chosen, load

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from normbench.runs import files
 from normbench.runs.record import RunRecord
 
 ALWAYS = ("model", "data", "norm")
+Load = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]  # gives runs their curves
+BATCH = 50  # runs whose curves are in memory at once
 PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")
 
 
@@ -28,7 +31,7 @@ class Layout:
     metrics: Sequence[str]
 
     @classmethod
-    def of(cls, runs: Sequence[RunRecord]) -> Layout:
+    def of(cls, runs: Sequence[RunRecord], load: Load = list) -> Layout:
         """The columns of these runs: of the configuration the model, data, normalizer, and all keys that differ."""
         flats = map(_in_columns, configuration.flats([run.config for run in runs]))
         settings = {run.id: values for run, values in zip(runs, flats, strict=True)}
@@ -38,7 +41,8 @@ class Layout:
             key: f"axis {key}" if key in names else key
             for key in sorted({key for run in runs for key in run.axes} - {*keys})
         }
-        metrics = {key for run in runs for record in run.records for key in record} - set(PLACES)
+        keys_of_records = {tuple(record) for run in in_batches(runs, load) for record in run.records}
+        metrics = set(chain.from_iterable(keys_of_records)) - set(PLACES)
         return cls(settings, keys, axes, sorted(metrics))
 
     @property
@@ -76,26 +80,36 @@ def _in_columns(flat: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_csv(runs: Sequence[RunRecord], path: Path) -> int:
-    """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing."""
-    layout = Layout.of(runs)
+def in_batches(runs: Sequence[RunRecord], load: Load) -> Iterator[RunRecord]:
+    """Each run with its curve, a batch of them in memory at once."""
+    for first in range(0, len(runs), BATCH):
+        yield from load(runs[first : first + BATCH])
+
+
+def write_csv(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
+    """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing.
+
+    load: gives runs their curves, for runs without.
+    """
+    layout, count = Layout.of(runs, load), 0
     files.make_folder(path.parent)
     with files.alone(path.parent), files.atomic(path) as file:
         lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(layout.columns)
-        for run in runs:
+        for run in in_batches(runs, load):
             writer.writerows(layout.rows(run))
+            count += len(run.records)
         lines.detach()
-    return sum(len(run.records) for run in runs)
+    return count
 
 
-def write_parquet(runs: Sequence[RunRecord], path: Path) -> int:
+def write_parquet(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
     """The same columns with types; NaN is a value, a missing one is null."""
     import pyarrow
     import pyarrow.parquet
 
-    names, table = rows(runs)
+    names, table = rows(list(in_batches(runs, load)))
     columns = dict(zip(names, map(list, zip(*table, strict=True)), strict=True))
     for name, values in columns.items():  # an axis may hold numbers in one experiment and words in another
         kinds = {type(value) for value in values if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,12 +50,17 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         if not isinstance(word, str):
             raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = root(results)
-    runs, notes = finished(folder)
+    heads: list[RunRecord] = []
+
+    def choose(found: Sequence[RunRecord]) -> list[RunRecord]:
+        heads.extend(found)
+        return configuration.select(words, found)
+
+    chosen, notes = finished(folder, choose)
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    chosen = configuration.select(words, runs)
     if not chosen:
-        which = f" that fits {' '.join(words)}" if words and runs else ""
+        which = f" that fits {' '.join(words)}" if words and heads else ""
         place = f"below {folder.absolute()}"
         raise NormbenchError(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
     if records:

@@ -9,7 +9,7 @@ runs.load([runs.heads[0].id])  # the same with their curves
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,11 +180,22 @@ def _goes_before(raw: _Raw, other: _Raw | pack.Packed, lengths: Mapping[str, int
     return raw.head.status != "damaged" or other.head.status == "damaged"
 
 
-def finished(results: Path) -> tuple[list[RunRecord], list[str]]:
-    """All finished runs with their curves, one per id (the longest); lines about those that cannot be read."""
+Choose = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]
+
+
+def finished(results: Path, choose: Choose = lambda heads: heads) -> tuple[list[RunRecord], list[str]]:
+    """All finished runs with their curves, one per id (the longest); lines about those that cannot be read.
+
+    choose: which of them, by their heads; of the others no curve is read.
+    """
     runs = Runs(results)
     runs.refresh()
-    loaded = runs.load(head.id for head in runs.heads if head.status in (*store.FINISHED, "damaged"))
-    notes = [*runs.notes, *(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out."
-                            for run in loaded.values() if run.status == "damaged")]  # fmt: skip
-    return [run for run in loaded.values() if run.status in store.FINISHED], notes
+    damaged = [head for head in runs.heads if head.status == "damaged"]
+    notes = [*runs.notes, *(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out." for run in damaged)]
+    found = []
+    for run in runs.load(head.id for head in choose([h for h in runs.heads if h.status in store.FINISHED])).values():
+        if run.status == "damaged":
+            notes.append(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out.")
+        else:
+            found.append(run)
+    return found, notes
