@@ -111,9 +111,14 @@ def decode(text: str | bytes) -> Any:
 
 def parse(text: str | bytes) -> Any:
     """A JSON value that can be walked recursively, printed and stored, or ValueError."""
+    text = text.decode() if isinstance(text, bytes) else text
     value = decode(text)
-    check_json(value)
+    if len(text) > MOST or text.count("[") + text.count("{") > DEEPEST or _LARGE.search(text):
+        check_json(value)  # else it is neither deep nor large, and thousands of files are read at once
     return value
+
+
+_LARGE = re.compile(r"(?:\A|[\s:,\[])-?\d+(?:\d{18}|[\d.]*[eE]\+?\d{3})")  # what may be a number that is too large
 
 
 def _refuse(name: str) -> None:

@@ -113,12 +113,13 @@ print(int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].s
 STARTING = """
 import pathlib, sys, time
 from normbench.config.plan import train_specs
-from normbench.runs import writing
+from normbench.runs import store, writing
 
 root, specs = pathlib.Path(sys.argv[1], "runs"), train_specs(sys.argv[2:], True)
 start = time.process_time()
+listed = store.directories(root)
 for spec in specs:
-    writing.directory(root, spec).path.mkdir(parents=True)
+    writing.directory(root, spec, listed).path.mkdir(parents=True)
 print((time.process_time() - start) / len(specs))
 """
 
