@@ -13,7 +13,7 @@ from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, leases, run_file, store, writing
+from normbench.runs import files, leases, old_form, run_file, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -68,7 +68,7 @@ def misnamed(results: Path) -> Iterator[Finding]:
         path = Path(folder)
         if store.NAME.fullmatch(path.name) or store.OLD.search(path.name):
             names.clear()
-        elif run_file.NAME in others and path.name != "runs":
+        elif {run_file.NAME, old_form.STATUS} & {*others} and path.name != "runs":
             with contextlib.suppress(Damaged, KeyError, TypeError):  # an unreadable status: its run has no name
                 status = run_file.read(path)
                 own = store.named(path.parent, status["arm"], status["seed"], status["id"])

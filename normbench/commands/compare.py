@@ -28,12 +28,21 @@ MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
 
 
-def _asked(filters: Sequence[str], heads: Sequence[RunRecord], results: Path) -> list[RunRecord]:
-    """The runs that fit, also cut to the length of others."""
-    ids = {run.id for run in configuration.select(filters, groups.with_longer(heads))}
-    if heads and not ids:
-        raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
-    return [head for head in heads if head.id in ids]
+def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str]]:
+    """The finished runs that fit, also cut to the length of others, and notes; of the others no curve is read."""
+    fitting: list[RunRecord] = []
+
+    def choose(heads: Sequence[RunRecord]) -> list[RunRecord]:
+        fitting.extend(configuration.select(filters, groups.with_longer(heads)))
+        if heads and not fitting:
+            raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
+        ids = {run.id for run in fitting}
+        return [head for head in heads if head.id in ids]
+
+    runs, notes = table.finished(results, choose)
+    by_id = {run.id: run for run in runs}
+    cut = (by_id[run.id].cut(run.steps) if run.cut_from else by_id[run.id] for run in fitting if run.id in by_id)
+    return list(cut), notes
 
 
 def run(
@@ -45,14 +54,14 @@ def run(
     config_dir: Path | None = None,
 ) -> int:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
-    runs, notes = table.finished(results, lambda heads: _asked(filters, heads, results))
+    runs, notes = _selected(filters, results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in groups.tasks(configuration.select(filters, groups.with_longer(runs))) if has_curves(task)]
+    found = [task for task in groups.tasks(runs) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:

@@ -78,6 +78,9 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Se
     """The runs that fit, without their curves, and what reads these; damaged runs are left out with a note."""
     table = Runs(results)
     table.refresh()
+    damaged = [head for head in table.heads if head.status == "damaged"]
+    for note in (*table.notes, *map(table.describe_damage, damaged)):
+        say(console, f"  note: {note}")
     finished = [head for head in table.heads if head.status in FINISHED]
     if not finished:
         raise NormbenchError(f"there are no finished runs below {results}. (normbench status)")
@@ -90,10 +93,8 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Se
         runs = table.load(head.id for head in heads).values()
         for run in runs:
             if run.status not in FINISHED and run.id not in noted:
-                say(console, f"  note: {table.source(run.id)} is damaged: {run.reason}. It is left out.")
+                say(console, f"  note: {table.describe_damage(run)}")
                 noted.add(run.id)
         return [run for run in runs if run.status in FINISHED]
 
-    for note in table.notes:
-        say(console, f"  note: {note}")
     return chosen, load

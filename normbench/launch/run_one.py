@@ -58,10 +58,13 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
     with contextlib.suppress(Exception), run.writing():
         with open(run.path / "output.log", "a", opener=reading.at_once) as log:
             traceback.print_exc(file=log)
-        with contextlib.suppress(Damaged):
-            if run_file.read(run.path)["status"] in run_file.FINISHED:
-                return
-        run.write("failed", reason=reason)
+        try:
+            stored = run_file.read(run.path)
+        except Damaged:
+            return
+        if stored["status"] not in run_file.FINISHED:
+            run.content = run.content or run_file.carried(stored)
+            run.write("failed", reason=reason)
 
 
 @contextlib.contextmanager

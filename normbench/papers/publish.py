@@ -121,13 +121,15 @@ def publish(
             notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
         judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
                        archive.sha256)  # fmt: skip
+        shown = pages(artifact, fidelity, judged, runs)
+        unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)
         contents = {
             pack.NAME: None if same else pack.dump(runs),
             sample_archive.NAME: None if archive == archive_before else archive.content or None,
             per_example_effects.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure_there(place / "figure.svg", figure_key(judged))
+            "figure.svg": (_figure_there(place / "figure.svg", figure_key(judged)) if unchanged else None)
             or _figure(artifacts.panels(artifact, runs), figure_key(judged)),
-            **pages(artifact, fidelity, judged, runs),
+            **shown,
             "verdicts.json": verdicts.as_file(judged),
         }
         if not writes:
@@ -173,8 +175,11 @@ def figure_key(judged: Mapping[str, Any]) -> str:
 
 def _figure_there(path: Path, of: str) -> bytes | None:
     """The figure that was drawn of these runs: its hash says so."""
-    content = path.read_bytes() if path.is_file() else b""
-    return None if svg_hash.unmarked(content, of) else content
+    return None if svg_hash.unmarked(content := _bytes(path), of) else content
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _figure(panels: Sequence[Panel], of: str) -> bytes | None:

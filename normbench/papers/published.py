@@ -93,10 +93,8 @@ def read(
     verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
-    if only is not None and name not in only:
-        artifact = artifacts.read(name, config_dir) if name in artifacts.ids(config_dir) else None
-        return Published(name, fidelity, place, verdicts, (), artifact)
-    packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, config_dir)
+    partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
+    packed = packed or pack.load(place / pack.NAME, parts=not partly)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
@@ -108,7 +106,7 @@ def read(
             f"Restore both (git checkout), or judge again: {again}"
         )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
-    if artifact is not None and not _of_todays_rules(artifact, verdicts):
+    if artifact is not None and not partly and not _of_todays_rules(artifact, verdicts):
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )

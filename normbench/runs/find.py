@@ -66,6 +66,7 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
     for folder in others:
         there = _find([run for run in wanted if found.of(run) is None], folder, convert=False)
         found.notes += there.notes
+        found.notes += [f"{stored.path} is damaged: {stored.reason}. It is left out." for stored in there.damaged]
         for run in there.wanted:
             if record := there.of(run):
                 if run.is_of(record.config):
@@ -130,7 +131,9 @@ def _from_store(found: Found, wanted: Wanted) -> None:
         found.damaged.append(found.stored[wanted.id])
         return
     if run is not None and run.serves(wanted.steps):
-        found.records[wanted.id, wanted.steps] = relabel(run, wanted)
+        length = {key: wanted.config["train"][key] for key in ("epochs", "steps")}
+        config = {**run.config, "train": {**run.config["train"], **length}}
+        found.records[wanted.id, wanted.steps] = replace(relabel(run, wanted), config=config)
 
 
 def is_longer(stored: store.Stored, lengths: Mapping[str, int]) -> bool:

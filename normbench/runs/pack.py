@@ -109,13 +109,15 @@ def read(path: Path) -> list[RunRecord]:
     return list(load(path).runs)
 
 
-def load(path: Path, cached: bool = True) -> Pack:
+def load(path: Path, cached: bool = True, parts: bool = True) -> Pack:
     """A pack, every hash of it checked. A damaged one, or one of another schema: NormbenchError with one line.
 
-    cached: kept in memory for the next call.
+    cached: kept in memory for the next call. parts: with its runs, else its hash alone.
     """
     with _named(path):
-        return _parse(_content(path), cached) if path.exists() else Pack()
+        if not path.exists():
+            return Pack()
+        return _parse(_content(path), cached) if parts else Pack((), _opened(_content(path)).sha256)
 
 
 @dataclass(frozen=True)

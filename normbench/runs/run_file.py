@@ -93,10 +93,15 @@ def _missing(folder: Path, convert: bool) -> dict[str, Any]:
     """The content of a directory without run.json: of an earlier version, or of a run that never began."""
     from normbench.runs import old_form
 
-    if old_form.is_there(folder):
-        return old_form.read(folder, convert)
-    if (folder / "curve.jsonl").exists():
-        raise Damaged(f"{NAME} is missing")
+    try:
+        if old_form.is_there(folder):
+            return old_form.read(folder, convert)
+        if (folder / "curve.jsonl").exists():
+            raise Damaged(f"{NAME} is missing")
+    except Damaged:
+        if (folder / NAME).exists():  # another process has converted it meanwhile
+            return read(folder, convert)
+        raise
     return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
 
 
@@ -126,6 +131,15 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
     hashes = {f"{part}_sha256": files.seal(content[part]) for part in PARTS if part in content}
     sealed = files.sealed({"schema": SCHEMA, **content, **hashes})
     files.atomic_write(folder / NAME, (json.dumps(sealed, indent=1) + "\n").encode())  # options in their own order
+
+
+def carried(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What run.json says whatever the run's status: all but the status, its hashes and its seal."""
+    return {
+        key: content[key]
+        for key in ("id", *LABELS, "axes", "seed", "epochs", "steps", "began", *PARTS)
+        if key in content
+    }
 
 
 def labels(content: Mapping[str, Any]) -> dict[str, Any]:

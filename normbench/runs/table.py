@@ -79,6 +79,10 @@ class Runs:
         found = self._sources.get(run_id)
         return found.stored.path if isinstance(found, _Raw) else found.path if found else None
 
+    def describe_damage(self, run: RunRecord) -> str:
+        """The line about a damaged run."""
+        return f"{self.source(run.id)} is damaged: {run.reason}. It is left out."
+
     def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
         """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
         loaded = {}
@@ -191,11 +195,11 @@ def finished(results: Path, choose: Choose = lambda heads: heads) -> tuple[list[
     runs = Runs(results)
     runs.refresh()
     damaged = [head for head in runs.heads if head.status == "damaged"]
-    notes = [*runs.notes, *(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out." for run in damaged)]
+    notes = [*runs.notes, *map(runs.describe_damage, damaged)]
     found = []
     for run in runs.load(head.id for head in choose([h for h in runs.heads if h.status in store.FINISHED])).values():
         if run.status == "damaged":
-            notes.append(f"{runs.source(run.id)} is damaged: {run.reason}. It is left out.")
+            notes.append(runs.describe_damage(run))
         else:
             found.append(run)
     return found, notes

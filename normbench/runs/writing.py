@@ -61,6 +61,21 @@ class RunDirectory:
         with contextlib.suppress(Damaged):  # `old` says so
             old_form.convert_held(self.path)
 
+    def take_over(self, content: Mapping[str, Any], anew: bool) -> None:
+        """From here on the directory is of the run with this content; `anew`: nothing of the old one is used."""
+        before, self.content = self.content, dict(content)
+        if anew:
+            self.start_anew()
+        else:
+            self.content |= {key: before[key] for key in ("began", "environment") if key in before}
+
+    def is_finished(self) -> bool:
+        """Whether a finished run lies there."""
+        try:
+            return run_file.read(self.path)["status"] in run_file.FINISHED
+        except Damaged:
+            return False
+
     def start_anew(self) -> None:
         """Rename the directory to NAME.old-1, or the next free number, and hold an empty one in its place."""
         taken = [int(path.suffix[5:]) for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.old-*")]
@@ -82,10 +97,10 @@ class RunDirectory:
 
     def old(self) -> dict[str, Any] | None:
         """What run.json says by now, None where there is none; NormbenchError where it is damaged."""
-        if not (self.path / run_file.NAME).exists():
+        if not (self.path / run_file.NAME).exists() and not old_form.is_there(self.path):
             return None
         try:
-            content = run_file.read(self.path)
+            content = run_file.read(self.path, convert=False)  # `_hold` has converted what it could
         except Damaged as damage:
             raise NormbenchError(
                 f"{self.path} is damaged: {damage}. Delete it to start this run anew.", code=4

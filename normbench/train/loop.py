@@ -50,8 +50,7 @@ def train(
     optimizer = optim.build(config["optim"], model)
     clip = Clipping(config, model, optimizer)
     current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
-    if anew:  # only after everything that the run needs was found
-        run.start_anew()
+    run.take_over(spec.content(), anew)  # only after everything that the run needs was found
     progress = resume(run, model, optimizer, steps, current)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     steps_kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}

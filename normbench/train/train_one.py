@@ -10,7 +10,7 @@ import torch
 
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import FULL, NormbenchError
-from normbench.runs import store, writing
+from normbench.runs import run_file, store, writing
 from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
 
@@ -38,8 +38,7 @@ def ensure_run(
             if store.serves(old, spec):
                 return str(old["status"])
         anew = old is not None and not store.can_become(old, run.path, spec)
-        began = old.get("began") if old and not anew else None
-        run.content = spec.content() | ({"began": began} if began else {})
+        run.content = run_file.carried(old) if old else spec.content()  # until the run is taken over
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run, anew)
@@ -57,7 +56,8 @@ def ensure_run(
             reason = f"disk full: {error.strerror}"
             # no space for a new status: `running` without a lock counts as interrupted
             with contextlib.suppress(OSError):
-                run.write("interrupted", reason=reason)
+                if not run.is_finished():  # one that was to be trained anew stays as it is
+                    run.write("interrupted", reason=reason)
             raise NormbenchError(
                 f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat "
                 "the command.",

@@ -174,8 +174,7 @@ def _write(
     for page in pages:
         menu.setdefault(OWN if page.entry.own else page.paper, []).append(page)
     common = {"version": normbench.__version__, "menu": list(menu.items()), "checked": bool(checks or benches)}
-    titles = [(page.file, page.entry.title) for page in pages]
-    site_key = json.dumps([normbench.__version__, titles, checks], default=str)  # of what every page shows
+    titles = {page.file: page.entry.title for page in pages}
 
     def render(template: str, name: str, **values: Any) -> None:
         text = site.environment().get_template(template).render(**common, page=name, **values)
@@ -186,10 +185,10 @@ def _write(
            contents=_contents(listing, pages), without_runs=_without_runs(listing, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
-        render("checks.html", "checks.html", checks=checks, benches=benches, titles=dict(titles))
+        render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
     for place, page in enumerate(pages):
         own = folder / Path(page.file).stem
-        key = hashlib.sha256(f"{site_key} {page.entry.verdicts['sha256']}".encode()).hexdigest()
+        key = hashlib.sha256(f"{normbench.__version__} {page.entry.verdicts['sha256']}".encode()).hexdigest()
         if page.content is None:
             if key in _text(before / page.file):
                 shutil.copyfile(before / page.file, folder / page.file)

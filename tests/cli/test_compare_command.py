@@ -173,3 +173,13 @@ def test_published_smoke_and_own_runs_are_distinguished(results: Path, command: 
     assert (sources[7], sources[8], sources[9], sources[1]) == ("published", "own", "smoke", "own")
     frame = load_runs("norm=layer", results=results).set_index("seed")
     assert frame["source"].to_dict() == {1: "own", 2: "own", 7: "published", 8: "own", 9: "smoke"}
+
+
+def test_longer_runs_are_compared_at_the_length_of_others(tmp_path: Path, command: Run) -> None:
+    """Also where the filters leave none that has this length by itself."""
+    for norm in ("none", "layer"):
+        for seed in range(1, 7):
+            epochs = 2 if seed < 4 else 4
+            fake.directory(tmp_path / "runs", tiny.spec(f"seed={seed}", f"norm={norm}", f"train.epochs={epochs}"))
+    output = command("compare", "seed=4-6", "train.epochs=2", "--results", str(tmp_path))
+    assert "2 epochs" in output and "n = 3" in output

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from normbench.errors import NormbenchError
 from normbench.runs import find, old_form, run_file, store, writing
 from normbench.runs.damaged import Damaged
 
@@ -95,3 +96,25 @@ def test_in_another_folder_it_serves_and_is_left_as_it_is(tmp_path: Path) -> Non
     path, spec = lying(tmp_path / "theirs", "done")
     assert find.find([spec], tmp_path / "ours", [tmp_path / "theirs"]).state(spec) == "done"
     assert all((path / name).exists() for name in old_form.NAMES) and not (path / run_file.NAME).exists()
+
+
+def test_one_that_another_process_converts_meanwhile_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not there when run.json was looked for, and the old files are gone when these are."""
+    path, spec = lying(tmp_path, "done")
+    real = old_form.is_there
+
+    def converted(folder: Path) -> bool:
+        monkeypatch.setattr(old_form, "is_there", real)
+        old_form.convert_held(folder)
+        return False
+
+    monkeypatch.setattr(old_form, "is_there", converted)
+    assert run_file.read(path)["id"] == spec.id
+
+
+def test_a_damaged_one_is_not_trained_over(tmp_path: Path) -> None:
+    path, _ = lying(tmp_path, "interrupted")
+    (path / old_form.STATUS).write_text("{")
+    with pytest.raises(NormbenchError, match=old_form.STATUS) as caught:
+        tiny.train(path, *INTERRUPTED)
+    assert caught.value.code == 4

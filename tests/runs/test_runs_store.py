@@ -368,3 +368,10 @@ def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tm
     assert [found.state(spec) for spec in trio] == ["done", "done", "missing"]
     assert [note for note in found.notes if trio[2].id in note and str(theirs) in note]
     assert {path: path.stat().st_mtime_ns for path in theirs.rglob("*")} == before and not (tmp_path / "ours").exists()
+
+
+def test_a_run_that_was_cut_says_its_own_length(trio: list, tmp_path: Path) -> None:
+    (longer,) = fake.specs(1, "train.epochs=4")
+    fake.directory(tmp_path / "runs", longer)
+    run = find.find(trio[:1], tmp_path).runs[0]
+    assert (run.epochs, run.config["train"]["epochs"], run.cut_from) == (2, 2, longer.steps)

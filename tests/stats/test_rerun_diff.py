@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.runs.record import RunRecord
-from normbench.stats.rerun_diff import BOUND, CHAOTIC, DIFFERENT, ROUNDING, TO_THE_BYTE, Distance, Row, compare
+from normbench.stats.rerun_diff import BOUND, CHAOTIC, DIFFERENT, ROUNDING, TO_THE_BYTE, RerunDiff, Row, compare
 
 HERE = {"processor": "A", "torch": "2.9", "instruction_set": "AVX512", "threads": 1, "device": "cpu"}
 THERE = HERE | {"processor": "B"}
@@ -39,7 +39,7 @@ def word(then: RunRecord, now: RunRecord, others: Sequence[RunRecord] = ()) -> s
     return compare(then, now, others).word
 
 
-def rows(found: Distance) -> dict[tuple[str, str], Row]:
+def rows(found: RerunDiff) -> dict[tuple[str, str], Row]:
     return {(row.split, row.metric): row for row in found.rows}
 
 

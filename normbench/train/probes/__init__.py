@@ -31,10 +31,9 @@ def draw(seed: int, name: Any, *shape: int) -> Tensor:
 def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
-    run.begin()
     content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far
-    if anew:
-        run.start_anew()
+    run.take_over(spec.content(), anew)
+    run.begin()
     run.content["environment"] = environment.since(None, 0, [], environment.environment())
     run.write("running", step=0, reason="")  # first: without the hashes of the files that change
     files.atomic_write(run.curve, content)
