@@ -140,7 +140,7 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     it = opened(chromium, served.start(), f"run={'d' * 12}")
     it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     it.page.locator("#run summary").click()
-    assert "norm.name=rms\noptim.lr=0.001\noptim.name=adam\n" in it.page.locator("#run .options").inner_text()
+    assert "norm.name=rms\noptim.name=adam\noptim.lr=0.001\n" in it.page.locator("#run .options").inner_text()
     it.page.get_by_role("button", name="Copy the place").click()
     it.page.get_by_role("button", name="Copied").wait_for()
     assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
