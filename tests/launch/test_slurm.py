@@ -141,7 +141,7 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 13)]
     Pool(4).launch(specs, tmp_path / "pool" / "runs")
     for stored in store.scan(tmp_path / "pool" / "runs"):
-        assert runs[stored.id].status["curve_sha256"] == stored.content["curve_sha256"]
+        assert runs[stored.id].content["curve_sha256"] == stored.content["curve_sha256"]
     repeated = [run for run in runs.values() if not trained_once(run.path)]
     assert len(repeated) <= 1, [run.path for run in repeated]  # the one whose worker was killed: from its checkpoint
     ended = Counter(re.findall(r": ([0-9a-f]{12}) interrupted", logs(results)))
