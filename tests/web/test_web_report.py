@@ -444,3 +444,20 @@ def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
     assert "no finding about a paper" in (index.parent / "own-ln2016-fig6-paper.html").read_text()
     page = (index.parent / "own-ln2016-fig6-smoke.html").read_text()
     assert "no finding about a paper" in page and "<h2>Claims</h2>" not in page and "LN-F1" not in page
+
+
+def test_pages_that_are_not_made_are_kept_or_name_their_command(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    madeup.published(results)
+    page = results / "report" / "ln2016-fig6-paper.html"
+    report.build(results, only=[])
+    assert "normbench report" in page.read_text() and "made-of" not in page.read_text()
+    report.build(results)
+    whole = page.read_bytes()
+    assert b"made-of" in whole
+    report.build(results, only=[])
+    assert page.read_bytes() == whole and (page.parent / "ln2016-fig6-paper" / "verdicts.json").exists()
+    content = json.loads((results / "ln2016" / "fig6" / "paper" / "verdicts.json").read_text()) | {"command": "another"}
+    (results / "ln2016" / "fig6" / "paper" / "verdicts.json").write_text(madeup.sealed(content))
+    report.build(results, only=[])
+    assert page.read_bytes() != whole, "it is of other verdicts"
