@@ -76,11 +76,16 @@ def can_be_published(name: str) -> bool:
 
 def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
-    listed = {place: store.directories(place / "runs") for place in places}
+    listed: dict[Path, dict[str, list[store.Stored]]] = {place: {} for place in places}
+    for place, by_id in listed.items():
+        for run in store.directories(place / "runs"):
+            by_id.setdefault(run.id, []).append(run)
 
     def found(run_id: str) -> dict[str, bytes]:
-        for place, runs in listed.items():
-            ended = [stored.path for stored in store.by_id([run_id], runs, False) if stored.state == "done"]
+        for place, by_id in listed.items():
+            ended = [
+                stored.path for stored in store.by_id([run_id], by_id.get(run_id, []), False) if stored.state == "done"
+            ]
             if ended:
                 return _files(place, ended[-1])
         return {}
