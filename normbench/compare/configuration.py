@@ -80,13 +80,13 @@ def _of_sites(norm: Mapping[str, Any]) -> str:
 
 def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
     """Of each its `flat` form, computed once for those that have the same parts but for their seed."""
-    cached: dict[tuple[int, ...], Values] = {}
+    cached: dict[str, Values] = {}
     found = []
     for config in configurations:
-        parts = tuple(id(part) for key, part in config.items() if key != "seed")
-        if parts not in cached:
-            cached[parts] = flat(config)
-        found.append(cached[parts])
+        without_seed = fingerprint({key: part for key, part in config.items() if key != "seed"})
+        if without_seed not in cached:
+            cached[without_seed] = flat(config)
+        found.append(cached[without_seed])
     return found
 
 
