@@ -30,10 +30,6 @@ def _bytes(path: Path) -> bytes:
 
 def parse(content: bytes, name: str, before: int = 0) -> list[dict[str, Any]]:
     """The records of the whole lines in `content`, which follows `before` lines. Damaged names the first bad one."""
-    try:
-        return _checked(_at_once(content))
-    except RECORD_DAMAGE:
-        pass  # which line it is shows below
     *lines, _ = content.split(b"\n")
     records = []
     for number, text in enumerate(lines, before + 1):
@@ -43,37 +39,18 @@ def parse(content: bytes, name: str, before: int = 0) -> list[dict[str, Any]]:
         except ValueError as error:
             raise Damaged(f"{place} is not JSON{no_json(error)}") from None
         try:
-            records += _checked([record])
+            check_record(record)
         except RECORD_DAMAGE as error:
             raise Damaged(f"{place} is not a record: {error}") from None
-    return records
-
-
-def _at_once(content: bytes) -> list[Any]:
-    """One JSON value per line, in half the time of one after the other; ValueError where that is not sure.
-
-    A break between two lines can then lie in a list only, and no record holds one.
-    """
-    whole = content[: content.rfind(b"\n") + 1]
-    lines = whole.count(b"\n")
-    if whole[:1] + b"{" * whole.count(b"\n{") != b"{" * lines:
-        raise ValueError("a line is no object")
-    values = reading.decode(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
-    if len(values) != lines:
-        raise ValueError("a line is not one value")
-    return list(values)
-
-
-def _checked(records: list[Any]) -> list[dict[str, Any]]:
-    for record in records:
-        check_record(record)
+        records.append(record)
     return records
 
 
 def _sampled(records: list[Any]) -> list[dict[str, Any]]:
     """The records of a curve that has its hash, once one of each set of keys and types is a record."""
     kinds = {(tuple(record), tuple(map(type, record.values()))): record for record in records}
-    _checked([*kinds.values()])
+    for record in kinds.values():
+        check_record(record)
     return records
 
 
@@ -84,7 +61,7 @@ def checked(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     fits = recorded and hashlib.sha256(found).hexdigest() == recorded
     with contextlib.suppress(*RECORD_DAMAGE):
         if fits:
-            return _sampled(_at_once(found))
+            return _sampled([reading.decode(text) for text in found.split(b"\n")[:-1]])
     records = parse(found, path.name)  # names the bad line where there is one
     if recorded and not fits:  # none while it is on its way
         raise Damaged(f"{path.name} does not have the hash that run.json recorded")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import orjson
 
 
 class Damaged(Exception):
@@ -19,4 +19,4 @@ def why(error: Exception) -> str:
 
 def no_json(error: ValueError) -> str:
     """What is wrong with a JSON file that is none, where that is more than that."""
-    return "" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else f": {error}"
+    return "" if isinstance(error, orjson.JSONDecodeError | UnicodeDecodeError) else f": {error}"
