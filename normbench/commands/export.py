@@ -50,7 +50,7 @@ def run_wandb(
     NormbenchError with code 4 if W&B fails on a run, 2 if the request is wrong, such as a missing key.
     """
     heads, load = _chosen(results, filters, console)
-    runs = list(tables.in_batches(heads, load))
+    runs = load(heads)
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise NormbenchError(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
     target = wandb_run.Target(mode, project, entity, results / "wandb")

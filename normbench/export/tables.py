@@ -1,71 +1,101 @@
-"""All records of all runs as one flat table: CSV for anything, parquet for data frames."""
+"""All records of all runs as one flat table: CSV for anything, parquet and data frames with types."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from normbench.compare import configuration
 from normbench.eval_variants import text
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 
+if TYPE_CHECKING:
+    import pyarrow
+
 ALWAYS = ("model", "data", "norm")
 Load = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]  # gives runs their curves
+Start = Callable[[BinaryIO, Any], Any]  # gives a writer of tables of a schema
 BATCH = 50  # runs whose curves are in memory at once
-PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")
+PLACES = {
+    **dict.fromkeys(("split", "mode", "variant"), "string"),
+    **dict.fromkeys(("order", "block"), "int64"),
+    "epoch": "float64",
+    **dict.fromkeys(("step", "examples"), "int64"),
+}  # and the type of each
 
 
 @dataclass(frozen=True)
 class Layout:
     """The columns of the table of some runs: those with one value per run, the place of a record, metrics."""
 
-    settings: Mapping[str, Mapping[str, Any]]  # by run
-    keys: Sequence[str]
-    axes: Mapping[str, str]
+    constants: Mapping[str, pyarrow.Array]  # by name of the column the runs' values
+    rows: Mapping[str, int]  # by id the place of a run in these
     metrics: Sequence[str]
 
     @classmethod
-    def of(cls, runs: Sequence[RunRecord], load: Load = list) -> Layout:
+    def of(cls, runs: Sequence[RunRecord], metrics: Iterable[str]) -> Layout:
         """The columns of these runs: of the configuration the model, data, normalizer, and all keys that differ."""
-        flats = map(_in_columns, configuration.flats([run.config for run in runs]))
-        settings = {run.id: values for run, values in zip(runs, flats, strict=True)}
-        keys = list(dict.fromkeys([*ALWAYS, *configuration.differing(settings.values())]))
+        settings = [*map(_in_columns, configuration.flats([run.config for run in runs]))]
+        labels = [configuration.labels_of(run) for run in runs]
+        keys = list(dict.fromkeys([*ALWAYS, *configuration.differing(settings)]))
         names = (*configuration.LABELS, *PLACES)
-        axes = {
-            key: f"axis {key}" if key in names else key
-            for key in sorted({key for run in runs for key in run.axes} - {*keys})
+        axes = sorted({key for run in runs for key in run.axes} - {*keys})
+        constants = {
+            **{key: _column([label[key] for label in labels]) for key in configuration.LABELS},
+            **{key: _column([values.get(key) for values in settings]) for key in keys},
+            **{f"axis {key}" if key in names else key: _column([run.axes.get(key) for run in runs]) for key in axes},
         }
-        keys_of_records = {tuple(record) for run in in_batches(runs, load) for record in run.records}
-        metrics = set(chain.from_iterable(keys_of_records)) - set(PLACES)
-        return cls(settings, keys, axes, sorted(metrics))
+        return cls(constants, {run.id: row for row, run in enumerate(runs)}, sorted(metrics))
 
     @property
-    def columns(self) -> list[str]:
-        return [*configuration.LABELS, *self.keys, *self.axes.values(), *PLACES, *self.metrics]
+    def schema(self) -> pyarrow.Schema:
+        import pyarrow
 
-    def rows(self, run: RunRecord) -> Iterator[list[Any]]:
-        """A row per record of a run; None where the record lacks a value."""
-        head = [
-            *configuration.labels_of(run).values(),
-            *(self.settings[run.id].get(key) for key in self.keys),
-            *(run.axes.get(key) for key in self.axes),
-        ]
-        for record in run.records:
-            place = {**record, "variant": text(record.get("variant", {})) or None}
-            metrics = (None if record.get(key) is None else float(record[key]) for key in self.metrics)
-            yield [*head, *(place.get(key) for key in PLACES), *metrics]
+        constants = [(name, values.type) for name, values in self.constants.items()]
+        return pyarrow.schema(constants + list(self._of_records.items()))
+
+    @property
+    def _of_records(self) -> dict[str, Any]:
+        return {**PLACES, **dict.fromkeys(self.metrics, "float64")}
+
+    def table(self, runs: Iterable[RunRecord]) -> pyarrow.Table:
+        """A row per record; null where the record lacks a value."""
+        import pyarrow
+
+        schema = pyarrow.schema(list(self._of_records.items()))
+        rows, found = [], []
+        for run in runs:
+            try:
+                found.append(pyarrow.Table.from_pylist(run.records, schema))
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):  # a variant, or a number that is not finite
+                found.append(pyarrow.Table.from_pylist([*map(_flat, run.records)], schema))
+            rows += [self.rows[run.id]] * len(run.records)
+        records = pyarrow.concat_tables(found)
+        places = pyarrow.array(rows)
+        constants = [values.take(places) for values in self.constants.values()]
+        return pyarrow.Table.from_arrays([*constants, *records.columns], schema=self.schema)
 
 
-def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[list[Any]]]:
-    """Column names and one row per record: labels, configuration, axes, place in the run, metrics."""
-    layout = Layout.of(runs)
-    return layout.columns, [row for run in runs for row in layout.rows(run)]
+def _column(values: Sequence[Any]) -> pyarrow.Array:
+    """Values of one type; of several, as an axis that holds numbers in one experiment and words in another, as text."""
+    import pyarrow
+
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) > 1 and not kinds <= {int, float}:
+        values = [None if value is None else str(value) for value in values]
+    return pyarrow.array(values, "float64" if kinds == {int, float} else None)
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with its variant as text and its metrics as numbers."""
+    metrics = {key: float(value) for key, value in record.items() if key not in PLACES}
+    return {**record, **metrics, "variant": text(record.get("variant", {})) or None}
 
 
 def settings(run: RunRecord) -> dict[str, Any]:
@@ -80,10 +110,19 @@ def _in_columns(flat: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def in_batches(runs: Sequence[RunRecord], load: Load) -> Iterator[RunRecord]:
-    """Each run with its curve, a batch of them in memory at once."""
+def in_batches(runs: Sequence[RunRecord], load: Load) -> Iterator[Sequence[RunRecord]]:
+    """The runs with their curves, a batch of them in memory at once."""
     for first in range(0, len(runs), BATCH):
-        yield from load(runs[first : first + BATCH])
+        yield load(runs[first : first + BATCH])
+
+
+def metrics_of(runs: Iterable[RunRecord]) -> set[str]:
+    return {key for run in runs for key in chain.from_iterable(run.records)} - {*PLACES}
+
+
+def frame(runs: Sequence[RunRecord]) -> Any:
+    """A row per record: labels, configuration, axes, place in the run, metrics."""
+    return Layout.of(runs, metrics_of(runs)).table(runs).to_pandas()
 
 
 def write_csv(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
@@ -91,33 +130,46 @@ def write_csv(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
 
     load: gives runs their curves, for runs without.
     """
-    layout, count = Layout.of(runs, load), 0
-    files.make_folder(path.parent)
-    with files.alone(path.parent), files.atomic(path) as file:
-        lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(lines, lineterminator="\n")
-        writer.writerow(layout.columns)
-        for run in in_batches(runs, load):
-            writer.writerows(layout.rows(run))
-            count += len(run.records)
-        lines.detach()
-    return count
+    from pyarrow.csv import CSVWriter, WriteOptions
+
+    def start(file: BinaryIO, schema: pyarrow.Schema) -> CSVWriter:
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(schema.names)
+        file.write(header.getvalue().encode())
+        return CSVWriter(file, schema, write_options=WriteOptions(include_header=False, quoting_style="needed"))
+
+    return _write(runs, path, load, start)
 
 
 def write_parquet(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
     """The same columns with types; NaN is a value, a missing one is null."""
-    import pyarrow
-    import pyarrow.parquet
+    from pyarrow.parquet import ParquetWriter
 
-    names, table = rows(list(in_batches(runs, load)))
-    columns = dict(zip(names, map(list, zip(*table, strict=True)), strict=True))
-    for name, values in columns.items():  # an axis may hold numbers in one experiment and words in another
-        kinds = {type(value) for value in values if value is not None}
-        if len(kinds) > 1 and not kinds <= {int, float}:
-            columns[name] = [None if value is None else str(value) for value in values]
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return _write(runs, path, load, ParquetWriter)
+
+
+def _write(runs: Sequence[RunRecord], path: Path, load: Load, start: Start) -> int:
+    """How many records were written. Begins again where a run has further metrics than those before it."""
+    kinds = {(run.experiment, run.arm): run for run in runs}
+    metrics = {key for batch in in_batches([*kinds.values()], load) for key in metrics_of(batch)}
     files.make_folder(path.parent)
-    with files.alone(path.parent):
-        files.atomic_write(path, buffer.getvalue())
-    return len(table)
+    with files.alone(path.parent), files.atomic(path) as file:
+        while (count := _written(runs, metrics, load, file, start)) is None:
+            file.seek(0)
+            file.truncate()
+    return count
+
+
+def _written(runs: Sequence[RunRecord], metrics: set[str], load: Load, file: BinaryIO, start: Start) -> int | None:
+    """How many records were written; None where a run has further metrics, which are among `metrics` then."""
+    layout, count = Layout.of(runs, metrics), 0
+    writer = start(file, layout.schema)
+    for batch in in_batches(runs, load):
+        if further := metrics_of(batch) - metrics:
+            metrics |= further
+            return None
+        table = layout.table(batch)
+        writer.write_table(table)
+        count += len(table)
+    writer.close()
+    return count

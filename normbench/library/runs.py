@@ -64,8 +64,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         place = f"below {folder.absolute()}"
         raise NormbenchError(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
     if records:
-        columns, table = tables.rows(chosen)
-        return pandas.DataFrame(table, columns=columns)
+        return tables.frame(chosen)
     rows = [
         configuration.labels_of(run)
         | {"source": run.source}

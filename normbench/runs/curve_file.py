@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from normbench import reading
 from normbench.runs.damaged import Damaged, no_json
 from normbench.runs.record import check_record
@@ -47,9 +49,8 @@ def parse(content: bytes, name: str, before: int = 0) -> list[dict[str, Any]]:
 
 
 def _sampled(records: list[Any]) -> list[dict[str, Any]]:
-    """The records of a curve that has its hash, once one of each set of keys and types is a record."""
-    kinds = {(tuple(record), tuple(map(type, record.values()))): record for record in records}
-    for record in kinds.values():
+    """The records of a curve that has its hash, once one of each set of keys is a record."""
+    for record in {tuple(record): record for record in records}.values():
         check_record(record)
     return records
 
@@ -61,7 +62,7 @@ def checked(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     fits = recorded and hashlib.sha256(found).hexdigest() == recorded
     with contextlib.suppress(*RECORD_DAMAGE):
         if fits:
-            return _sampled([reading.decode(text) for text in found.split(b"\n")[:-1]])
+            return _sampled([*map(orjson.loads, found.split(b"\n")[:-1])])
     records = parse(found, path.name)  # names the bad line where there is one
     if recorded and not fits:  # none while it is on its way
         raise Damaged(f"{path.name} does not have the hash that run.json recorded")

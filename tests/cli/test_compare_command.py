@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,8 +151,7 @@ def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: P
 def test_csv_has_the_configuration(results: Path, tmp_path: Path, command: Run) -> None:
     target = tmp_path / "curves.csv"
     command("export", "csv", "--results", str(results), "--output", str(target))
-    header, first, *_ = target.read_text().splitlines()
-    row = dict(zip(header.split(","), first.split(","), strict=False))
+    row = next(csv.DictReader(target.read_text().splitlines()))
     assert (row["model"], row["data"]) == ("mnist_mlp", "digits") and row["norm"] in ("none", "layer")
 
 

@@ -65,9 +65,9 @@ def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
 
 def test_an_axis_named_like_a_column_keeps_both(tmp_path: Path):
     run = replace(madeup.runs(1, epochs=1)[0], axes={"seed": 7, "epoch": 9})
-    columns, rows = tables.rows([run])
-    assert len(set(columns)) == len(columns)
-    row = dict(zip(columns, rows[0], strict=True))
+    frame = tables.frame([run])
+    assert len(set(frame.columns)) == len(frame.columns)
+    row = frame.iloc[0]
     assert (row["seed"], row["axis seed"], row["axis epoch"]) == (6, 7, 9)
 
 
@@ -106,3 +106,13 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(SystemExit) as ended:
             main(("export", "wandb", "--project", project))
         assert ended.value.code == 2 and "cannot be a W&B project" in capfd.readouterr().err
+
+
+def test_a_metric_that_a_later_run_of_an_arm_has_gets_its_column(tmp_path: Path):
+    first, *_ = runs = [run for run in madeup.runs(tables.BATCH + 2, epochs=1) if run.arm == "ln"]
+    runs[0] = replace(first, records=[{**record, "norm": 2.0} for record in first.records])
+    assert len(runs) > tables.BATCH
+    tables.write_csv(runs, tmp_path / "curves.csv")
+    with open(tmp_path / "curves.csv", newline="") as file:
+        found = [row["norm"] for row in csv.DictReader(file)]
+    assert found.count("2") == len(first.records) and len(found) == sum(len(run.records) for run in runs)
