@@ -118,7 +118,7 @@ class _Launch:
 
     def __init__(self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None) -> None:
         self.root, self.listen, self.deadline = root, listen, deadline
-        self.listed = store.directories(root)
+        self.listed = store.directories(root, {spec.id for spec in specs})
         self.waiting = deque(specs)
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}
         self.workers: list[_Worker] = []

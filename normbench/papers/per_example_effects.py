@@ -115,8 +115,9 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path
 
     The paper's setting first, then its controls; parts beyond 5 MB are left out, and judged over seeds.
     """
-    listed = [run for place in reversed(places) for run in store.directories(place / "runs")]
-    raw = {found.id: found for found in store.by_id((run.id for run in runs), listed, False) if not found.reason}
+    ids = {run.id for run in runs}
+    listed = [run for place in reversed(places) for run in store.directories(place / "runs", ids)]
+    raw = {found.id: found for found in store.by_id(ids, listed, False) if not found.reason}
     tables: dict[str, Table] = {}
     size = 0
     for control in artifact.settings:

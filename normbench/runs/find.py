@@ -78,11 +78,12 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
 
 def _find(wanted: Sequence[Wanted], results: Path, convert: bool = True) -> Found:
     found = Found(wanted)
-    packed, found.notes = in_packs(results, {run.id for run in wanted})
+    ids = {run.id for run in wanted}
+    packed, found.notes = in_packs(results, ids)
     published = {run.id: run for run in packed}
-    listed = store.directories(results / "runs")
+    listed = store.directories(results / "runs", ids)
     found.damaged = [stored for stored in listed if stored.reason]
-    for stored in store.by_id((run.id for run in wanted), listed, convert):
+    for stored in store.by_id(ids, listed, convert):
         found.damaged += [stored] if stored.reason else []
         found.stored[stored.id] = stored
     for run in wanted:

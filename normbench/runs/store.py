@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,10 +98,10 @@ def is_locked(path: Path) -> bool:
     return leases.is_claimed(path)  # on another node, where a lock is not seen here
 
 
-def directories(root: Path) -> list[Stored]:
+def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:
     """All run directories below `root` by their names, without run.json, sorted by path; folders that cannot be listed.
 
-    None are looked for behind a link, nor among those that a newer run replaced.
+    None are looked for behind a link, nor among those that a newer run replaced. ids: of these runs alone.
     """
     found: list[Stored] = []
     waiting = [(root, 0)] if os.path.lexists(root) else []
@@ -121,8 +121,11 @@ def directories(root: Path) -> list[Stored]:
         for name in names:
             if name.startswith(".") or OLD.search(name):
                 continue
+            match = NAME.fullmatch(name)
+            if match and ids is not None and match["id"] not in ids:
+                continue
             path = folder / name
-            if match := NAME.fullmatch(name):
+            if match:
                 found.append(Stored(path, experiment, match["arm"], int(match["seed"]), match["id"], {}))
             elif path.is_dir() and not path.is_symlink():
                 waiting.append((path, depth + 1))

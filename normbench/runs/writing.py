@@ -142,6 +142,6 @@ def directory(root: Path, run: store.Wanted, listed: Sequence[store.Stored] | No
     own = store.place(root, run)
     if own.is_dir():
         return RunDirectory(own)
-    listed = store.directories(root) if listed is None else listed
+    listed = store.directories(root, {run.id}) if listed is None else listed
     found = (stored.path for stored in listed if (stored.id, stored.seed) == (run.id, run.seed))
     return RunDirectory(next(found, own))

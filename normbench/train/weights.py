@@ -19,7 +19,7 @@ LARGEST = 1 << 37  # bytes of weights
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     found = resolve(name, results)
-    raw = store.by_id([found.run.id], store.directories(results / "runs"))
+    raw = store.by_id([found.run.id], store.directories(results / "runs", {found.run.id}))
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
     if not folder.is_dir():
         raise NormbenchError(
