@@ -11,7 +11,7 @@ import yaml
 from rich.console import Console
 
 from normbench import runs, scratch, user_code
-from normbench.commands import compare, format
+from normbench.commands import format
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import (
     describe_failures,
@@ -63,6 +63,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         say(console, "interrupted; the same command goes on.")
         return 130
     if multirun:
+        from normbench.commands import compare  # late: a single run is not compared
+
         compare.after_sweep(found.runs, console, results, config_dir)
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
     codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
