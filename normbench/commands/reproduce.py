@@ -169,7 +169,7 @@ def _artifact(
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
             say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
-        if request.fidelity != publish.SMOKE:
+        if ensured.missing and request.fidelity != publish.SMOKE:
             _outlook(artifact, found.runs, request, console)
         return 0
     failures = list(training.describe_failures(ensured.outcomes, found))

@@ -93,7 +93,7 @@ def ensure_runs(
 def missing(specs: Sequence[ResolvedRun], found: Found, retry_failed: bool = True) -> list[ResolvedRun]:
     """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
     skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
-    return [spec for spec in specs if found.of(spec) is None and found.state(spec) not in skipped]
+    return [spec for spec in specs if not found.has(spec) and found.state(spec) not in skipped]
 
 
 def check_data(specs: Sequence[ResolvedRun]) -> None:

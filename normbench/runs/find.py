@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.store import Wanted
+
+Later = Callable[[], RunRecord]  # reads a published run
 
 
 @dataclass
@@ -22,7 +24,7 @@ class Found:
     """
 
     wanted: Sequence[Wanted] = ()
-    records: dict[tuple[str, int], RunRecord] = field(default_factory=dict)
+    records: dict[tuple[str, int], RunRecord | Later] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -30,16 +32,25 @@ class Found:
 
     @property
     def runs(self) -> list[RunRecord]:
-        return [*self.records.values()]
+        return [self._read(key) for key in self.records]
 
     def of(self, run: Wanted) -> RunRecord | None:
         """The finished run that is wanted, cut to its length."""
-        return self.records.get((run.id, run.steps))
+        return self._read(key) if (key := (run.id, run.steps)) in self.records else None
+
+    def has(self, run: Wanted) -> bool:
+        return (run.id, run.steps) in self.records
+
+    def _read(self, key: tuple[str, int]) -> RunRecord:
+        if not isinstance(record := self.records[key], RunRecord):
+            self.records[key] = record = record()
+        return record
 
     def state(self, run: Wanted) -> str:
         """done, diverged, running, interrupted, failed, damaged or missing."""
-        if record := self.of(run):
-            return record.status
+        if self.has(run):
+            record = self.records[run.id, run.steps]
+            return record.status if isinstance(record, RunRecord) else "done"
         state = self.stored[run.id].state if run.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but otherwise than asked for
 
@@ -48,7 +59,7 @@ class Found:
         return [
             run
             for run in wanted
-            if self.of(run) is None
+            if not self.has(run)
             and (stored := self.stored.get(run.id))
             and not stored.reason
             and stored.state != "running"
@@ -64,7 +75,7 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
     """
     found = _find(wanted, results)
     for folder in others:
-        there = _find([run for run in wanted if found.of(run) is None], folder, convert=False)
+        there = _find([run for run in wanted if not found.has(run)], folder, convert=False)
         found.notes += there.notes
         found.notes += [f"{stored.path} is damaged: {stored.reason}. It is left out." for stored in there.damaged]
         for run in there.wanted:
@@ -109,6 +120,11 @@ def _from_pack(found: Found, wanted: Wanted, packed: pack.Packed) -> bool:
     """Whether a published run is the one that is wanted, which is then found."""
     if not wanted.accepts(packed.head.config):
         return False
+    key = wanted.id, wanted.steps
+    if packed.head.status == "done" and packed.head.steps == wanted.steps:
+        found.records[key] = lambda: relabel(packed.whole(), wanted)  # the pack has its hash
+        found.published.add(key)
+        return True
     try:
         run = packed.whole()
     except NormbenchError as error:
@@ -116,8 +132,8 @@ def _from_pack(found: Found, wanted: Wanted, packed: pack.Packed) -> bool:
         return False
     if not run.serves(wanted.steps):
         return False
-    found.records[wanted.id, wanted.steps] = relabel(run, wanted)
-    found.published.add((wanted.id, wanted.steps))
+    found.records[key] = relabel(run, wanted)
+    found.published.add(key)
     return True
 
 

@@ -115,5 +115,6 @@ def test_a_pack_s_runs_are_parsed_where_they_are_asked_for(
     assert [head.evaluations for head in heads] == [len(run.records) for run in map(fake.record, specs[:FEW])]
     assert parsed == []
     found = find.find([specs[1]], tmp_path)
-    assert found.state(specs[1]) == "done" and parsed == [specs[1].id]
+    assert found.state(specs[1]) == "done" and parsed == []
+    assert found.of(specs[1]) and parsed == [specs[1].id]
     assert [head.whole() for head in heads] == pack.read(place)
