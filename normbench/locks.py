@@ -15,7 +15,8 @@ from normbench.errors import NormbenchError
 
 STEP = 0.01  # seconds between two tries
 HOLDER_BYTES = 200  # longest text about a holder
-NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks or lock service
+# errors of file systems without locks, lock service or hard links
+NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK)
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # job numbers of batch systems
 
 
@@ -33,11 +34,15 @@ def take(handle: int, place: Path, wait: float) -> bool:
         except OSError as error:
             if error.errno not in NOT_HERE:
                 raise
-            raise NormbenchError(
-                f"{place} cannot be locked: {error.strerror}. Two processes could write the same files there. Choose a "
-                "place on a local disk with --results or NORMBENCH_RESULTS, or mount this one with locks "
-                "(normbench doctor)."
-            ) from None
+            raise no_locks(place, error) from None
+
+
+def no_locks(place: Path, error: OSError) -> NormbenchError:
+    """What to say where a file system has no locks, or no links to make them."""
+    return NormbenchError(
+        f"{place} cannot be locked: {error.strerror}. Two processes could write the same files there. Choose a "
+        "place on a local disk with --results or NORMBENCH_RESULTS, or mount this one with locks (normbench doctor)."
+    )
 
 
 def sign(handle: int) -> None:
@@ -52,10 +57,15 @@ def sign(handle: int) -> None:
 def holder(handle: int) -> str:
     """The holder of a file that another process has locked, as the file names it."""
     try:
-        text = os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace")
+        return describe(os.pread(handle, HOLDER_BYTES, 0))
     except OSError:
-        text = ""
-    return " ".join(text.split()).replace(f" on {socket.gethostname()}", " on this machine") or "another process"
+        return describe(b"")
+
+
+def describe(content: bytes) -> str:
+    """The holder that a locked file names, for a message."""
+    text = " ".join(content[:HOLDER_BYTES].decode(errors="replace").split())
+    return text.replace(f" on {socket.gethostname()}", " on this machine") or "another process"
 
 
 def fault(folder: Path) -> str:
@@ -65,8 +75,14 @@ def fault(folder: Path) -> str:
         try:
             if not take(file.fileno(), folder, 0):
                 return "a new file is locked by somebody else"
-            return "a locked file can be locked once more" if take(second, folder, 0) else ""
+            if take(second, folder, 0):
+                return "a locked file can be locked once more"
+            os.link(file.name, f"{file.name}.link")
+            os.unlink(f"{file.name}.link")
+            return ""
         except NormbenchError as error:
             return str(error)
+        except OSError as error:
+            return f"a file cannot have a second name: {error.strerror}"
         finally:
             os.close(second)

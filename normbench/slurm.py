@@ -1,33 +1,33 @@
-"""Queries to Slurm by its own commands: its jobs, its limits, the job of this process."""
+"""Questions to Slurm by its own commands: its jobs, the job of this process."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable
+from typing import Any
 
 from normbench.errors import NormbenchError
 
 ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load is slow to accept a job
+RECENT = 5.0  # seconds for which a list of jobs may be used again
 INSTALL = "Run this where Slurm's commands are (a login node), or take launcher=pool."
 FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # user settings that would hide jobs or wait for their end
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
 
 
-class Refused(NormbenchError):
-    """One of Slurm's commands failed; the message is its error output."""
-
-
-class Silent(Refused):
+class Silent(NormbenchError):
     """The command did not end in time: it may have taken effect."""
 
 
 def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> str:
-    """The output of a Slurm command. Refused with its error output if it fails, NormbenchError if not installed."""
+    """The output of a Slurm command. NormbenchError with its error output if it fails or is not installed."""
     if shutil.which(words[0]) is None:
-        raise NormbenchError(f"launcher=slurm: there is no program {words[0]} here. {INSTALL}")
+        raise NormbenchError(f"there is no program {words[0]} here. {INSTALL}")
     try:
         asked = subprocess.run(
             words,
@@ -43,50 +43,60 @@ def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> 
         raise Silent(f"{words[0]} gave no answer within {seconds:.0f} s") from None
     if asked.returncode:
         lines = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
-        raise Refused("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
+        raise NormbenchError("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
     return asked.stdout
 
 
-def submit(*words: str, script: str) -> str:
-    """The output of `sbatch`. Silent if it did not end in time, so that the job may exist or not; else as `ask`."""
-    return ask("sbatch", *words, given=script, seconds=SUBMIT_SECONDS)
-
-
-def own_job() -> str:
-    """The job or array task of this process; "" outside of Slurm.
+def own_job() -> dict[str, Any]:
+    """The job of this process, its cluster, and how often it was requeued; empty outside of Slurm.
 
     A task is ARRAY_TASK: the last task of an array has the array's number as its SLURM_JOB_ID, which means all tasks.
     """
+    if not (job := os.environ.get("SLURM_JOB_ID")):
+        return {}
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+    return {
+        "job": f"{array}_{task}" if array and task else job,
+        "cluster": cluster(),
+        "restart": int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+    }
 
 
-def is_gone(job: str) -> bool:
-    """Whether the job has ended; False where Slurm cannot be asked."""
+@functools.cache
+def cluster() -> str:
+    """The name of this cluster; "" where Slurm cannot be asked."""
     try:
-        return not ask("squeue", "--noheader", f"--jobs={job}", "--format=%i").strip()
-    except Refused as refusal:
-        return "Invalid job id" in str(refusal)
+        name = os.environ.get("SLURM_CLUSTER_NAME")
+        found = name or re.search(r"^ClusterName\s*=\s*(\S+)", ask("scontrol", "show", "config"), re.MULTILINE)
     except NormbenchError:
-        return False
+        return ""
+    return found if isinstance(found, str) else found[1] if found else ""
 
 
-def live(names: Sequence[str] = (), jobs: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Waiting and running jobs (or arrays) by name: those of these names or numbers. Refused if squeue fails."""
-    which = f"--name={','.join(names)}" if names else f"--jobs={','.join(jobs)}"
+def is_live(job: str, recent: bool) -> bool | None:
+    """Whether this user's job, or task of an array, waits or runs; None where Slurm cannot be asked.
+
+    recent: an answer that is some seconds old will do.
+    """
     try:
-        lines = ask("squeue", "--noheader", which, "--format=%j %F").splitlines()
-    except Refused as refusal:
-        if "Invalid job id" not in str(
-            refusal
-        ):  # squeue fails so for a single ended job; of several it omits the ended ones
-            raise
-        lines = []
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        name, job = line.split()
-        if job not in found.setdefault(name, []):
-            found[name].append(job)
+        return job in _own_jobs(time.monotonic() // RECENT if recent else time.monotonic())
+    except NormbenchError:
+        return None
+
+
+@functools.lru_cache(maxsize=1)
+def _own_jobs(moment: float) -> frozenset[str]:
+    """`moment`: an answer for the same moment is used again."""
+    return frozenset(ask("squeue", "--me", "--noheader", "--array", "--format=%i").split())
+
+
+def live_tasks(names: Iterable[str]) -> dict[str, dict[int, str]]:
+    """The waiting and running tasks of the arrays with these names: by name, each task's number and its array's."""
+    found: dict[str, dict[int, str]] = {}
+    if names := ",".join(names):
+        for line in ask("squeue", "--noheader", "--array", f"--name={names}", "--format=%j %K %F").splitlines():
+            name, task, array = line.split()
+            found.setdefault(name, {})[int(task)] = array
     return found
 
 
@@ -101,18 +111,3 @@ def seconds(time: str) -> float | None:
         return None
     units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
     return 86400 * int(days or 0) + sum(unit * int(number) for unit, number in zip(units, numbers, strict=False))
-
-
-def comment(job: str) -> str:
-    """The comment of a job or array task; "" if it has none or Slurm has forgotten the job."""
-    try:
-        found = re.search(r"^\s*Comment=(.+?)\s*$", ask("scontrol", "show", "job", job), re.MULTILINE)
-    except Refused:
-        return ""
-    return found[1] if found and found[1] != "(null)" else ""
-
-
-def largest_array() -> int:
-    """How many tasks an array may have."""
-    limit = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE)
-    return max(1, int(limit[1])) if limit else 1

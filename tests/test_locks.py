@@ -21,12 +21,13 @@ from normbench.runs import files, writing
 
 @pytest.fixture(params=[errno.ENOLCK, errno.ENOSYS])
 def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file system without locks."""
+    """A file system without locks, and without the links of which a run's lock is made."""
 
-    def flock(handle: int, kind: int) -> None:
+    def refuse(*words: object) -> None:
         raise OSError(request.param, os.strerror(request.param))
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     return os.strerror(request.param)
 
 

@@ -7,13 +7,12 @@ import os
 import shlex
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, leases, old_form, run_file, store, writing
+from normbench.runs import files, lock, old_form, run_file, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -83,12 +82,9 @@ def misnamed(results: Path) -> Iterator[Finding]:
 
 
 def _not_needed(run: Path, name: str) -> bool:
-    """The claim of a process that is gone; the checkpoint of a finished run."""
-    if name == leases.NAME:
-        return not leases.is_claimed(run)
-    if name == leases.TAKING:  # there for a moment
-        with contextlib.suppress(OSError):
-            return time.time() - (run / name).lstat().st_mtime > leases.STALE
+    """The checkpoint of a finished run; what a killed process of an earlier version left beside its lock."""
+    if name in (lock.CLAIM, f"{lock.CLAIM}.taking"):
+        return True
     if name != "checkpoint":
         return False
     try:

@@ -1,4 +1,4 @@
-"""Plans of workers: whole, and named by their content; the notes of their jobs."""
+"""Plans of workers: whole, and named by their content."""
 
 from __future__ import annotations
 
@@ -18,5 +18,3 @@ def check(results: Path) -> Iterator[Finding]:
             yield Finding("unknown", path, str(error))
         except NormbenchError as error:
             yield Finding("damage", path, str(error))
-    for note in plans.started(results)[1]:
-        yield Finding("damage", results / plans.FOLDER, note)

@@ -1,34 +1,82 @@
-"""`normbench worker PLAN`: trains the remaining runs of a plan, together with other workers."""
+"""`normbench worker PLAN`: trains a shard of a plan, or all of it."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from normbench import slurm
 from normbench.commands.terminal import say
 from normbench.config.identity import code
-from normbench.launch import worker
-from normbench.launch.base import python, worker_environment
-from normbench.runs import leases, plans
+from normbench.config.resolve import ResolvedRun
+from normbench.errors import NormbenchError
+from normbench.launch import queue
+from normbench.launch.base import KILLED, STOPPED
+from normbench.launch.pool import Pool
+from normbench.launch.run_missing import ensure_runs
+from normbench.runs import plans
+from normbench.runs.find import Found
 
 
-def run(path: Path, console: Console) -> int:
-    """Exit code: 0 done, 2 a run was refused, 4 one failed, 130 stopped before."""
+def run(path: Path, shard: str, console: Console) -> int:
+    """Train the runs of shard `i/n` that are not finished, one after the other; those that others write are left.
+
+    Exit code: 0 done, 2 a run was refused, 4 one failed or is damaged; with runs left 130 if this process was stopped,
+    137 if the process that trained one was killed.
+    """
     plan = plans.load(path, code())
-    wanted = worker_environment()
-    if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read it at process start
-        os.execve(sys.executable, python("-m", "normbench", "worker", str(plan.path)), os.environ | wanted)
-    job = slurm.own_job()
-    who = f"{leases.host()} {f'job {job}' if job else f'process {os.getpid()}'}"
+    messages = plan.shard(*_parsed(shard))
+    job = slurm.own_job().get("job")
+    who = f"{socket.gethostname()} {f'job {job}' if job else f'process {os.getpid()}'}"
 
     def tell(line: str) -> None:
         say(console, f"{time.strftime('%H:%M:%S')} {who}: {line}")
         sys.stdout.flush()
 
-    tell(f"plan {plan.name}, {len(plan.runs)} runs")
-    return worker.work(plan, tell)
+    def listen(spec: ResolvedRun, event: dict[str, Any]) -> None:
+        if event["event"] == "end":
+            launched.add(spec.id)
+            reason = f": {event['reason']}" if event["reason"] else ""
+            tell(f"{spec.id} {event['status']}{reason}")
+
+    def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
+        tell(f"plan {plan.path.name}, shard {shard}: {len(missing)} of {len(messages)} runs to train")
+
+    specs, codes, launched = [], [0], set[str]()
+    for message in messages:
+        try:
+            specs.append(ResolvedRun.from_message(message))
+        except NormbenchError as error:
+            tell(f"{message['id']} refused: {error}")
+            codes.append(error.code)
+    specs = [spec for spec in specs if not queue.failed_since(plan, spec)]
+    task = os.environ.get("SLURM_JOB_NAME") == queue.job_name(plan.path)
+    ensured = ensure_runs(specs, Pool(1), plan.results, announce, lambda runs: nullcontext(listen), assigned=task)
+    found = ensured.found
+    for run in [run for run, outcome in ensured.outcomes.items() if run not in launched and outcome.reason]:
+        tell(f"{run} {ensured.outcomes[run].status}: {ensured.outcomes[run].reason}")
+    for damaged in [spec for spec in specs if found.state(spec) == "damaged"]:
+        tell(f"{damaged.id} damaged: {found.stored[damaged.id].reason}; it is left alone (normbench check)")
+        codes.append(4)
+    ended = {run: outcome.status for run, outcome in ensured.outcomes.items()}
+    to_resume = [spec for spec in ensured.missing if ended[spec.id] not in ("busy", "refused", "queued")]
+    left = [spec for spec in to_resume if found.state(spec) in queue.OPEN]
+    if left:
+        tell(f"{'told to stop' if ensured.interrupted else 'killed'}: {len(left)} of {len(messages)} runs are left")
+        return STOPPED if ensured.interrupted else KILLED
+    return max([*codes, *({"failed": 4, "refused": 2}.get(status, 0) for status in ended.values())])
+
+
+def _parsed(shard: str) -> tuple[int, int]:
+    number, slash, of = shard.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and int(number) < int(of)):
+        raise NormbenchError(f"--shard {shard}: write i/n with i from 0 to n-1, such as 0/4.")
+    return int(number), int(of)

@@ -23,7 +23,8 @@ Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around th
 # quarter of a training step of the RNN on IMDB and almost half of its evaluation.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-LEFT = ("queued", "planned")  # the outcome of runs whose launcher submits them and returns
+LEFT = ("queued", "planned")  # the outcome of runs that are left to workers
+STOPPED, KILLED = 130, 137  # exit codes of a worker with runs left: it was stopped; what trained one was killed
 
 
 @dataclass
@@ -75,17 +76,12 @@ def worker_environment() -> dict[str, str]:
 def load(options: Mapping[str, Any]) -> Launcher:
     """The launcher that a checked `launcher` node names, with its options."""
     name, arguments = options["name"], {key: value for key, value in options.items() if key != "name"}
-    if (launcher := function(name, "launcher")) is None:
+    path = f"normbench.launch.{name}"
+    module = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
+    if (launcher := getattr(module, "launcher", None)) is None:
         raise NormbenchError(f"launcher={name}: there is no normbench/launch/{name}.py with a function launcher.")
     built: Launcher = launcher(**arguments)
     return built
-
-
-def function(launcher: str, name: str) -> Any:
-    """The function `name` of a launcher's module; None if there is no such module or function."""
-    path = f"normbench.launch.{launcher}"
-    module = importlib.import_module(path) if launcher.isidentifier() and importlib.util.find_spec(path) else None
-    return getattr(module, name, None)
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -1,4 +1,4 @@
-"""Writes the plan and returns; its runs are trained by `normbench worker PLAN`, started by the user anywhere."""
+"""Writes the plan and returns; `normbench worker PLAN`, started by the user anywhere, trains its runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class PlanWriter:
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        plan = plans.write([spec.message() for spec in specs], root.parent, code())
-        reason = f"planned; workers train it, as many as you start: normbench worker {plan.path}"
+        plan = plans.new([spec.message() for spec in specs], root.parent, code())
+        plan.write()
+        reason = f"planned; a worker trains shard i of n, from 0: normbench worker {plan.path} --shard i/n"
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
 
 

@@ -29,8 +29,8 @@ END_SECONDS = 10.0  # for a process to exit before it is killed
 class Pool:
     """Trains runs on `jobs` processes, 0 for one per core.
 
-    The first interrupt (or the deadline) lets each worker save its run; a second one kills them at once, which loses
-    only the work since the last checkpoint.
+    The first interrupt, a SIGTERM or the deadline lets each worker save its run. A second interrupt kills them at once,
+    which loses only the work since the last checkpoint; a batch system may send SIGTERM twice.
     """
 
     jobs: int = 0
@@ -195,7 +195,7 @@ class _Launch:
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         def interrupt(number: int, frame: FrameType | None) -> None:
-            self.interrupts += 1
+            self.interrupts = 1 if number == signal.SIGTERM else self.interrupts + 1
 
         handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -2,7 +2,8 @@
 
 It reads and writes lines of JSON. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor whose
 number is the only argument: the events `progress` and `end`. A run's printed output goes to its log instead.
-The end of the input means that the parent has ended: the run is saved and the worker ends.
+The end of the input means that the parent has ended: the run is saved and the worker ends; so it does on SIGTERM, which
+a batch system sends to all processes of a job.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 from normbench.launch.run_one import train_one
@@ -30,9 +33,16 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a run that reads its standard input must not read the jobs
     jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
     stopping = threading.Event()
+    terminated = False
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated  # no Event: a second signal during its `set` would deadlock
+        terminated = True
+
+    signal.signal(signal.SIGTERM, terminate)
     threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
-    while (job := jobs.get()) is not None:
-        _run(job, events, stopping)
+    while not terminated and (job := jobs.get()) is not None:
+        _run(job, events, stopping, lambda: terminated or stopping.is_set())
 
 
 def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
@@ -50,7 +60,7 @@ def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping:
     timer.start()
 
 
-def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
+def _run(job: dict[str, Any], events: int, stopping: threading.Event, stopped: Callable[[], bool]) -> None:
     def send(event: Mapping[str, Any]) -> None:
         line = (json.dumps(event) + "\n").encode()
         try:
@@ -60,7 +70,7 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
             stopping.set()
 
     run = writing.RunDirectory(Path(job["path"]))
-    outcome = train_one(job["run"], run, lambda event: send({"event": "progress"} | event), stopping.is_set)
+    outcome = train_one(job["run"], run, lambda event: send({"event": "progress"} | event), stopped)
     send({"event": "end"} | vars(outcome))
 
 

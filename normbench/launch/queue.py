@@ -1,51 +1,87 @@
-"""Queued runs: they are in a plan whose jobs wait or run in a batch system, and have not been started or finished."""
+"""Queued runs: a task of a Slurm array that waits or runs has them in its shard, and will start or resume them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench import slurm
+from normbench.config.identity import code
+from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
-from normbench.launch.base import function
-from normbench.runs import plans, store
+from normbench.launch.base import Outcome
+from normbench.runs import plans, run_file, store, writing
+from normbench.runs.damaged import Damaged
 from normbench.runs.plans import Plan
 
 WAITING = "queued"
-OPEN = ("interrupted", "missing")  # states of a run that a job of its plan will start or resume
+OPEN = ("interrupted", "missing")  # states of a run that its task will start or resume
 
 
-def with_jobs(results: Path) -> tuple[list[Plan], list[str]]:
-    """The plans whose jobs wait or run, and notes about launchers and plans that could not be read."""
-    started, notes = plans.started(results)
-    found = []
-    for launcher in sorted({one.launcher for one in started}):
-        candidates = [one for one in started if one.launcher == launcher]
-        if (live := function(launcher, "live")) is None:
-            notes.append(f"{candidates[0].path / plans.JOBS}: no launcher {launcher} starts jobs.")
-            continue
+def job_name(plan: Path) -> str:
+    """The name of the array that trains a plan; it alone tells which array that is."""
+    return f"normbench-{plan.name}"
+
+
+def _live(results: Path) -> tuple[list[tuple[Plan, dict[int, str]]], list[str]]:
+    """The plans with waiting or running tasks, those with their jobs, and a note on each plan that cannot be read.
+
+    NormbenchError if Slurm cannot be asked.
+    """
+    folders = {job_name(folder): folder for folder in plans.submitted(results)}
+    found, notes = [], []
+    for name, tasks in slurm.live_tasks(folders).items():
         try:
-            folders = live(candidates)
+            found.append((plans.read(folders[name]), tasks))
         except NormbenchError as error:
-            notes.append(f"what waits in {launcher} is not known: {error}")
-            continue
-        for one in candidates:
-            if one.path not in folders:
-                continue
-            try:
-                found.append(plans.read(one.path))
-            except NormbenchError as error:
-                notes.append(f"{error} Its jobs are there: end them, then delete the folder.")
+            notes.append(f"{error} Jobs named {name} are in Slurm's queue: end them, then delete the folder.")
     return found, notes
 
 
 def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The messages of all runs in plans whose jobs wait or run, by id, and the notes of `with_jobs`.
+    """The messages of the runs of live tasks, by id, and notes on what could not be asked or read.
 
     They include running and finished runs, which `state` distinguishes.
     """
-    found, notes = with_jobs(results)
-    return {run["id"]: run for plan in found for run in plan.runs}, notes
+    try:
+        live, notes = _live(results)
+    except NormbenchError as error:
+        return {}, [f"it is not known which runs wait in Slurm: {error}"]
+    return {run["id"]: run for plan, tasks in live for task in tasks for run in plan.shard(task, plan.tasks)}, notes
+
+
+def left_to_others(specs: Sequence[ResolvedRun], results: Path) -> dict[str, Outcome]:
+    """The outcomes of the runs that belong to a live task, or may belong to one: this command leaves them.
+
+    None that its task will not train: it was planned by other code, or has failed since.
+    """
+    wanted = {spec.id: spec for spec in specs}
+    found: dict[str, Outcome] = {}
+    doubts = dict.fromkeys(plans.submitted(results, plans.EARLIER), "was submitted to Slurm by an earlier version")
+    try:
+        live, _ = _live(results)
+    except NormbenchError as error:
+        live = []
+        doubts |= dict.fromkeys(plans.submitted(results), f"may be in Slurm's queue ({error})")
+    for folder, doubt in doubts.items():
+        refused = Outcome("refused", f"{folder} {doubt}. Once its jobs have ended, delete that folder.", 2)
+        found |= dict.fromkeys(wanted.keys() & plans.ids(folder), refused)
+    for plan, tasks in live:
+        for task, job in tasks.items() if plan.code == code() else ():
+            for run in plan.shard(task, plan.tasks):
+                if run["id"] in wanted and not failed_since(plan, wanted[run["id"]]):
+                    found[run["id"]] = Outcome("queued", f"queued already: left to job {job}, {plan.path}")
+    return found
+
+
+def failed_since(plan: Plan, spec: ResolvedRun) -> bool:
+    """Whether a run has failed since it was planned; once a plan is enough."""
+    path = writing.directory(plan.results / "runs", spec).path
+    try:
+        return run_file.read(path)["status"] == "failed" and (path / run_file.NAME).stat().st_mtime > plan.since
+    except (OSError, Damaged):
+        return False
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:

@@ -14,7 +14,8 @@ from normbench import data
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch, python
-from normbench.runs import files, store, writing
+from normbench.launch.queue import left_to_others
+from normbench.runs import files, lock, writing
 from normbench.runs.find import Found, find
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
@@ -40,13 +41,15 @@ def ensure_runs(
     seconds: float | None = None,
     wait_for_busy: bool = False,
     others: Sequence[Path] = (),
+    assigned: bool = False,
 ) -> Ensured:
     """Find `specs` below `results` and train the missing ones; NormbenchError before any training if that fails.
 
     announce: called with the found and the missing runs before anything is checked or trained. watch: gives a context
     around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
-    trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over those that
-    it leaves unfinished. others: as of `find`.
+    trains nothing. wait_for_busy: wait for runs that another process surely writes, after all others, and take over
+    those that it leaves unfinished. others: as of `find`. assigned: they are the shard of a task of a Slurm array; all
+    other runs that belong to a live task are left to it.
     """
     found = find(specs, results, others)
     to_train = missing(specs, found, retry_failed)
@@ -63,29 +66,34 @@ def ensure_runs(
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():
         check_device(device)
-    with watch(len(to_train)) as listen:
+    left = left_to_others(to_train, results) if launcher.here and not assigned else {}
+    free = [spec for spec in to_train if spec.id not in left]
+    with watch(len(free)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds
-        outcomes, interrupted = launcher.launch(to_train, root, listen, deadline)
+        outcomes, interrupted = launcher.launch(free, root, listen, deadline)
         while wait_for_busy and not interrupted:
-            busy = [spec for spec in to_train if outcomes[spec.id].status == "busy"]
+            busy = [spec for spec in free if outcomes[spec.id].status == "busy"]
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
             try:
-                free = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
-                if not free:
+                alive = [lock.is_alive(writing.directory(root, spec).path) for spec in busy]
+                if False not in alive and True not in alive:
+                    break
+                if False not in alive:
                     time.sleep(BUSY_SECONDS)
                     continue
             except KeyboardInterrupt:  # a launcher handles it only while it trains
                 interrupted = True
                 break
             # for a run that the other process has finished this returns at once
-            again, interrupted = launcher.launch(free, root, listen, deadline)
+            ended = [spec for spec, lives in zip(busy, alive, strict=True) if lives is False]
+            again, interrupted = launcher.launch(ended, root, listen, deadline)
             outcomes |= again
     found = find(specs, results, others)
     statuses = {run.id: run.status for run in found.runs}
     outcomes = {
         run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome
-        for run, outcome in outcomes.items()  # the other process has finished it meanwhile
+        for run, outcome in (left | outcomes).items()  # the other process has finished it meanwhile
     }
     return Ensured(found, to_train, outcomes, interrupted)
 

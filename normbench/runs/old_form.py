@@ -6,7 +6,6 @@ Whoever meets one converts it, under its lock; one that a process of an earlier 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import sys
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from typing import Any
 import yaml
 
 from normbench import reading
-from normbench.runs import files, leases, run_file
+from normbench.errors import NormbenchError
+from normbench.runs import files, lock, run_file
 from normbench.runs.damaged import Damaged, why
 
 SCHEMA = 3  # of status.json
@@ -36,11 +36,9 @@ def read(folder: Path, convert: bool = True) -> dict[str, Any]:
     """
     if not convert:
         return _content(folder)
-    with contextlib.suppress(OSError), open(folder / "lock", "a", opener=reading.at_once) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not leases.is_claimed(folder):
-            convert_held(folder)
-            return run_file.read(folder)
+    with contextlib.suppress(OSError, NormbenchError), lock.held(folder):
+        convert_held(folder)
+        return run_file.read(folder)
     return _content(folder)
 
 

@@ -1,7 +1,7 @@
 """The raw store: one directory per run, found by id, readable while it is being written.
 
     runs/<experiment>/<arm>.s<seed>.<id>/
-      run.json curve.jsonl timing.jsonl output.log checkpoint/ weights/ outcomes/ samples/ lock claim
+      run.json curve.jsonl timing.jsonl output.log checkpoint/ weights/ outcomes/ samples/ lock
 
 A damaged directory is listed with its reason and hides no other.
 """
@@ -9,7 +9,6 @@ A damaged directory is listed with its reason and hides no other.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -17,8 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from normbench import reading
-from normbench.runs import curve_file, leases, run_file
+from normbench.runs import curve_file, lock, run_file
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
@@ -79,7 +77,7 @@ class Stored:
 
     @property
     def state(self) -> str:
-        """`damaged`, or the status; `interrupted` for one that says running while nobody holds its lock."""
+        """`damaged`, or the status; `interrupted` for one that says running and that no process writes."""
         if self.reason:
             return "damaged"
         state = str(self.content["status"])
@@ -87,15 +85,8 @@ class Stored:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a live process writes this run."""
-    try:
-        with open(path / "lock", opener=reading.at_once) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return leases.is_claimed(path)  # on another node, where a lock is not seen here
+    """Whether a process writes this run, or may write it."""
+    return lock.is_alive(path) is not False
 
 
 def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:

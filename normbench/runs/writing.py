@@ -11,20 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from normbench import locks, reading
-from normbench.errors import NormbenchError, code_of
-from normbench.runs import curve_file, files, leases, old_form, run_file, store
+from normbench import reading
+from normbench.errors import NormbenchError
+from normbench.runs import curve_file, files, lock, old_form, run_file, store
 from normbench.runs.damaged import Damaged
 
-READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
 LONGEST = 10_000  # characters of a reason that is written
 
 
 class RunDirectory:
-    """One run's directory while this process writes it; `claimed`: beside workers on other nodes."""
+    """One run's directory while this process writes it."""
 
-    def __init__(self, path: Path, claimed: bool = False) -> None:
-        self.path, self.claimed = path, claimed
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.content: dict[str, Any] = {}  # what run.json says whatever the run's status: id, labels, configuration
         self._held = contextlib.ExitStack()
 
@@ -38,24 +37,14 @@ class RunDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
+        """Hold the run's lock. NormbenchError, code 5, while another process writes it, or may write it."""
         with contextlib.ExitStack() as self._held:
             self._hold()
             yield
 
     def _hold(self) -> None:
         files.make_folder(self.path)
-        try:
-            handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
-        except OSError as error:
-            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.", code_of(error)) from None
-        self._held.enter_context(handle)
-        if not locks.take(handle.fileno(), self.path, READERS):
-            raise NormbenchError(
-                f"run {self.path.name[-12:]} is being written by {locks.holder(handle.fileno())}.", code=5
-            )
-        locks.sign(handle.fileno())
-        self._held.enter_context(leases.hold(self.path) if self.claimed else leases.respected(self.path))
+        self._held.enter_context(lock.held(self.path))
         for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
             left.unlink(missing_ok=True)
         with contextlib.suppress(Damaged):  # `old` says so

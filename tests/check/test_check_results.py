@@ -25,7 +25,7 @@ from normbench.config.compose import stored_form
 from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish, svg_hash
-from normbench.runs import files, leases, pack, run_file, writing
+from normbench.runs import files, pack, run_file, writing
 from normbench.stored import OWN
 
 Damage = Callable[[Path], object]
@@ -328,18 +328,14 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
         assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
 
 
-def test_a_claim_is_a_leftover_once_its_process_is_gone(results: Path, command: Any) -> None:
+def test_a_claim_of_an_earlier_version_is_a_leftover_unless_the_run_is_written(results: Path, command: Any) -> None:
     run = run_of(results, 1)
-    with leases.hold(run):
+    (run / "claim").touch()
+    with writing.RunDirectory(run).writing():
         assert found(results) == []
-        said = (run / leases.NAME).read_text()
-    (run / leases.NAME).write_text(said.replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}'))
-    (run / leases.TAKING).touch()
-    os.utime(run / leases.TAKING, (0, 0))
-    place = run.relative_to(results)
-    assert found(results) == [("leftover", f"{place / name}") for name in (leases.NAME, leases.TAKING)]
+    assert found(results) == [("leftover", f"{run.relative_to(results) / 'claim'}")]
     assert "; removed" in command("--results", results, "--repair")[1]
-    assert not (run / leases.NAME).exists() and not (run / leases.TAKING).exists()
+    assert not (run / "claim").exists()
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_the_walk_sees_imports() -> None:
         "web.report, normbench.web.figures, normbench.web.battery_page, normbench.battery.trials",
         "check, normbench.compare.answer, normbench.library.runs",
         "export.mirror, normbench.export.tables, normbench.export.wandb_run",
-        "launch.slurm, normbench.launch.queue, normbench.launch.worker, normbench.launch.plan",
+        "launch.slurm, normbench.launch.queue, normbench.launch.plan, normbench.commands.worker",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
     ],
 )

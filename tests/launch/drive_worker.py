@@ -1,6 +1,6 @@
-"""A worker on a made-up host, where a lock holds for nobody else, as flock on some shared file systems.
+"""A command on a made-up host, where flock holds for nobody else, as on some shared file systems.
 
-drive_worker.py PLAN HOST [seconds until a heartbeat is stale]
+drive_worker.py HOST WORD...   what `normbench WORD...` does, its training processes included
 """
 
 import fcntl
@@ -8,15 +8,19 @@ import socket
 import sys
 from pathlib import Path
 
-from normbench import locks
-from normbench.config.identity import code
-from normbench.launch import worker
-from normbench.runs import leases, plans
+TRAINS = "--trains"
 
-plan, host, *stale = sys.argv[1:]
+host, *words = sys.argv[1:]
 socket.gethostname = lambda: host
 fcntl.flock = lambda handle, kind: None
-assert locks.take(0, Path("."), 0)
-if stale:
-    leases.STALE, leases.BEAT = float(stale[0]), float(stale[0]) / 4
-sys.exit(worker.work(plans.load(Path(plan), code()), lambda line: print(line, flush=True)))
+if words[0] == TRAINS:
+    from normbench.launch import process
+
+    sys.argv[1:] = words[1:]
+    process.main()
+else:
+    from normbench import cli
+    from normbench.launch import pool
+
+    pool.WORKER = (str(Path(__file__)), host, TRAINS)
+    cli.main(words)

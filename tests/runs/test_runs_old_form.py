@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_one_that_a_process_writes_is_left_as_it_is(tmp_path: Path) -> None:
     (path / "lock").touch()
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     with open(path / "lock") as lock:
-        old_form.fcntl.flock(lock, old_form.fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         assert find.find([spec], tmp_path).state(spec) == "running"
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 

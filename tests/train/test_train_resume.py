@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 import tiny
 
-from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs import files, find, store, writing
@@ -42,7 +41,7 @@ Calm = Callable[..., tuple[bytes, bytes]]
 def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
-    files = "curve.jsonl timing.jsonl run.json weights lock outcomes"
+    files = "curve.jsonl timing.jsonl run.json weights outcomes"
     assert {path.name for path in (tmp_path / "run").iterdir()} == set(files.split())
 
 
@@ -272,19 +271,6 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         assert caught.value.code == 5
     assert not store.is_locked(run)
     assert tiny.train(run) == "done"
-
-
-def test_a_shared_lock_for_a_moment_refuses_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`status` and the dashboard hold a shared lock for a moment; a run that starts just then must not be refused."""
-    import fcntl
-
-    run = tmp_path / "run"
-    run.mkdir()
-    reader = open(run / "lock", "a+")  # noqa: SIM115  closed by the patched sleep
-    fcntl.flock(reader, fcntl.LOCK_SH)
-    monkeypatch.setattr(locks.time, "sleep", lambda seconds: reader.close())
-    with RunDirectory(run).writing():
-        assert store.is_locked(run)
 
 
 def test_a_lock_without_its_process_refuses_no_writer(tmp_path: Path) -> None:
