@@ -1,16 +1,17 @@
-"""The command line: turns arguments into calls. Imports are late, so that help is instant."""
+"""The command line: imports the command that is asked for, calls it, and prints errors as one line."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
-import re
 import sys
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
 
 from normbench.errors import NormbenchError, code_of, did_you_mean, unknown
 
@@ -25,9 +26,7 @@ EPILOG = """examples:
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is stored is damaged; 5 busy elsewhere;
             130 interrupted, resumable
 """
-
-ARGUMENTS = "normbench.commands.arguments"
-COMMANDS = {
+COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the options
     "list": "list artifacts, models, norms, data sets",
     "train": "one run by Hydra overrides; -m sweeps",
     "reproduce": "plan, train what is missing, draw, judge",
@@ -47,67 +46,81 @@ COMMANDS = {
     "doctor": "check versions, device, threads, compiler, disk, data, W&B",
     "data": "list the data sets, or download one",
 }
+PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse with one line per error, and the nearest name for a mistyped command or option.
+class Commands(TyperGroup):
+    """All commands; the help names them without importing one."""
 
-    `more_help` makes the end of the help; it is called only when the help is printed.
-    """
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
 
-    more_help: Callable[[], str] | None = None
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in COMMANDS:
+            raise unknown(f"{name} is not a command.", name, COMMANDS, "normbench --help")
+        from normbench.commands import options
 
-    def format_help(self) -> str:
-        return super().format_help() + (self.more_help() if self.more_help else "")
-
-    def error(self, message: str) -> NoReturn:
-        what, _, problem = message.removeprefix("argument ").partition(": ")
-        if found := re.fullmatch(r"invalid choice: (.+) \(choose from (.+)\)", problem, re.DOTALL):
-            value, choices = literal_eval(found[1]), [name.strip("'\"") for name in found[2].split(", ")]
-            article = "an" if what[0] in "aeiou" else "a"
-            raise unknown(f"{value} is not {article} {what}.", value, choices, f"{self.prog} --help")
-        if found := re.fullmatch(r"invalid (.*number.*) value: (.+)", problem, re.DOTALL):
-            message = f"{what} {literal_eval(found[2]) or repr('')} is not a {found[1]}"
-        raise NormbenchError(f"{message}. ({self.prog} --help)")
-
-
-def parser(chosen: str | None) -> Parser:
-    """All commands, and the arguments of the chosen one."""
-    from normbench.commands import format
-
-    top = Parser(
-        prog="normbench",
-        description="The experiments of two normalization papers: one command per figure or table, claims judged.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--version", action="store_true", help="print the version")
-    commands = top.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    shared = Parser(add_help=False)
-    shared.add_argument("--results", metavar="DIR", help="where results lie (NORMBENCH_RESULTS, else ./results)")
-    shared.add_argument(
-        "--config-dir",
-        metavar="DIR",
-        type=format.folder,
-        help="a folder of your own choices, laid out like conf/; its papers/ has your claims",
-    )
-    for name, title in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            help=title,
-            description=title,
-            parents=[shared],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+        module = import_module(f"normbench.commands.{name.replace('-', '_')}")
+        app = typer.Typer(**PLAIN)
+        kind = getattr(module, "Command", options.Command)
+        app.command(name, cls=kind, help=COMMANDS[name], epilog=module.EPILOG, context_settings=SETTINGS)(
+            module.command
         )
-        if name == chosen:
-            module = import_module(".".join([ARGUMENTS, name.replace("-", "_")]))
-            command.epilog = module.EPILOG
-            command.more_help = getattr(module, "more_help", None)
-            module.add_arguments(command)
-            options = [option for action in command._actions for option in action.option_strings]
-            command.set_defaults(run_command=module.run, options=options)
-    return top
+        return typer.main.get_command(app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(f"\n{EPILOG}")
+
+
+app = typer.Typer(cls=Commands, context_settings=SETTINGS, **PLAIN)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="print the version")] = False
+) -> None:
+    """The experiments of two normalization papers: one command per figure or table, claims judged."""
+    if version:
+        import normbench
+
+        print(f"normbench {normbench.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of the command that the arguments name."""
+    group = typer.main.get_command(app)
+    try:
+        with group.make_context("normbench", arguments) as context:
+            return group.invoke(context) or 0
+    except typer.Exit as ended:  # of --help
+        return ended.exit_code
+    except typer.TyperException as error:
+        raise NormbenchError(_line(error, arguments)) from None
+
+
+def _line(error: Any, arguments: list[str]) -> str:
+    """What is wrong with the arguments: the option, its value, and the nearest name."""
+    called = " ".join(["normbench", *(word for word in arguments[:1] if word in COMMANDS)])
+    if hasattr(error, "possibilities"):  # no such option
+        options = [option for param in error.ctx.command.get_params(error.ctx) for option in param.opts]
+        return f"{error.option_name} is not an option of {called}.{did_you_mean(error.option_name, options)}"
+    if not (hasattr(error, "param") and error.message):
+        return f"{error.format_message().removesuffix('.')}. ({called} --help)"
+    value, kind = literal_eval(error.message.rpartition(" is not ")[0]), error.param.type
+    given = f"{error.param.opts[-1]} {value or repr(value)}"
+    if choices := getattr(kind, "choices", ()):
+        return str(unknown(f"{given} is not possible.", value, choices, f"{called} --help"))
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    bounds = "" if low is None else f" of at least {low}" if high is None else f" from {low} to {high}"
+    return f"{given} is not a {'whole ' * ('int' in kind.name)}number{bounds}. ({called} --help)"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -117,15 +130,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
+    line = ""
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except NormbenchError as error:
-        print(f"normbench: {visible_lines(str(error))}", file=sys.stderr)
-        code = error.code
+        line, code = str(error), error.code
     except KeyboardInterrupt:
-        print("normbench: interrupted; the same command goes on.", file=sys.stderr)
-        code = 130
+        line, code = "interrupted; the same command goes on.", 130
     except BrokenPipeError:  # `normbench status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
@@ -136,41 +148,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except OSError:  # standard output itself failed; its buffer would fail again at exit
             place = "standard output"
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        line = f"{place}: {error.strerror or error}."
-        print(f"normbench: {visible_lines(line)}", file=sys.stderr)
-        code = code_of(error)
+        line, code = f"{place}: {error.strerror or error}.", code_of(error)
     except MemoryError as error:
-        line = f"there is not enough memory{f': {error}' if str(error) else ''}."
+        line, code = f"there is not enough memory{f': {error}' if str(error) else ''}.", 4
+    if line:
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
-        code = 4
     sys.exit(code)
-
-
-def run(arguments: list[str]) -> int:
-    top = parser(next((word for word in arguments if not word.startswith("-")), None))
-    given, unknown = top.parse_known_args(arguments)
-    if hasattr(given, "words"):  # argparse takes a list of words in one place only: `a=1 --results DIR b=2` is fine too
-        given.words += [word for word in unknown if not word.startswith("-")]
-        unknown = [word for word in unknown if word.startswith("-")]
-    if unknown:
-        options = given.options if given.command else ["--help", "--version"]
-        prog = f"normbench {given.command}" if given.command else "normbench"
-        if not unknown[0].startswith("-"):
-            raise NormbenchError(f"{unknown[0]} is one word too many for {prog}. ({prog} --help)")
-        raise NormbenchError(f"{unknown[0]} is not an option of {prog}.{did_you_mean(unknown[0], options)}")
-    if given.version:
-        import normbench
-
-        print(f"normbench {normbench.__version__}")
-        return 0
-    if given.command is None:
-        top.print_help()
-        return 0
-    from normbench import runs
-    from normbench.commands import terminal
-
-    given.results = runs.root(given.results)
-    return int(given.run_command(given, terminal.console()))
 
 
 if __name__ == "__main__":

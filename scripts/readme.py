@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from normbench.commands import answers
 from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
 from normbench.draw.text import show
@@ -255,6 +256,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
         "claims": keys(claim_file),
         "choices": keys(declaration_keys),
         "published": keys(verdict_keys),
+        "answers": keys(answers),
     },
 }
 

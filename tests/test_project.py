@@ -20,7 +20,7 @@ import yaml
 
 import normbench
 from normbench import cli
-from normbench.commands.reproduce import Request, _plan
+from normbench.commands.reproduce import Reproduce
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.launch.run_missing import missing
@@ -50,7 +50,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     """Each is a published run, of a model that draws, writes or encodes where that is what the example asks for."""
     does = {"": "sample", "--count": "sample", "--near": "nearest", "--text": "write", "--sets": "encode"}
     named = []
-    for path in sorted((ROOT / "normbench" / "commands" / "arguments").glob("*.py")):
+    for path in sorted((ROOT / "normbench" / "commands").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
             name = resolve(run, ROOT / "results").run.config["model"]["name"]
             module = importlib.import_module(f"normbench.models.{name}")
@@ -205,10 +205,10 @@ def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(pla
     for claim in json.loads((place / "verdicts.json").read_text())["claims"]:
         lacks, _, command = claim["way_on"].partition(": normbench ")
         if command:
-            given = cli.parser("reproduce").parse_args(command.split())
-            assert given.words == [name]
-            request = Request(given.words, given.fidelity, ROOT / "results", only=given.only, controls=given.controls)
-            specs = _plan(artifacts.load(name), request)
+            reproduce = cli.Commands().get_command(None, "reproduce")
+            given = reproduce.make_context("reproduce", command.split()[1:]).params
+            assert [*given["words"]] == [name]
+            specs = Reproduce(**given).planned(artifacts.load(name))
             assert len(missing(specs, find.find(specs, ROOT / "results"))) == int(lacks.split()[0]), claim["id"]
 
 

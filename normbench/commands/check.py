@@ -1,36 +1,63 @@
-"""`normbench check`: checks that everything stored is intact and follows from its sources."""
+"""`normbench check`."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
-
-from normbench.check import Check
-from normbench.check.ids import Ids
-from normbench.commands import format
-from normbench.commands.terminal import say
+from normbench.commands import format, terminal
+from normbench.commands.options import ConfigDir, Json, Results, flag
 from normbench.errors import NormbenchError
 
+EPILOG = """examples:
+  normbench check                                       everything below the results folder, as git fsck
+  normbench check --repair                              remove leftovers of killed commands, and nothing else
+  normbench check --json | python -m json.tool
 
-def run(results: Path, as_json: bool, repair: bool, config_dir: Path | None, console: Console) -> int:
+checked: packs, verdicts and tables (judged again from their packs), histories, contrasts, figures; of raw runs status,
+configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not output.log, report/ and pages that
+scripts write. Files that are being written are skipped.
+
+Hashes find damage, not forgery: a file that is changed together with its hash is not found.
+
+kinds of findings:
+  damage      a file is not what was written, or cannot be read
+  missing     a file that belongs there is gone
+  id          a run's configuration gives another id than the one it is filed under
+  name        a run's folder was renamed: nothing reads it
+  verdict     verdicts, tables or histories do not follow from the packs
+  permission  a file may not be read by its owner, or a folder not listed
+no damage:
+  leftover    a command that was killed left it; nothing reads it
+  unknown     this version or this machine cannot check it
+  writable    anybody on this machine may change it
+
+exit codes: 0 whole; 4 something is damaged
+"""
+
+
+def command(
+    results: Results,
+    config_dir: ConfigDir = None,
+    repair: Annotated[bool, flag("--repair", "remove leftovers, and nothing else")] = False,
+    as_json: Json = False,
+) -> int:
     """Print a line for each finding; exit code 0, or 4 if something is damaged."""
+    from normbench.check import Check
+    from normbench.check.ids import Ids
+
     if not results.is_dir():
         raise NormbenchError(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
-    check = Check(results, Ids(config_dir, results))
-    found = []
+    console, check, found = terminal.console(), Check(results, Ids(config_dir, results)), []
     for finding in check.findings(repair):
         found.append(finding)
         if not as_json:
-            say(console, f"{finding.kind:<10} {finding.place}: {finding.text}")
+            terminal.say(console, f"{finding.kind:<10} {finding.place}: {finding.text}")
     damaged = sum(not finding.harmless for finding in found)
     if as_json:
-        entries = [{"kind": f.kind, "place": str(f.place), "text": f.text, "harmless": f.harmless} for f in found]
-        print(json.dumps({"whole": not damaged, "findings": entries, "checked": check.seen}, indent=1))
+        entries = [{**vars(finding), "place": str(finding.place), "harmless": finding.harmless} for finding in found]
+        terminal.say_json({"whole": not damaged, "findings": entries, "checked": check.seen})
     else:
         counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.seen.items())
-        notes = format.plural(len(found) - damaged, "note")
-        answer = f"{damaged} damaged" if damaged else "whole"
-        say(console, f"{answer}{f', {notes}' if len(found) > damaged else ''}: {counts}")
+        notes = f", {format.plural(len(found) - damaged, 'note')}" if len(found) > damaged else ""
+        terminal.say(console, f"{f'{damaged} damaged' if damaged else 'whole'}{notes}: {counts}")
     return 4 if damaged else 0

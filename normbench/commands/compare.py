@@ -6,10 +6,12 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 from rich.console import Console
 
 from normbench.commands import format, terminal
+from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer as answers
 from normbench.compare import configuration, groups, paper_references, suggested_seeds
@@ -23,6 +25,25 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
+EPILOG = """examples:
+  normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
+  normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
+  normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
+  normbench compare                                              list what can be compared
+
+filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
+train.epochs and train.steps give the length; * matches any text. A word without = is an experiment, an arm, or the
+beginning of an id.
+
+Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs of equal
+seeds, or by Welch's interval where seeds are not shared. A longer run is also compared at the length of shorter ones,
+and a line says so. A winner is ahead of every other arm; below 5 seeds there is no verdict. Diverged runs are counted,
+and an arm with a diverged run is never ahead.
+
+All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
+is at most 5 %. Each table and each metric is judged separately. The 5 % hold for one look: adding seeds until there
+is a verdict errs more often.
+"""
 MOST_TASKS = 3  # tasks; more are only listed
 MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
@@ -45,15 +66,36 @@ def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], l
     return list(cut), notes
 
 
-def run(
-    filters: Sequence[str],
-    asked: Mapping[str, str],
-    results: Path,
-    as_json: bool,
-    console: Console,
-    config_dir: Path | None = None,
-) -> int:
+def command(
+    filters: Filters,
+    results: Results,
+    config_dir: ConfigDir = None,
+    metric: Annotated[
+        str | None, option("the metric to compare", "METRIC", show_default="the model's first rate, such as error")
+    ] = None,
+    split: Annotated[str | None, option("the split to compare on", "SPLIT", show_default="test")] = None,
+    at: Annotated[
+        Literal["end", "best"] | None,
+        option("the last evaluation, or each run's best by what it monitors", show_default="end"),
+    ] = None,
+    against: Annotated[str | None, option("the baseline", "ARM", show_default="no normalization")] = None,
+    by: Annotated[
+        str | None, option("the keys that define an arm, with commas", "KEYS", show_default="the normalizer")
+    ] = None,
+    level: Annotated[
+        str | None,
+        option(
+            "measure the time up to this value",
+            "VALUE",
+            show_default="95 % of the way from the worst start to the best value",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
+    given = {"metric": metric, "split": split, "at": at, "against": against, "by": by, "level": level}
+    asked = {name: value for name, value in given.items() if value}
+    console = terminal.console()
     runs, notes = _selected(filters, results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
@@ -73,7 +115,6 @@ def run(
     else:
         for task in found:
             show(answer_of(task, asked), filters, console, results, config_dir)
-    return 0
 
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:

@@ -7,22 +7,33 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from normbench.commands import format
+from normbench.commands.options import ConfigDir, Filters, Results, option
 from normbench.compare import configuration, suggested_seeds
 from normbench.compare.answer import Answer
 from normbench.errors import NormbenchError
 from normbench.web.index import Index
 
+EPILOG = """examples:
+  normbench dashboard                                   print a link for the browser; Ctrl-C ends it
+  normbench dashboard model=mnist_mlp norm=layer,batch  begin with these runs
+  ssh -L 8642:localhost:8642 HOST                       then `normbench dashboard --port 8642` there; open the link here
+"""
 HOST, PORT, TRIED = "127.0.0.1", 8642, 50
 
 
-def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: int | None) -> int:
+def command(
+    filters: Filters,
+    results: Results,
+    config_dir: ConfigDir = None,
+    port: Annotated[
+        int | None, option("use this port", min=1, max=65535, show_default="8642, or the next free one")
+    ] = None,
+) -> None:
     """Print the link and serve until Ctrl-C. NormbenchError: a filter fits no run, a port is taken."""
-    if port is not None and port > 65535:
-        raise NormbenchError(f"--port {port} is no port: 1 to 65535.")
     index = Index(results)
     index.refresh()
     heads = index.heads()
@@ -34,7 +45,6 @@ def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: in
         print(f"{link(listener, token, filters)}  ({describe_runs(len(heads), results)})", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             serve([listener])
-    return 0
 
 
 def describe_runs(runs: int, results: Path) -> str:

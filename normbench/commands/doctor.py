@@ -14,19 +14,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
-from rich.console import Console
 from rich.text import Text
 
 import normbench
 from normbench import locks, reading
-from normbench.commands import format
-from normbench.commands import list as list_command
+from normbench.commands import data as data_command
+from normbench.commands import format, terminal
+from normbench.commands.options import ConfigDir, Json, Results
 from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
 from normbench.data import root as data_root
 from normbench.errors import NormbenchError
 from normbench.launch.base import cores
 
+EPILOG = ""
 LITTLE_DISK = 2e9  # bytes; a run of Fig. 6 takes 42 MB while it trains and 7 MB after that
 LITTLE_MEMORY = 2e9
 MARK = {"good": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
@@ -41,13 +42,13 @@ class Finding:
     text: str
 
 
-def run(results: Path, as_json: bool, console: Console) -> int:
+def command(results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> int:
     """Exit code 0, or 4 if something that every run needs is broken."""
     findings = [finding for check in CHECKS for finding in _guarded(check, results)]
     if as_json:
         say_json({"findings": [asdict(finding) for finding in findings]})
     else:
-        topic = ""
+        console, topic = terminal.console(), ""
         for finding in findings:
             begun = finding.topic if finding.topic != topic else ""
             say_under(console, Text.from_markup(f"{begun:<9} {MARK[finding.state]} "), finding.text)
@@ -172,7 +173,7 @@ def _disk(results: Path) -> Iterator[Finding]:
 
 
 def _data(results: Path) -> Iterator[Finding]:
-    for name, text in list_command.states():
+    for name, text in data_command.states():
         kind = "good" if text.startswith("ready") else "note"
         yield Finding("data", kind, f"{name}: {text}")
 

@@ -10,21 +10,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import format
+from normbench.commands import format, options, terminal
+from normbench.commands.options import ConfigDir, Json, Results, Weights, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.errors import NormbenchError, unknown
+from normbench.reading import place
 from normbench.runs import files
 from normbench.sentences import sets
-from normbench.sentences.rows import Files, encoded
-from normbench.sentences.sets import Labelled
 
-BAG = "bag-of-words"
+BAG, TF_IDF = "bag-of-words", "tf-idf"
 SIZE, SEED = 2400, 1  # of a bag of words
+EPILOG = """examples:
+  normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
+  normbench embed-eval vectors/ bag-of-words            mr.npy, sick_train_a.npy and so on: a row for each line
+  normbench embed-eval my_module:encode                 encode(list of str) -> array; my_module:model.encode is fine
+  normbench embed-eval 9573469b42be --sets mr,cr        the model of a run, with its stored weights
+  normbench embed-eval bag-of-words tf-idf --size 2400  scores of untrained vectors
+
+SICK: Pearson's r, Spearman's rho and the mean squared error of relatedness. MR, CR, SUBJ, MPQA: accuracy of logistic
+regression in nested tenfold cross-validation. The sets: normbench data get sentence_eval; normbench data get sick.
+"""
+
+
+class Command(options.Command):
+    """Takes --json=FILE too, as before it printed; for one release."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [f"--json-file={word[7:]}" if word.startswith("--json=") else word for word in args]
+        return super().parse_args(ctx, words)
 
 
 @dataclass(frozen=True)
@@ -48,95 +66,108 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Request:
-    """The options of the command."""
-
-    words: Sequence[str]
-    sets: str | None
-    nested: bool
-    weights: str | None
-    expand: Path | None
-    size: int | None
-    seed: int | None
-    threads: int
-    json: Path | None
-
-
 @dataclass
 class Source:
-    """Vectors: `rows(set)` for the sets `names`, and the records of their evaluation."""
+    """Vectors: `encode(sentences)` or the rows of files, for the sets `names`; and the records of their evaluation."""
 
     title: str
-    rows: Callable[[Labelled], Any]
+    rows: Callable[[Any], Any]
     names: Sequence[str] = sets.ALL
-    of_run: bool = False
     records: list[dict[str, Any]] = field(default_factory=list)
 
 
-def write_sentences(folder: Path, names: str | None, console: Console) -> int:
+def command(
+    words: Annotated[
+        list[str],
+        argument(
+            "a folder, module:name, a run, bag-of-words or tf-idf; several too",
+            "VECTORS",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    results: Results,
+    config_dir: ConfigDir = None,
+    written: Annotated[
+        Path | None, option("write the sentences to be encoded", "DIR", "--write-sentences", parser=place)
+    ] = None,
+    asked: Annotated[str | None, option("only these, with commas", "NAMES", "--sets", show_default="all")] = None,
+    fixed: Annotated[bool, flag("--fixed", "use one C for all instead of choosing it: much faster")] = False,
+    weights: Weights = None,
+    expand: Annotated[
+        Path | None,
+        option("word vectors (word2vec, GloVe) for words that a run's vocabulary lacks", "FILE", parser=place),
+    ] = None,
+    size: Annotated[int | None, option("of bag-of-words", "N", min=1, show_default="2400")] = None,
+    seed: Annotated[int | None, option("of bag-of-words", "S", min=0, show_default="1")] = None,
+    threads: Annotated[int, option("", "N", min=1)] = 2,
+    as_json: Json = False,
+    json_file: Annotated[Path | None, option("", parser=place, hidden=True)] = None,
+) -> None:
+    """Evaluate every source on every set that it has; results before an error are still shown."""
+    console, names = terminal.console(stderr=as_json), _names(asked)
+    if written is not None:
+        if words:
+            raise NormbenchError(f"--write-sentences takes no vectors, such as {words[0]}.")
+        return _write_sentences(written, names, console, as_json)
+    if not words:
+        raise NormbenchError(
+            "embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
+            "(normbench embed-eval --help)"
+        )
+    kinds = {word: _kind(word) for word in words}
+    for given, value, kind in (("size", size, BAG), ("seed", seed, BAG), ("weights", weights, "a run"),
+                                ("expand", expand, "a run")):  # fmt: skip
+        if value is not None and kind not in kinds.values():
+            raise NormbenchError(f"--{given} {value} is of {kind}, and none is among {', '.join(words)}.")
+    if json_file and (json_file.is_dir() or not json_file.absolute().parent.is_dir()):
+        raise NormbenchError(f"--json={json_file} is not a file in a folder that is there.")
+    if expand and not expand.is_file():
+        raise NormbenchError(f"--expand {expand} is not there: a file of word vectors.")
+    read = [sets.read(name, data.root()) for name in names]  # before anything is imported or computed
+    further = (expand, (sentence for one in read for sentence in one.all)) if expand else None
+    sources = [
+        _source(word, kind, (SIZE if size is None else size, SEED if seed is None else seed),
+                lambda word: _encoder(word, results, weights, config_dir, further))
+        for word, kind in kinds.items()
+    ]  # fmt: skip
+    for each in sources:
+        if asked and (lacking := [name for name in names if name not in each.names]):
+            raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
+    import torch
+
+    torch.set_num_threads(min(threads, os.cpu_count() or 1))
+    try:
+        for each in sources:
+            _evaluate(each, [name for name in names if name in each.names], not fixed, console)
+    finally:
+        if done := [each for each in sources if each.records]:
+            _show_table(done, not fixed, console)
+            rows = [{"vectors": each.title, "records": each.records} for each in done]
+            answer = {"schema": 1, "nested": not fixed, "rows": rows}
+            if as_json:
+                terminal.say_json(answer)
+            if json_file:
+                files.write_json(json_file, answer)
+
+
+def _write_sentences(folder: Path, names: Sequence[str], console: Console, as_json: bool) -> None:
     """Write one UTF-8 file for each part of each set, a line for each sentence."""
-    found = [sets.read(name, data.root()) for name in _names(names)]
+    found = [sets.read(name, data.root()) for name in names]
     if folder.exists() and not folder.is_dir():
         raise NormbenchError(f"--write-sentences {folder} is not a folder. Name one, or one that is to be made.")
     folder.mkdir(parents=True, exist_ok=True)
-    for given in found:
-        for stem, sentences in given.sentences.items():
-            text = "".join(f"{sentence}\n" for sentence in sentences)
-            files.atomic_write(folder / f"{stem}.txt", text.encode())
-            empty = f", {sentences.count('')} of them empty" if "" in sentences else ""
-            say(console, f"{folder / stem}.txt  {len(sentences)} sentences{empty}")
+    counts = {}
+    for stem, sentences in (pair for given in found for pair in given.sentences.items()):
+        path = folder / f"{stem}.txt"
+        files.atomic_write(path, "".join(f"{sentence}\n" for sentence in sentences).encode())
+        empty = f", {sentences.count('')} of them empty" if "" in sentences else ""
+        say(console, f"{path}  {len(sentences)} sentences{empty}")
+        counts[str(path)] = len(sentences)
     say(console, "a sentence ends at a line feed alone. A row for each line, numpy.save('DIR/mr.npy', rows) and so "
                  "on; then: normbench embed-eval DIR")  # fmt: skip
-    return 0
-
-
-def run(request: Request, results: Path, config_dir: Path | None, console: Console) -> int:
-    """Evaluate every source on every set that it has; results before an error are still shown and written."""
-    _refuse(request)
-    names = _names(request.sets)
-    for name in names:  # before anything is imported or computed
-        sets.read(name, data.root())
-    sources = [source(word, request, results, config_dir) for word in request.words]
-    _refuse_sources(sources, names, request)
-    import torch
-
-    torch.set_num_threads(min(request.threads, os.cpu_count() or 1))
-    try:
-        for each in sources:
-            _evaluate(each, [name for name in names if name in each.names], request.nested, console)
-    finally:
-        done = [each for each in sources if each.records]
-        if done:
-            _show_table(done, request.nested, console)
-            if request.json:
-                rows = [{"vectors": each.title, "records": each.records} for each in done]
-                files.write_json(request.json, {"schema": 1, "nested": request.nested, "rows": rows})
-    return 0
-
-
-def _refuse(request: Request) -> None:
-    """NormbenchError for options that are impossible whatever the words name."""
-    if not request.words:
-        raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
-                             "(normbench embed-eval --help)")  # fmt: skip
-    for name, value in (("size", request.size), ("seed", request.seed)):
-        if value is not None and BAG not in request.words:
-            raise NormbenchError(f"--{name} {value} is of {BAG}, which is not among {', '.join(request.words)}.")
-    if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
-        raise NormbenchError(f"--json {request.json} is not a file in a folder that is there.")
-    if request.expand and not request.expand.is_file():
-        raise NormbenchError(f"--expand {request.expand} is not there: a file of word vectors.")
-
-
-def _refuse_sources(sources: Sequence[Source], names: Sequence[str], request: Request) -> None:
-    """NormbenchError for requested sets that a source lacks, and options that no source takes."""
-    for each in sources:
-        if lacking := [name for name in names if name not in each.names] if request.sets else []:
-            raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
-    for option, value in (("weights", request.weights), ("expand", request.expand)):
-        if value is not None and not any(each.of_run for each in sources):
-            raise NormbenchError(f"--{option} {value} is of a run, and none is among {', '.join(request.words)}.")
+    if as_json:
+        terminal.say_json({"sentences": counts})
 
 
 def _names(given: str | None) -> list[str]:
@@ -181,40 +212,47 @@ def _show_table(done: Sequence[Source], nested: bool, console: Console) -> None:
 # --- sources of vectors -----------------------------------------------------------------------------------------------
 
 
-def source(word: str, request: Request, results: Path, config_dir: Path | None) -> Source:
-    """The vectors that a word names."""
-    from normbench.sentences import yardsticks
+def _kind(word: str) -> str:
+    """What a word names: bag-of-words, tf-idf, a folder, a function or a run."""
+    if word in (BAG, TF_IDF):
+        return word
+    if Path(word).is_dir() and not any((Path(word) / name).exists() for name in ("run.json", "config.yaml")):
+        return "a folder"
+    return "a function" if ":" in word else "a run"
 
-    if word == BAG:
-        size = SIZE if request.size is None else request.size
-        seed = SEED if request.seed is None else request.seed
-        encode = yardsticks.bag_of_words(size, seed)
-        title = f"{word}, {size} numbers, seed {seed}"
-        return Source(title, lambda given: encoded(encode, given, word))
-    if word == "tf-idf":
-        return Source(word, lambda given: encoded(yardsticks.tf_idf, given, word))
-    folder = Path(word)
-    if folder.is_dir() and not (folder / "config.yaml").exists():
-        found = Files(folder)
+
+def _source(word: str, kind: str, bag: tuple[int, int], encoder: Callable[[str], Any]) -> Source:
+    """The vectors that a word names. bag: size and seed. encoder: makes one of a run."""
+    from normbench.sentences import yardsticks
+    from normbench.sentences.rows import Files, encoded
+
+    if kind == "a folder":
+        found = Files(Path(word))
         return Source(word, found, found.names)
-    if ":" in word:
-        encode = function(word)
-        return Source(word, lambda given: encoded(encode, given, word))
+    if kind == BAG:
+        encode, title = yardsticks.bag_of_words(*bag), f"{word}, {bag[0]} numbers, seed {bag[1]}"
+    elif kind == TF_IDF:
+        encode, title = yardsticks.tf_idf, word
+    elif kind == "a function":
+        encode, title = function(word), word
+    else:
+        encode, title = encoder(word)
+    return Source(title, lambda given: encoded(encode, given, word))
+
+
+def _encoder(word: str, results: Path, weights: str | None, config_dir: Path | None, further: Any) -> tuple[Any, str]:
+    """The encoder of a run and its title. further: word vectors, and the sentences whose words they are for."""
     from normbench.library.sentences import encoder
 
-    further = None
-    if request.expand:
-        sentences = (sentence for name in _names(request.sets) for sentence in sets.read(name, data.root()).all)
-        further = request.expand, sentences
     try:
-        encode = encoder(word, results, request.weights, config_dir, further)
+        encode = encoder(word, results, weights, config_dir, further)
     except NormbenchError as error:
         if not str(error).startswith("no run"):
             raise
-        raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
-                             f"{error}") from None  # fmt: skip
-    title = f"run {word}, words of {request.expand.name}" if request.expand else f"run {word}"
-    return Source(title, lambda given: encoded(encode, given, word), of_run=True)
+        raise NormbenchError(
+            f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and {error}"
+        ) from None
+    return encode, f"run {word}, words of {further[0].name}" if further else f"run {word}"
 
 
 def function(word: str) -> Callable[[list[str], bool], Any]:

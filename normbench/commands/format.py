@@ -1,23 +1,14 @@
-"""Parses numbers, folders and durations of options; formats durations, counts and repeated options."""
+"""Parses durations; formats durations, counts and repeated options."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-from normbench import reading, runs
+from normbench import runs
 from normbench.errors import NormbenchError
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def folder(given: str) -> Path:
-    """--config-dir."""
-    if not given:
-        raise NormbenchError("--config-dir '' names no folder.")
-    return reading.place(given)
 
 
 def repeated(results: Path, config_dir: Path | None) -> list[str]:
@@ -36,18 +27,6 @@ def where_published(path: Path) -> str:
         f"nothing is published below {path}: the published runs and verdicts are in the folder results of the source "
         "repository (--results DIR or NORMBENCH_RESULTS shows them)"
     )
-
-
-def at_least(least: int, kind: type[int] | type[float] = int) -> Callable[[str], float]:
-    """The `type` of an option: a finite number of at least `least`. argparse puts its name into the error."""
-
-    def parse(text: str) -> float:
-        if not least <= (value := kind(text)) < math.inf:
-            raise ValueError(text)
-        return value
-
-    parse.__name__ = f"{'whole number' if kind is int else 'number'} of at least {least}"
-    return parse
 
 
 def seconds(text: str) -> float:

@@ -1,20 +1,28 @@
-"""`normbench history`: the changes of each verdict."""
+"""`normbench history`."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from rich.console import Console
-from rich.markup import escape
+from typing import Annotated
 
 from normbench import runs
-from normbench.commands.terminal import Table, say, say_json
+from normbench.commands import terminal
+from normbench.commands.options import ConfigDir, Json, Results, argument
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import artifact as artifacts
 from normbench.papers import history
 
+EPILOG = """examples:
+  normbench history BLN-12                              all its verdicts, with the rules of each
+  normbench history                                     all claims
+"""
 
-def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
+
+def command(
+    results: Results,
+    claim: Annotated[str | None, argument("a claim's id", show_default="all claims")] = None,
+    config_dir: ConfigDir = None,
+    as_json: Json = False,
+) -> None:
     """Print the changes of one claim's verdict, or of all."""
     try:
         found = [*history.read(results), *history.read(runs.own(results))]
@@ -27,16 +35,14 @@ def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | Non
             raise unknown(f"{claim} is not a claim.", claim, sorted(ids))
         found = [entry for entry in found if entry["claim"] == claim]
     if as_json:
-        say_json(found)
-        return 0
+        return terminal.say_json(found)
+    console = terminal.console()
     if not found:
-        say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")
-        return 0
-    table = Table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
+        return terminal.say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")
+    table = terminal.Table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
     for entry in found:
         before, after = entry["before"], entry["after"]
         word = before["verdict"] if before else "not judged"
         row = [entry["date"], entry["claim"], entry["fidelity"], word, after["verdict"], str(after["n"])]
-        table.add_row(*map(escape, [*row, ", ".join(entry["cause"])]))
+        table.add_row(*map(terminal.cell, [*row, ", ".join(entry["cause"])]))
     console.print(table)
-    return 0

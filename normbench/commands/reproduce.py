@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
-from rich.markup import escape
 
-from normbench.commands import format, training
-from normbench.commands.terminal import Table, say
+from normbench import runs
+from normbench.commands import format, options, terminal, training
+from normbench.commands.options import Device, Fidelity, Jobs, argument, flag, option
+from normbench.commands.terminal import Table, cell, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.resolve import ResolvedRun
@@ -23,115 +24,323 @@ from normbench.draw import tables
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
-from normbench.launch.run_missing import check_data, ensure_runs, missing
+from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
-from normbench.papers import power, publish, rules
 from normbench.papers.claims import Artifact, Claim, place_of
-from normbench.papers.summary import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
-from normbench.web import report
 
 COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
+EPILOG = """examples:
+  normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
+  normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
+  normbench reproduce bln2022/fig6 --only BLN-18b --controls        only the runs that one claim compares
+  normbench reproduce ln2016 --max-time 2h              the same command continues later
+  normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
+  normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
+  normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
+  normbench reproduce ln2016/fig6 logger=wandb          mirror to W&B files below results/wandb
+"""
 
 
-@dataclass(frozen=True)
-class Request:
+def existing_results(text: str) -> Path:
+    """A results folder that is there."""
+    folder = runs.root(text)
+    if not folder.is_dir():
+        raise NormbenchError(f"--from {text}: there is no such folder.")
+    return folder
+
+
+def seeds_of(text: str) -> int | range:
+    """`5` or `6-10`."""
+    first, dash, last = text.partition("-")
+    if first.isdecimal() and (last.isdecimal() if dash else True):
+        asked = range(int(first), int(last) + 1) if dash else int(first)
+        if asked and (isinstance(asked, int) or asked[0] > 0):
+            return asked
+    raise NormbenchError(
+        f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(options.Answering):
     """The options of the command."""
 
-    names: Sequence[str]
-    fidelity: str
-    results: Path
-    seeds: int | Sequence[int] | None = None
-    jobs: int = 0
-    only: Sequence[str] = ()
-    controls: bool = False
-    max_time: float | None = None
-    retry_failed: bool = False
-    dry_run: bool = False
-    drop_stale: bool = False
-    config_dir: Path | None = None
-    others: Sequence[Path] = ()  # results folders of --from
-    words: Sequence[str] = ()  # launcher=..., logger=... among the artifacts
-    device: str = "cpu"
-
-
-def run(request: Request, console: Console) -> int:
-    """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
-    for word in request.words:
-        if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
-            raise NormbenchError(
-                f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
-                "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
-            )
-    # typos fail before anything starts
-    launcher = training.launcher(request.jobs, request.words, request.config_dir)
-    logger = plan.command_options("logger", request.words, request.config_dir)
-    watch = training.watching(console, logger, request.results, launcher)
-    chosen = [artifacts.load(name, request.config_dir) for name in artifacts.select(request.names, request.config_dir)]
-    lacking = [
-        a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]
+    words: Annotated[list[str], argument("ln2016/fig6, a paper (ln2016), or all; logger=wandb", "artifact")]
+    fidelity: Fidelity = "paper"
+    seeds: Annotated[
+        Any,
+        option(
+            "seeds per arm, or seeds A to B", "N|A-B", parser=seeds_of, show_default="those that the artifact plans"
+        ),
+    ] = None
+    jobs: Jobs = 0
+    device: Device = "cpu"
+    only: Annotated[list[str], option("only this arm, axis value or claim (repeatable)", "WHAT", default_factory=list)]
+    controls: Annotated[bool, flag("--controls", "also the control settings of the experiment")] = False
+    max_time: Annotated[
+        float | None, option("stop after 90s, 30m, 2h; 0 trains nothing", "TIME", parser=format.seconds)
+    ] = None
+    retry_failed: Annotated[bool, flag("--retry-failed", "train failed runs again")] = False
+    dry_run: Annotated[bool, flag("--dry-run", "show what would run")] = False
+    others: Annotated[
+        list[Path],
+        option(
+            "take runs from this results folder too (repeatable)",
+            "DIR",
+            "--from",
+            default_factory=list,
+            parser=existing_results,
+        ),
     ]
-    if len(lacking) < len(chosen) and not {a.id for a in lacking} & set(
-        request.names
-    ):  # only included by a paper's name or `all`
-        for artifact in lacking:
-            say(console, f"{artifact.id} has no fidelity {request.fidelity}: left out")
-        chosen = [artifact for artifact in chosen if artifact not in lacking]
-    plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # checked before the first run starts
-    code = 0
-    counts: Counter[str] = Counter()
-    started = time.monotonic()
-    for artifact, specs in plans:
-        if request.max_time is not None:  # of the whole command, not of each artifact
-            left = max(0.0, request.max_time - (time.monotonic() - started))
-            request, started = replace(request, max_time=left), time.monotonic()
+    drop_stale: Annotated[
+        bool, flag("--drop-stale", "publish fewer runs than before if configurations have changed")
+    ] = False
+
+    def run(self) -> int:
+        """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
+        names = [word for word in self.words if "=" not in word]
+        words = [word for word in self.words if "=" in word]
+        if not names:
+            raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
+        for word in words:
+            if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
+                raise NormbenchError(
+                    f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
+                    "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
+                )
+        # typos fail before anything starts
+        launcher = training.launcher(self.jobs, words, self.config_dir)
+        logger = plan.command_options("logger", words, self.config_dir)
+        watch = training.watching(self.console, logger, self.results, launcher)
+        chosen = self._chosen(names)
+        plans = [(artifact, self.planned(artifact)) for artifact in chosen]  # checked before the first run starts
+        answers: list[dict[str, Any]] = []
+        code, started = 0, time.monotonic()
+        for artifact, specs in plans:
+            answers.append({"id": artifact.id, "fidelity": self.fidelity, "runs": len(specs), "error": ""})
+            left = None if self.max_time is None else max(0.0, self.max_time - (time.monotonic() - started))  # of all
+            try:
+                ended, answer = self._artifact(artifact, specs, launcher, watch, left)
+            except NormbenchError as error:  # such as missing data, which the others may not need
+                if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
+                    raise
+                self.say(f"  {artifact.id} is left out: {error}")
+                ended, answer = error.code, {"error": str(error)}
+            answers[-1] |= answer
+            code = max(code, ended)
+            if code == 130:
+                break
+        if claims := [claim for answer in answers for claim in answer.get("claims", ())]:
+            now, before = (sum(answer.get(key, 0) for answer in answers) for key in ("decided", "decided_before"))
+            self.say(f"  decided   {now} of {format.plural(len(claims), 'claim')}, {before} before this command")
+        index = None
+        if not self.dry_run and self.results.is_dir():  # no folder is made if nothing was run
+            index = self._report([artifact.id for artifact in chosen])
+        if self.as_json:
+            terminal.say_json({"artifacts": answers, "report": index})
+        return code
+
+    def _chosen(self, names: Sequence[str]) -> list[Artifact]:
+        """The named artifacts, without those of a paper or of `all` that lack the fidelity."""
+        chosen = [artifacts.load(name, self.config_dir) for name in artifacts.select(names, self.config_dir)]
+        has = {a.id: self.fidelity in plan.experiment(a.experiment, self.config_dir)["fidelities"] for a in chosen}
+        if not any(has.values()) or not all(has.get(name, True) for name in names):
+            return chosen
+        for artifact in chosen:
+            if not has[artifact.id]:
+                self.say(f"{artifact.id} has no fidelity {self.fidelity}: left out")
+        return [artifact for artifact in chosen if has[artifact.id]]
+
+    def planned(self, artifact: Artifact) -> list[ResolvedRun]:
+        """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
+        planned = artifacts.Plan(artifact, self.fidelity)
+        named = self.seeds is not None  # given seeds are not limited to planned ones
+        specs = plan.artifact_specs(
+            artifact.experiment,
+            self.fidelity,
+            self.seeds if named else artifact.seeds,
+            self.only,
+            self.controls,
+            artifact.config_dir,
+            limited=not named,
+            groups={claim.id: _runs_of(claim, planned, named) for claim in artifact.claims},
+        )
+        return [replace(spec, config={**spec.config, "device": self.device}) for spec in specs]
+
+    def _artifact(
+        self, artifact: Artifact, specs: list[ResolvedRun], launcher: Launcher, watch: Watch, left: float | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Exit code as `run`, and the answer. left: seconds."""
+        from normbench.papers import publish
+        from normbench.papers.summary import decided
+
+        ensured = ensure_runs(
+            specs,
+            launcher,
+            self.results,
+            partial(self._header, artifact, specs, launcher.processes),
+            watch,
+            self.retry_failed,
+            0 if self.dry_run else left,
+            wait_for_busy=True,
+            others=self.others,
+        )
+        found = ensured.found
+        answer = {"done": len(found.records), "missing": [spec.id for spec in ensured.missing]}
+        if self.dry_run:
+            self._outlook(artifact, ensured)
+            return 0, answer
+        failures = list(training.describe_failures(ensured.outcomes, found))
+        for failure in failures if not ensured.interrupted else ():
+            self.say(f"  failed: {failure}")
+        for line in training.describe_submitted(ensured.outcomes):
+            self.say(f"  {line}")
+        # the pack keeps runs that this plan did not ask for; they are judged with the rest
+        before = publish.last(self.results, artifact, self.fidelity) or {"claims": []}
+        judged, files = self._results(artifact, found.runs)
+        claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in judged["claims"]]
+        answer |= {"failures": failures, "claims": claims, "files": files}
+        answer |= {"decided": decided(judged["claims"]), "decided_before": decided(before["claims"])}
+        if ensured.interrupted:
+            to_come = missing(specs, found, self.retry_failed)
+            resumable = sum(found.state(spec) == "interrupted" for spec in to_come)
+            done = f"{len(specs) - len(to_come)} of {len(specs)} done, {resumable} resumable"
+            self.say(f"interrupted; {done}. The same command goes on.")
+            return 130, answer
+        return 4 if failures else 0, answer
+
+    def _header(self, artifact: Artifact, specs: Sequence[ResolvedRun], jobs: int, found: Found, missing: Any) -> None:
+        """Print the plan, what is stored of it, and how long the rest takes with so many jobs."""
+        node = specs[0].config["data"]
+        own = [] if self.fidelity == "paper" else artifact.deviations.get(self.fidelity, [])
+        stamp = len([*artifact.deviations.get("paper", []), *own])
+        axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
+        counted = [(len({spec.arm for spec in specs}), "arm")]
+        counted += [(len(values), plan.axis_text(key)) for key, values in axes.items()]
+        counted.append((len({spec.seed for spec in specs}), "seed"))
+        if self.controls:
+            counted.append((len({spec.control for spec in specs}), "setting"))
+        factors = " × ".join(format.plural(*factor) for factor in counted)
+        sign = "=" if math.prod(n for n, _ in counted) == len(specs) else "of"  # limits leave some out
+        self.say(f"\n{artifact.title} · {self.fidelity}")
+        self.say(f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
+        counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
+        if (failed := sum(found.state(spec) == "failed" for spec in specs)) and not self.retry_failed:
+            counts += f", {failed} failed (--retry-failed tries again)"
+        if missing:
+            jobs = min(jobs, len(missing))
+            to_come = ((pace.Place(s.experiment, s.fidelity, s.axes, artifact.config_dir), s.steps) for s in missing)
+            needed = pace.seconds(to_come, found.runs)
+            counts += f" ·{f' about {format.duration(needed / jobs)}' if needed is not None else ''} on "
+            counts += format.plural(jobs, "process")
+        self.say(f"  {len(specs)} runs {sign} {factors} · {counts}\n")
+        for damaged in found.damaged:
+            self.say(f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
+        for note in (*(f"note: {note}" for note in found.notes), *training.describe_found(found, missing)):
+            self.say(f"  {note}")
+        for line in self._hints(artifact, specs, found, missing):
+            self.say(f"  {line}\n")
+
+    def _hints(
+        self, artifact: Artifact, specs: Sequence[ResolvedRun], found: Found, missing: Sequence[ResolvedRun]
+    ) -> Iterator[str]:
+        """Why the command cannot answer, and where an answer is."""
+        from normbench.papers import publish
+
+        if missing and self.max_time == 0:
+            yield "--max-time 0: nothing is started"
+            if hint := format.where_published(self.results):
+                yield f"note: {hint}"
+        if missing and self.dry_run:
+            try:
+                check_data(missing)
+            except NormbenchError as error:
+                yield f"missing data: {error}"
+        if self.seeds is not None and self.fidelity == "paper":
+            planned = {seed for _, seeds in artifacts.Plan(artifact, self.fidelity).cells for seed in seeds}
+            if further := sorted({spec.seed for spec in specs} - planned):
+                text = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
+                yield f"note: no claim counts seeds beyond those planned: {text} will decide nothing"
+        places = {name: publish.folder(self.results, artifact, name) for name in FIDELITIES}
+        there = [name for name, place in places.items() if (place / "verdicts.json").exists()]
+        if there and not found.records:
+            yield f"published at {there[0]}: {artifacts.again(artifact.id, there[0], artifact.config_dir)}"
+
+    def _outlook(self, artifact: Artifact, ensured: Ensured) -> None:
+        """Print the missing runs, their cost, and the verdicts in reach, simulated from the existing seeds."""
+        from normbench.papers import power, publish
+
+        for spec in ensured.missing:
+            axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
+            state = ensured.found.state(spec)
+            self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
+        if not ensured.missing or self.fidelity == publish.SMOKE:
+            return
+        published = pack.load(publish.folder(self.results, artifact, self.fidelity) / pack.NAME).runs
+        asked = [claim for claim in artifact.claims if claim.id in self.only] or artifact.claims
+        planned = artifacts.Plan(artifact, self.fidelity)
+        found = power.outlook(asked, pack.merge(published, ensured.found.runs), planned, self.fidelity, self.controls)
+        if not found:
+            return
+        names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
+        table = Table(*names, whole=("claim",))
+        for entry in found:
+            unsimulated = "not simulated: a run without a number"
+            if entry.pilots < power.FEWEST_PILOTS:
+                unsimulated = f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
+            words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
+            table.add_row(
+                entry.claim,
+                "/".join(str(n) for n in dict.fromkeys(entry.planned)),
+                str(entry.runs),
+                "" if entry.hours is None else f"{entry.hours:.2g}",
+                words or unsimulated,
+                "" if entry.none is None else f"{100 * entry.none:.0f} %",
+            )
+        self.console.print(table)
+        self.console.print()
+
+    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Publish and print the results; returns the verdicts and the files."""
+        from normbench.papers import publish
+
+        place = publish.folder(self.results, artifact, self.fidelity)
+        notes: Sequence[str] = ()
+        if runs or place.exists():
+            judged, published, notes = publish.publish(
+                artifact, runs, self.fidelity, self.results, self.drop_stale, self.others
+            )
+            show_table(artifacts.drawing(artifact).table(artifact, published), self.console)
+        else:
+            judged = publish.judge(artifact, [], self.fidelity, None)
+        show_verdicts(judged, self.console)
+        for note in notes:
+            self.say(f"  note: {note}")
+        named = {"figure": "figure.svg", "table": "table.md", "verdicts": "verdicts.json"}
+        files = {name: str(place / file) for name, file in named.items() if (place / file).exists()}
+        for name, file in files.items():
+            self.say(f"  {name:<9} {file}")
+        return judged, files
+
+    def _report(self, only: Sequence[str]) -> str | None:
+        """Update the static site; if it cannot be written, print a note."""
+        from normbench.web import report
+
         try:
-            code = max(code, _artifact(artifact, specs, request, launcher, watch, console, counts))
-        except NormbenchError as error:  # such as missing data, which the others may not need
-            if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
-                raise
-            say(console, f"  {artifact.id} is left out: {error}")
-            code = max(code, error.code)
-        if code == 130:
-            break
-    if counts["claims"]:
-        share = f"{counts['decided']} of {format.plural(counts['claims'], 'claim')}"
-        say(console, f"  decided   {share}, {counts['decided before']} before this command")
-    if not request.dry_run and request.results.is_dir():  # no folder is made if nothing was run
-        _report(request, [artifact.id for artifact in chosen], console)
-    return code
+            written = report.build(self.results, config_dir=self.config_dir, only=only)
+        except NormbenchError as error:
+            self.say(f"  note: {error}")
+            return None
+        for note in written.notes:
+            self.say(f"  note: {note}")
+        self.say(f"  report    {written.index}")
+        return str(written.index)
 
 
-def _report(request: Request, only: Sequence[str], console: Console) -> None:
-    """Update the static site; if it cannot be written, print a note."""
-    try:
-        written = report.build(request.results, config_dir=request.config_dir, only=only)
-    except NormbenchError as error:
-        say(console, f"  note: {error}")
-        return
-    for note in written.notes:
-        say(console, f"  note: {note}")
-    say(console, f"  report    {written.index}")
-
-
-def _plan(artifact: Artifact, request: Request) -> list[ResolvedRun]:
-    """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
-    planned = artifacts.Plan(artifact, request.fidelity)
-    named = request.seeds is not None  # given seeds are not limited to planned ones
-    groups = {claim.id: _runs_of(claim, planned, named) for claim in artifact.claims}
-    specs = plan.artifact_specs(
-        artifact.experiment,
-        request.fidelity,
-        artifact.seeds if request.seeds is None else request.seeds,
-        request.only,
-        request.controls,
-        request.config_dir,
-        limited=not named,
-        groups=groups,
-    )
-    return [replace(spec, config={**spec.config, "device": request.device}) for spec in specs]
+command = Reproduce
 
 
 def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict[str, Any]]:
@@ -143,190 +352,19 @@ def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict
     return places
 
 
-def _artifact(
-    artifact: Artifact,
-    specs: list[ResolvedRun],
-    request: Request,
-    launcher: Launcher,
-    watch: Watch,
-    console: Console,
-    counts: Counter[str],
-) -> int:
-    """Exit code as `run`; adds to `counts` the claims, those decided now and those decided before."""
-    ensured = ensure_runs(
-        specs,
-        launcher,
-        request.results,
-        lambda found, missing: _header(artifact, specs, found, missing, request, launcher.processes, console),
-        watch,
-        request.retry_failed,
-        0 if request.dry_run else request.max_time,
-        wait_for_busy=True,
-        others=request.others,
-    )
-    found = ensured.found
-    if request.dry_run:
-        for spec in ensured.missing:
-            axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
-            say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
-        if ensured.missing and request.fidelity != publish.SMOKE:
-            _outlook(artifact, found.runs, request, console)
-        return 0
-    failures = list(training.describe_failures(ensured.outcomes, found))
-    for failure in failures if not ensured.interrupted else ():
-        say(console, f"  failed: {failure}")
-    for line in training.describe_submitted(ensured.outcomes):
-        say(console, f"  {line}")
-    # the pack keeps runs that this plan did not ask for; they are judged with the rest
-    before = publish.last(request.results, artifact, request.fidelity) or {"claims": []}
-    judged = _results(artifact, found.runs, request, console)
-    counts["claims"] += len(judged["claims"])
-    counts["decided"] += decided(judged["claims"])
-    counts["decided before"] += decided(before["claims"])
-    if ensured.interrupted:
-        left = missing(specs, found, request.retry_failed)
-        resumable = sum(found.state(spec) == "interrupted" for spec in left)
-        say(
-            console,
-            f"interrupted; {len(specs) - len(left)} of {len(specs)} done, {resumable} resumable. "
-            "The same command goes on.",
-        )
-        return 130
-    return 4 if failures else 0
-
-
-def _header(
-    artifact: Artifact,
-    specs: Sequence[ResolvedRun],
-    found: Found,
-    missing: Sequence[ResolvedRun],
-    request: Request,
-    processes: int,
-    console: Console,
-) -> None:
-    node = specs[0].config["data"]
-    own = [] if request.fidelity == "paper" else artifact.deviations.get(request.fidelity, [])
-    stamp = len([*artifact.deviations.get("paper", []), *own])
-    axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
-    counted = [(len({spec.arm for spec in specs}), "arm")]
-    counted += [(len(values), plan.axis_text(key)) for key, values in axes.items()]
-    counted.append((len({spec.seed for spec in specs}), "seed"))
-    if request.controls:
-        counted.append((len({spec.control for spec in specs}), "setting"))
-    factors = [format.plural(*factor) for factor in counted]
-    all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
-    say(console, f"\n{artifact.title} · {request.fidelity}")
-    say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
-    estimate = _describe_estimate(missing, found, processes, request.config_dir)
-    failed = sum(found.state(s) == "failed" for s in specs)
-    counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
-    failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
-    say(
-        console,
-        f"  {len(specs)} runs {'=' if all_of_them else 'of'} {' × '.join(factors)} · {counts}{failures}{estimate}\n",
-    )
-    for damaged in found.damaged:
-        say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
-    for note in found.notes:
-        say(console, f"  note: {note}")
-    for note in training.describe_found(found, missing):
-        say(console, f"  {note}")
-    for line in _describe_hints(artifact, specs, found, missing, request):
-        say(console, f"  {line}\n")
-
-
-def _describe_hints(
-    artifact: Artifact, specs: Sequence[ResolvedRun], found: Found, missing: Sequence[ResolvedRun], request: Request
-) -> Iterator[str]:
-    """Why the command cannot answer, and where an answer is."""
-    if missing and request.max_time == 0:
-        yield "--max-time 0: nothing is started"
-        if hint := format.where_published(request.results):
-            yield f"note: {hint}"
-    if missing and request.dry_run:
-        try:
-            check_data(missing)
-        except NormbenchError as error:
-            yield f"missing data: {error}"
-    if request.seeds is not None and request.fidelity == "paper":
-        planned = {seed for _, seeds in artifacts.Plan(artifact, request.fidelity).cells for seed in seeds}
-        if further := sorted({spec.seed for spec in specs} - planned):
-            text = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
-            yield f"note: no claim counts seeds beyond those planned: {text} will decide nothing"
-    folders = {name: publish.folder(request.results, artifact, name) for name in FIDELITIES}
-    others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
-    if others and not found.records:
-        yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
-
-
-def _describe_estimate(missing: Sequence[ResolvedRun], found: Found, processes: int, config_dir: Path | None) -> str:
-    if not missing:
-        return ""
-    jobs = min(processes, len(missing))
-    to_come = ((pace.Place(s.experiment, s.fidelity, s.axes, config_dir), s.steps) for s in missing)
-    together, needed = format.plural(jobs, "process"), pace.seconds(to_come, found.runs)
-    return f" · on {together}" if needed is None else f" · about {format.duration(needed / jobs)} on {together}"
-
-
-def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
-    """Print which verdicts the plan can reach, simulated from the existing seeds, and its cost."""
-    published = pack.load(publish.folder(request.results, artifact, request.fidelity) / pack.NAME).runs
-    merged = pack.merge(published, runs)
-    asked = [claim for claim in artifact.claims if claim.id in request.only] or artifact.claims
-    planned = artifacts.Plan(artifact, request.fidelity)
-    found = power.outlook(asked, merged, planned, request.fidelity, request.controls)
-    if not found:
-        return
-    names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
-    table = Table(*names, whole=("claim",))
-    for entry in found:
-        unsimulated = "not simulated: a run without a number"
-        if entry.pilots < power.FEWEST_PILOTS:
-            unsimulated = f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
-        words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
-        table.add_row(
-            entry.claim,
-            "/".join(str(n) for n in dict.fromkeys(entry.planned)),
-            str(entry.runs),
-            "" if entry.hours is None else f"{entry.hours:.2g}",
-            words or unsimulated,
-            "" if entry.none is None else f"{100 * entry.none:.0f} %",
-        )
-    console.print(table)
-    console.print()
-
-
-def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> dict[str, Any]:
-    """Publish and print the results; returns the verdicts."""
-    place = publish.folder(request.results, artifact, request.fidelity)
-    if not runs and not place.exists():
-        judged = publish.judge(artifact, [], request.fidelity, None)
-        show_verdicts(judged, console)
-        return judged
-    judged, published, notes = publish.publish(
-        artifact, runs, request.fidelity, request.results, request.drop_stale, request.others
-    )
-    show_table(artifacts.drawing(artifact).table(artifact, published), console)
-    show_verdicts(judged, console)
-    for note in notes:
-        say(console, f"  note: {note}")
-    for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
-        if (place / file).exists():  # some artifacts have no figure
-            say(console, f"  {name:<9} {place / file}")
-    return judged
-
-
 def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
     """Print the first quantity; table.md has all of them."""
     header, rows = tables.headline(entries)
     table = Table(*header, whole=header[:1])
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(cell, row))
     console.print(table)
     console.print()
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
+    from normbench.papers import publish, rules
+
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
@@ -334,6 +372,6 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.format_evidence(claim)))
+        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(publish.format_evidence(claim)))
     console.print(table)
     console.print()

@@ -2,79 +2,89 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.console import Console
-
-from normbench.commands.terminal import say
+from normbench.commands.options import ConfigDir, Results, Run, Weights, option
+from normbench.commands.terminal import console, say
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.runs import writing
 from normbench.train.weights import locate_run, refuse_edited, trained
 
+EPILOG = """examples:
+  normbench sample 9b1c1575a08c                         list the files that the run wrote at its end
+  normbench sample 9b1c1 --count 20 --seed 7            draw 20 more from its stored weights
+  normbench sample 4f13e --near "a dog runs"            images whose captions are nearest to this one; for models
+                                                        of sentences, the nearest held-out sentences
+  normbench sample 5379 --text "a line" --bias 0.7      write a text in a hand that the model draws
+
+Runs are published without their weights: train such a run first, below another --results (normbench show RUN).
+"""
 NEAREST = 5  # lines, the default of --count with --near
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of the command."""
-
-    count: int | None = None
-    near: str | None = None
-    text: str | None = None
-    bias: float = 0.0
-    seed: int = 1
-    weights: str | None = None
-
-
-def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: Console) -> int:
+def command(
+    run: Run,
+    results: Results,
+    config_dir: ConfigDir = None,
+    count: Annotated[int | None, option("draw N more", "N", min=1)] = None,
+    near: Annotated[str | None, option("list the test examples nearest to a text", "TEXT")] = None,
+    text: Annotated[str | None, option("write a text, with --count N in so many hands", "TEXT")] = None,
+    bias: Annotated[float, option("with --text: 0 samples the model, larger values draw likelier strokes", "B")] = 0,
+    seed: Annotated[int, option("seed of the samples", "S")] = 1,
+    weights: Weights = None,
+) -> None:
     """List a run's samples; with `count` draw more, with `text` write it, with `near` list the nearest test examples.
 
-    weights: which stored weights, by default the last. NormbenchError: no such run or none with weights, missing or
-    unfitting weights, a model that draws nothing or reads or writes no text.
+    NormbenchError: no such run or none with weights, missing or unfitting weights, a model that draws nothing or reads
+    or writes no text.
     """
-    if asked.bias and asked.text is None:
+    if near is not None and text is not None:
+        raise NormbenchError("--near and --text exclude each other.")
+    if not 0 <= bias < math.inf:
+        raise NormbenchError(f"--bias {bias:g} is not a number of at least 0.")
+    if bias and text is None:
         raise NormbenchError("--bias is for a text of yours: --text 'a line'.")
-    found, folder = locate_run(of, results)
+    found, folder = locate_run(run, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
-    if asked.count or asked.near is not None or asked.text is not None:
+    if count or near is not None or text is not None:
         from normbench import data
 
         refuse_edited(found, config_dir)
-        model, stem = trained(folder, config, asked.weights, config_dir)
+        model, stem = trained(folder, config, weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
-        if asked.near is not None:
-            lines = model.nearest(asked.near, asked.count or NEAREST, examples)
+        if near is not None:
+            lines = model.nearest(near, count or NEAREST, examples)
             if not lines:
                 raise NormbenchError(f"--near: model={name} reads no text of yours.")
             for line in lines:
-                say(console, line)
-            return 0
-        made = _files(model, name, asked, examples)
-        run = writing.RunDirectory(folder)
-        with run.writing():
-            run.write_samples({f"{stem}-seed-{asked.seed}-{file}": content for file, content in made.items()})
+                say(console(), line)
+            return
+        made = _files(model, name, count, text, bias, seed, examples)
+        directory = writing.RunDirectory(folder)
+        with directory.writing():
+            directory.write_samples({f"{stem}-seed-{seed}-{file}": content for file, content in made.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
         raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")
     for file in files:
-        say(console, str(file))
-    return 0
+        say(console(), str(file))
 
 
-def _files(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, bytes]:
+def _files(
+    model: Any, name: str, count: int | None, text: str | None, bias: float, seed: int, examples: Any
+) -> dict[str, bytes]:
     """Files by name; those of a text begin with it, so that texts do not overwrite each other."""
-    if asked.text is None:
-        made: dict[str, bytes] = model.sample(asked.seed, asked.count, examples)
+    if text is None:
+        made: dict[str, bytes] = model.sample(seed, count, examples)
         if not made:
             raise NormbenchError(f"model={name} draws nothing.")
         return made
-    written = model.write(asked.text, asked.bias, asked.seed, asked.count or 1, examples)
+    written = model.write(text, bias, seed, count or 1, examples)
     if not written:
         raise NormbenchError(f"--text: model={name} writes no text of yours.")
-    called = re.sub(r"[^A-Za-z0-9]+", "-", asked.text).strip("-")[:40] + f"-bias-{asked.bias:g}"
+    called = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:40] + f"-bias-{bias:g}"
     return {f"{called}-{file}": content for file, content in written.items()}

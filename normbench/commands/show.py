@@ -1,39 +1,42 @@
-"""`normbench show RUN`: prints one run, raw or published."""
+"""`normbench show`: prints one run, raw or published."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from normbench.commands.options import ConfigDir, Json, Results, Run
 
-import yaml
-from rich.console import Console
-
-from normbench.commands.terminal import say, say_json
-from normbench.runs.record import curve_sha256
-from normbench.runs.resolve import LABELS, resolve
+EPILOG = """examples:
+  normbench show 00955a672333                           a run, raw or published
+  normbench show 0095 --json
+"""
 
 
-def show(name: str, results: Path, as_json: bool, console: Console) -> int:
-    """Print labels, configuration, environment and last records of a run. name: an id, the start of one, or a path."""
-    found = resolve(name, results)
-    run = found.run
+def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> None:
+    """Print labels, configuration, environment and last records of a run."""
+    import yaml
+
+    from normbench.commands import terminal
+    from normbench.runs.record import curve_sha256
+    from normbench.runs.resolve import LABELS, resolve
+
+    found = resolve(run, results)
+    record = found.run
     content = {
-        "id": run.id,
-        "status": run.status,
-        "reason": run.reason,
+        "id": record.id,
+        "status": record.status,
+        "reason": record.reason,
         **({"log": str(found.log)} if found.log else {}),
-        "steps": run.steps,
-        **({"began": run.began} if run.began else {}),
-        **{label: getattr(run, label) for label in LABELS},
+        "steps": record.steps,
+        **({"began": record.began} if record.began else {}),
+        **{label: getattr(record, label) for label in LABELS},
         "source": str(found.source),
-        "config": run.config,
-        "environment": run.environment,
-        "records": len(run.records),
-        "curve_sha256": curve_sha256(run.records),
-        **({"was": run.was} if run.was else {}),
-        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],  # [] without records
+        "config": record.config,
+        "environment": record.environment,
+        "records": len(record.records),
+        "curve_sha256": curve_sha256(record.records),
+        **({"was": record.was} if record.was else {}),
+        "last": [r for r in record.records if r["epoch"] == record.records[-1]["epoch"]],  # [] without records
     }
     if as_json:
-        say_json(content)
-        return 0
-    say(console, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
-    return 0
+        terminal.say_json(content)
+    else:
+        terminal.say(terminal.console(), yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))

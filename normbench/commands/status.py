@@ -1,4 +1,4 @@
-"""`normbench status`: finished, running and failed runs, and the time left, from status files and tails of curves."""
+"""`normbench status`: from status files and tails of curves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from rich.console import Console
 
 from normbench import reading
 from normbench.commands import format
+from normbench.commands.options import ConfigDir, Json, Results
+from normbench.commands.terminal import console as terminal_console
 from normbench.commands.terminal import say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
@@ -22,11 +24,15 @@ from normbench.papers import artifact as artifacts
 from normbench.runs import own as own_folder
 from normbench.runs import pack, store
 
+EPILOG = """examples:
+  normbench status
+  normbench status --json | python -m json.tool
+"""
 TAIL = 4096  # bytes: more than the records of one evaluation
 MOST_RUNS = 40
 
 
-def run(results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
+def command(results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> None:
     """Print the counts of each experiment and configuration, then each unfinished run."""
     found = store.scan(results / "runs")
     runs = [{**entry(stored), "label": label} for stored, label in zip(found, labels(found), strict=True)]
@@ -37,8 +43,8 @@ def run(results: Path, as_json: bool, config_dir: Path | None, console: Console)
     planned = [waiting[stored.id] for stored in fresh]
     runs += [{**entry(stored), "label": label} for stored, label in zip(fresh, labels(fresh, planned), strict=True)]
     if as_json:
-        say_json({"runs": runs, "notes": notes})
-        return 0
+        return say_json({"runs": runs, "notes": notes})
+    console = terminal_console()
     if not runs:
         some = shlex.join(
             ["normbench", "reproduce", "ln2016/fig6", "--fidelity", "smoke", *format.repeated(results, None)]
@@ -54,7 +60,6 @@ def run(results: Path, as_json: bool, config_dir: Path | None, console: Console)
     for path in pack.paths(results):
         whose = "own" if own_folder(results) in path.parents else "published"
         say(console, f"{whose}: {_describe_published(path, path.parent.relative_to(path.parents[3]), config_dir)}")
-    return 0
 
 
 def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str:

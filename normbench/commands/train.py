@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import yaml
 from rich.console import Console
 
 from normbench import runs, scratch, user_code
-from normbench.commands import format
+from normbench.commands import format, options, terminal
+from normbench.commands.options import argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import (
     describe_failures,
@@ -31,97 +34,167 @@ from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
 from normbench.stats.series import exploded, final
 
-
-def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
-    """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; of a sweep the most serious.
-
-    A sweep waits at its end for runs that another process writes; a single run reports that process at once.
-    """
-    specs = plan.train_specs(words, multirun, config_dir)
-    launcher = base.load(plan.command_options("launcher", words, config_dir))
-    logger = plan.command_options("logger", words, config_dir)
-
-    def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
-        done = sum(found.state(spec) in FINISHED for spec in specs)
-        say(console, f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-        mirror = describe_unmirrored(logger, found.runs, format.repeated(results, config_dir), results)
-        for line in (*describe_found(found, missing), *mirror):
-            say(console, f"  {line}")
-
-    watch = watching(console, logger, results, launcher)
-    ensured = ensure_runs(specs, launcher, results, announce, watch, wait_for_busy=multirun)
-    found, outcomes = ensured.found, ensured.outcomes
-    states = {spec.id: found.state(spec) for spec in specs}
-    for run, ended in outcomes.items():
-        if ended.status == "refused" or (ended.status in base.LEFT and states[run] != "running"):
-            states[run] = ended.status
-    if set(states.values()) != {"refused"}:
-        _table(specs, found, states, console)
-    for line in _remarks(specs, found, outcomes):
-        say(console, line)
-    if ensured.interrupted:  # an incomplete sweep is not compared
-        say(console, "interrupted; the same command goes on.")
-        return 130
-    if multirun:
-        from normbench.commands import compare  # late: a single run is not compared
-
-        compare.after_sweep(found.runs, console, results, config_dir)
-    codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
-    codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
-    return next((code for code in (4, 2, 5, 3) if code in codes), 0)
+EPILOG = """examples:
+  normbench train model=mnist_mlp norm=layer 'norm.sites=[hidden,logits]' optim.lr=3e-4 train.epochs=10
+  normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
+  normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
+  normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
+  normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   your own file
+  normbench train model=mnist_mlp norm=batch --cfg job  print the whole configuration as YAML
+  normbench train -m model=mnist_mlp norm=none,layer --dry-run      list the runs with their ids
+"""
 
 
-@contextmanager
-def named(
-    words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console, keeps: bool
-) -> Iterator[tuple[Sequence[str], Path | None]]:
-    """Register the normalizers of files (`norm=my_norm.py`): the words with their names, and the folder of choices.
+class Command(options.Command):
+    """Its help ends in the groups and their choices in `conf/`."""
 
-    keeps: store the choices below the results, once the words are valid; else in a temporary folder.
-    """
-    overrides = grammar.parse(words)
-    if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
-        yield words, config_dir
-        return
-    from normbench.battery.adopt import in_words, keep  # imports torch
-
-    conf = runs.own(results)
-    with scratch.folder("normbench-own-") as tried:
-        words, adopted = in_words(words, config_dir, tried)
-        try:
-            plan.train_specs(words, multirun, tried)
-            if not keeps:
-                yield words, tried
-                return
-        except NormbenchError as error:
-            raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
-        normalizers = [keep(one, conf) for one in adopted]
-        for one in normalizers:
-            if one.remark:
-                say(console, one.remark)
-            say(console, f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
-    yield words, conf
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write(f"\n{choices()}\n")
 
 
-def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:
-    """Print the configurations of the runs as YAML documents."""
-    command = {group: plan.command_options(group, words, config_dir) for group in grammar.COMMAND_GROUPS}
-    specs = plan.train_specs(words, multirun, config_dir)
-    print(yaml.safe_dump_all([compose.stored_form(s.config) | command for s in specs], sort_keys=False), end="")
-    return 0
+def choices() -> str:
+    import textwrap
+
+    from normbench.config import compose, grammar
+
+    lines = ["groups and their choices (GROUP=CHOICE):"]
+    for group in grammar.GROUPS:
+        names = [name for name in compose.choices(group) if compose.can_be_chosen(group, name)]
+        lines += textwrap.wrap(
+            ", ".join(names), 118, initial_indent=f"  {group:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
+        )
+    lines += [
+        "  experiment, arm, fidelity, control: a run of an artifact (normbench list artifacts)",
+        "",
+        f"options (GROUP.OPTION=VALUE) are in {compose.conf_dir()}/GROUP/CHOICE.yaml, those of torch's",
+        "optimizers and schedules in torch.yaml there, those of all runs in config.yaml; --cfg job prints them with",
+        "their values. Choices of your own: --config-dir.",
+    ]
+    return "\n".join(lines)
 
 
-def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, console: Console) -> int:
-    """Print a line per run of a sweep: id, label, length and state."""
-    for group in grammar.COMMAND_GROUPS:
-        plan.command_options(group, words, config_dir)
-    specs = plan.train_specs(words, True, config_dir)
-    found = find(specs, results)
+@dataclass(frozen=True, kw_only=True)
+class Train(options.Answering):
+    """The options of the command."""
+
+    words: Annotated[list[str], argument("Hydra overrides", "key=value", default_factory=list, show_default=False)]
+    multirun: Annotated[bool, option("run every combination of comma lists and ranges", None, "-m", "--multirun")] = (
+        False
+    )
+    cfg: Annotated[Literal["job"] | None, option("print the configuration as YAML and run nothing")] = None
+    dry_run: Annotated[bool, flag("--dry-run", "the same as --cfg job; with -m, list the runs with their ids")] = False
+
+    def run(self) -> int:
+        """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; of a sweep the most serious.
+
+        A sweep waits at its end for runs that another process writes; a single run reports that process at once.
+        """
+        with self._named() as (overrides, config_dir):
+            specs = plan.train_specs(overrides, self.multirun, config_dir)
+            command = {group: plan.command_options(group, overrides, config_dir) for group in grammar.COMMAND_GROUPS}
+            outcomes: Mapping[str, base.Outcome] = {}
+            if self.cfg or (self.dry_run and not self.multirun):
+                configs = [compose.stored_form(spec.config) | command for spec in specs]
+                if self.as_json:
+                    terminal.say_json({"configurations": configs})
+                else:
+                    print(yaml.safe_dump_all(configs, sort_keys=False), end="")
+                return 0
+            if self.dry_run:
+                found, code = find(specs, self.results), 0
+                for spec, label in zip(specs, configuration.labels(specs), strict=True):
+                    self.say(f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
+                done = sum(found.state(spec) in FINISHED for spec in specs)
+                self.say(f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
+            else:
+                found, outcomes, code = self._train(specs, command, config_dir)
+        if self.as_json:
+            terminal.say_json({"runs": [*_as_json(specs, found, outcomes)]})
+        return code
+
+    def _train(
+        self, specs: Sequence[ResolvedRun], command: Mapping[str, compose.Config], config_dir: Path | None
+    ) -> tuple[Found, Mapping[str, base.Outcome], int]:
+        """Train what is missing and print the runs; returns them, how those ended that were started, and the code."""
+        launcher, logger = base.load(command["launcher"]), command["logger"]
+
+        def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
+            done = sum(found.state(spec) in FINISHED for spec in specs)
+            self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
+            given = format.repeated(self.results, config_dir)
+            mirror = describe_unmirrored(logger, found.runs, given, self.results)
+            for line in (*describe_found(found, missing), *mirror):
+                self.say(f"  {line}")
+
+        watch = watching(self.console, logger, self.results, launcher)
+        ensured = ensure_runs(specs, launcher, self.results, announce, watch, wait_for_busy=self.multirun)
+        found, outcomes = ensured.found, ensured.outcomes
+        states = {run["id"]: run["status"] for run in _as_json(specs, found, outcomes)}
+        if set(states.values()) != {"refused"}:
+            _table(specs, found, states, self.console)
+        for line in _remarks(specs, found, outcomes):
+            self.say(line)
+        if ensured.interrupted:  # an incomplete sweep is not compared
+            self.say("interrupted; the same command goes on.")
+            return found, outcomes, 130
+        if self.multirun:
+            from normbench.commands import compare  # late: a single run is not compared
+
+            compare.after_sweep(found.runs, self.console, self.results, config_dir)
+        codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
+        codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
+        return found, outcomes, next((code for code in (4, 2, 5, 3) if code in codes), 0)
+
+    @contextmanager
+    def _named(self) -> Iterator[tuple[Sequence[str], Path | None]]:
+        """Register the normalizers of files (`norm=my_norm.py`): the words with their names, and the folder of choices.
+
+        The choices are stored below the results, once the words are valid; in a temporary folder if nothing is trained.
+        """
+        overrides = grammar.parse(self.words)
+        if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
+            yield self.words, self.config_dir
+            return
+        from normbench.battery.adopt import in_words, keep  # imports torch
+
+        conf = runs.own(self.results)
+        with scratch.folder("normbench-own-") as tried:
+            words, adopted = in_words(self.words, self.config_dir, tried)
+            try:
+                plan.train_specs(words, self.multirun, tried)
+                if self.cfg or self.dry_run:
+                    yield words, tried
+                    return
+            except NormbenchError as error:
+                raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
+            for one in [keep(one, conf) for one in adopted]:
+                if one.remark:
+                    self.say(one.remark)
+                self.say(f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
+        yield words, conf
+
+
+command = Train
+
+
+def _as_json(
+    specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]
+) -> Iterator[dict[str, Any]]:
+    """The state of each run, and why it is not done."""
     for spec, label in zip(specs, configuration.labels(specs), strict=True):
-        say(console, f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
-    done = sum(found.state(spec) in FINISHED for spec in specs)
-    say(console, f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
-    return 0
+        state, ended, stored = found.state(spec), outcomes.get(spec.id), found.stored.get(spec.id)
+        if ended and (ended.status == "refused" or (ended.status in base.LEFT and state != "running")):
+            state = ended.status
+        yield {
+            "id": spec.id,
+            "label": label,
+            "seed": spec.seed,
+            "status": state,
+            "steps": spec.steps,
+            "reason": (ended.reason if ended else "") or (stored.reason if stored else ""),
+            "path": str(stored.path) if stored else None,
+        }
 
 
 def _remarks(specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:

@@ -9,12 +9,11 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import Annotated, Any
 
 from normbench import slurm
-from normbench.commands.terminal import say
+from normbench.commands.options import ConfigDir, Results, argument, option
+from normbench.commands.terminal import console, say
 from normbench.config.identity import code
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
@@ -22,12 +21,31 @@ from normbench.launch import queue
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool
 from normbench.launch.run_missing import ensure_runs
+from normbench.reading import place
 from normbench.runs import plans
 from normbench.runs.find import Found
 
+EPILOG = """examples:
+  normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=plan   write the plan, print its folder
+  seq 0 3 | xargs -P 4 -I{} normbench worker results/plans/1a2b3c4d5e6f --shard {}/4    four workers, here
+  parallel -j 4 normbench worker results/plans/1a2b3c4d5e6f --shard {}/4 ::: 0 1 2 3    the same
+  ssh node2 'cd project && normbench worker results/plans/1a2b3c4d5e6f --shard 4/5'     one of five, elsewhere
 
-def run(path: Path, shard: str, console: Console) -> int:
-    """Train the runs of shard `i/n` that are not finished, one after the other; those that others write are left.
+A worker trains the unfinished runs of its shard one after the other and leaves those that other processes write. All
+nodes must share the results folder. On SIGTERM it saves its run and ends; the same command goes on.
+
+exit codes: 0 done; 2 other code, no such plan, or a run that cannot be trained here; 4 a run failed or is damaged;
+            with runs left: 130 it was stopped, 137 the process that trained one was killed
+"""
+
+
+def command(
+    path: Annotated[Path, argument("a plan's folder, RESULTS/plans/NAME", "plan", parser=place)],
+    results: Results,
+    shard: Annotated[str, option("of n shards, the one with this number, from 0", "i/n")] = "0/1",
+    config_dir: ConfigDir = None,
+) -> int:
+    """Train the runs of a shard that are not finished, one after the other; those that others write are left.
 
     Exit code: 0 done, 2 a run was refused, 4 one failed or is damaged; with runs left 130 if this process was stopped,
     137 if the process that trained one was killed.
@@ -37,8 +55,10 @@ def run(path: Path, shard: str, console: Console) -> int:
     job = slurm.own_job().get("job")
     who = f"{socket.gethostname()} {f'job {job}' if job else f'process {os.getpid()}'}"
 
+    printed = console()
+
     def tell(line: str) -> None:
-        say(console, f"{time.strftime('%H:%M:%S')} {who}: {line}")
+        say(printed, f"{time.strftime('%H:%M:%S')} {who}: {line}")
         sys.stdout.flush()
 
     def listen(spec: ResolvedRun, event: dict[str, Any]) -> None:

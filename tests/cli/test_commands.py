@@ -201,6 +201,7 @@ def test_commands_import_what_they_need_alone(tmp_path: Path):
         (["--help"], "0"),
         (["status"], "0"),
         (["list"], "0"),
+        (["battery", "--help"], "0"),
         (["data"], "0"),
         (["train", "experiment=ln2016/fig6", "arm=ln", "--dry-run"], "hydra 0"),
         (["reproduce", "ln2016/fig6", "--max-time", "0"], "hydra pydantic 0"),

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from normbench.commands import doctor
-from normbench.commands import list as list_command
+from normbench.commands import data, doctor, terminal
 from normbench.commands.terminal import Table, Terminal
 
 COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
@@ -64,13 +62,15 @@ def test_a_long_text_stands_under_its_row_where_it_is_narrow() -> None:
     assert "against none" in printed(140, True, below="against none")
 
 
-@pytest.mark.parametrize("show", [list_command.data_sets, lambda console: doctor.run(Path("results"), False, console)])
-def test_long_lines_go_on_below_their_beginning(show: Callable[[Console], int], tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("command", [data.command, doctor.command])
+def test_long_lines_go_on_below_their_beginning(command: Callable[[Path], object], tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NORMBENCH_DATA", "data")
     wide, narrow = io.StringIO(), io.StringIO()
-    show(Terminal(file=wide, width=80))
-    show(Terminal(file=narrow, width=80, force_terminal=True, color_system=None))
+    for file, kind in ((wide, {}), (narrow, {"force_terminal": True, "color_system": None})):
+        made = Terminal(file=file, width=80, **kind)
+        monkeypatch.setattr(terminal, "console", lambda stderr=False, made=made: made)
+        command(Path("results"))
     assert "in ./data/bookcorpus what only you can bring" in wide.getvalue(), "it names the folder, in one line"
     lines = narrow.getvalue().splitlines()
     assert max(map(len, [line for line in lines if "://" not in line])) <= 80

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import list as list_command
+from normbench.commands import data as data_command
 from normbench.config import compose
 from normbench.data import cnn_cloze
 from normbench.data.cloze import BLANK, ENTITY
@@ -187,9 +187,9 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
         data.check(config, root)
     assert str(caught.value) == f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {advice}"
     monkeypatch.setenv("NORMBENCH_DATA", str(root))
-    states = dict(list_command.states())
+    states = dict(data_command.states())
     assert states["cnn_cloze"] == str(caught.value)
     monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
-    assert dict(list_command.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
+    assert dict(data_command.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
     with pytest.raises(NormbenchError, match=r"^cnn_cloze: its files are yours to bring\. .* Unpack cnn\.tgz"):
-        list_command.data_get("cnn_cloze", Console())
+        data_command.get("cnn_cloze", Console())

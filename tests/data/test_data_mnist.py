@@ -19,8 +19,8 @@ import yaml
 from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
 
 from normbench import data
-from normbench.commands import list as list_command
-from normbench.commands.arguments import data as arguments
+from normbench.commands import data as data_command
+from normbench.commands.list import entries
 from normbench.config import compose, plan
 from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import updates_per_epoch
@@ -207,13 +207,15 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
     for part, split in official.splits.items():
         assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
     assert ResolvedRun.from_message(spec.message()).id == spec.id
-    listed = list_command._entries("data", tmp_path / "conf")
+    listed = entries("data", tmp_path / "conf")
     assert "Fashion-MNIST" in [entry["title"] for entry in listed]
-    assert dict(list_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
+    assert dict(data_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
 
 
 def test_the_set_that_the_help_shows(tmp_path: Path) -> None:
-    example = textwrap.dedent(arguments.EPILOG.split("DIR/data/fashion.yaml with\n\n")[1].split("\n\n  normbench")[0])
+    example = textwrap.dedent(
+        data_command.EPILOG.split("DIR/data/fashion.yaml with\n\n")[1].split("\n\n  normbench")[0]
+    )
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "fashion.yaml").write_text(example)
     declares = compose.declaration("data", "fashion", tmp_path)

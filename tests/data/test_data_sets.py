@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import list as list_command
+from normbench.commands import data as data_command
 from normbench.config import compose, grammar
 from normbench.data import content, files
 from normbench.errors import NormbenchError
@@ -32,7 +32,7 @@ def declares(name: str) -> dict[str, Any]:
 def listing() -> dict[str, str]:
     """Set -> its line in `normbench data`."""
     out = io.StringIO()
-    assert list_command.data_sets(Console(file=out, width=20)) == 0
+    data_command.listed(None, Console(file=out, width=20))
     lines = out.getvalue().splitlines()
     assert lines.pop().startswith("looked in ")
     return {line.split()[0]: line for line in lines}
@@ -148,7 +148,7 @@ def test_listing_of_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     lines = listing()
     for name in ("mnist", "coco", "cnn_cloze", "iam_ondb"):
         assert "cannot be read: Too many levels of symbolic links. Make it readable, or" in lines[name], lines[name]
-    assert list_command.data_sets(Console(file=(out := io.StringIO()), width=20)) == 0
+    data_command.listed(None, Console(file=(out := io.StringIO()), width=20))
     assert out.getvalue().endswith("round (NORMBENCH_DATA), which is no folder that can be read\n")
 
 

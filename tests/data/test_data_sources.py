@@ -19,7 +19,7 @@ from tars import packed
 from test_data_prepare import SENTENCES, amat, handwriting
 
 from normbench import data
-from normbench.commands import list as list_command
+from normbench.commands import data as data_command
 from normbench.config import compose
 from normbench.data import content, fetch, files, prepare
 from normbench.errors import NormbenchError
@@ -154,7 +154,7 @@ def test_command(tables: dict[str, Any], folder: Path, mirror: Any, monkeypatch:
 
     def get() -> list[str]:
         out = io.StringIO()
-        assert list_command.data_get("sentence_eval", Console(file=out, width=20)) == 0
+        data_command.get("sentence_eval", Console(file=out, width=20))
         return out.getvalue().splitlines()
 
     assert get() == [*(f"brought {folder / name}" for name in TABLES), "terms of use: to be read"]

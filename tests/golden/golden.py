@@ -42,7 +42,8 @@ def losses() -> dict[str, list[float]]:
 
 def commands() -> dict[str, list[str]]:
     """The options of every command, as its help names them."""
-    return {name: options(name) for name in re.findall(r"^    ([a-z][a-z-]+)\b", helped(), re.MULTILINE)}
+    listed = helped().split("\nCommands:")[1].split("\nexamples:")[0]
+    return {name: options(name) for name in re.findall(r"^  ([a-z][a-z-]+)\b", listed, re.MULTILINE)}
 
 
 def options(command: str) -> list[str]:

@@ -13,7 +13,6 @@ import fake
 import pytest
 
 from normbench.commands import show, status
-from normbench.commands.terminal import console
 from normbench.runs import find, pack, store, writing
 
 FEW, MANY = 3, 40
@@ -62,14 +61,14 @@ def test_show_opens_the_files_of_one_run(
 ):
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
-    assert show.show(specs[0].id, results, True, console()) == 0
+    show.command(specs[0].id, results, as_json=True)
     assert opened["run.json"] == 1 and opened["listed"] <= 2, opened
 
 
 def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
-    assert status.run(results, False, None, console()) == 0
+    status.command(results)
     assert opened == {"run.json": MANY, "listed": 2}
 
 

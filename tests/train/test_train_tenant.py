@@ -6,6 +6,7 @@ stage after training, and something to draw.
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import io
 import json
@@ -27,7 +28,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from normbench.commands import sample
-from normbench.commands.sample import Asked
 from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
@@ -156,7 +156,9 @@ def _outcomes(path: Path) -> Any:
     return found[1]
 
 
-def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path: Path) -> None:
+def test_the_tenant_trains_and_goes_on_after_an_interruption(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked_spec = spec("train.checkpoint_seconds=0")
     assert ensure_run(asked_spec, RunDirectory(tmp_path / "run")) == "done"
     records = curve(tmp_path / "run")
@@ -179,25 +181,19 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{asked_spec.id}"
     ensure_run(asked_spec, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
-    assert (
-        sample.run(
-            asked_spec.id[:6], tmp_path / "results", Asked(3, seed=7, weights="best"), asked_spec.config_dir, console
-        )
-        == 0
-    )
+    monkeypatch.setattr(sample, "console", lambda: console)
+    drawn = functools.partial(sample.command, asked_spec.id[:6], tmp_path / "results", asked_spec.config_dir)
+    drawn(3, seed=7, weights="best")
     assert console.file.getvalue().count("/samples/best-seed-7-") == 3
     with pytest.raises(NormbenchError, match="--weights frist: the run kept best, last, step-7"):
-        sample.run(
-            asked_spec.id, tmp_path / "results", Asked(3, seed=7, weights="frist"), asked_spec.config_dir, console
-        )
-    asked = Asked(2, text="A line, of mine!", bias=0.5, seed=7)
-    assert sample.run(asked_spec.id, tmp_path / "results", asked, asked_spec.config_dir, console) == 0
+        drawn(3, seed=7, weights="frist")
+    drawn(2, text="A line, of mine!", bias=0.5, seed=7)
     written = sampled / "samples" / "last-seed-7-A-line-of-mine-bias-0.5-1.txt"
     assert written.read_text() == "A line, of mine! 0.5 7" and str(written) in console.file.getvalue()
     lost = sampled / "weights" / "step-7.safetensors"
     save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
-        sample.run(asked_spec.id, tmp_path / "results", Asked(3, weights="step-7"), asked_spec.config_dir, console)
+        drawn(3, weights="step-7")
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(asked_spec, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"

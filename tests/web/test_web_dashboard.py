@@ -45,9 +45,7 @@ def test_the_next_port_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bad_input_is_told_before_anything_is_served(results: Path) -> None:
     with pytest.raises(NormbenchError, match="KEY=VALUE"):
-        dashboard.run(results, None, ["layer"], None)
-    with pytest.raises(NormbenchError, match="no port"):
-        dashboard.run(results, None, [], 70000)
+        dashboard.command(["layer"], results)
 
 
 def test_commands_on_the_page_train_into_the_results_that_it_shows(
@@ -57,7 +55,7 @@ def test_commands_on_the_page_train_into_the_results_that_it_shows(
         fake.directory(results / "runs", tiny.spec(f"norm={norm}", "seed=9"))
     asked: list[Any] = []
     monkeypatch.setattr(dashboard, "server_of", lambda index, token, commands: asked.append((index, commands)) or list)
-    dashboard.run(results, None, [], None)
+    dashboard.command([], results)
     ((index, commands),) = asked
     printed = view(index.heads(), index.load, {}, commands)["answer"]["commands"]
     assert printed and all(line.endswith(f"--results {results}") for line in printed)

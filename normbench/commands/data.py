@@ -1,0 +1,181 @@
+"""`normbench data`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from normbench import data
+from normbench.commands import terminal
+from normbench.commands.options import ConfigDir, Device, Json, Results, argument, option
+from normbench.commands.terminal import say
+from normbench.config import compose
+from normbench.data import files
+from normbench.errors import NormbenchError
+from normbench.reading import place
+
+EPILOG = """examples:
+  normbench data                                        list the data sets and their state
+  normbench data get mnist                              download it (checked, resumable)
+  normbench data prepare coco --images ~/coco --weights vgg19.pth
+                                                        compute features of your own images (resumable)
+
+a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/data/fashion.yaml with
+
+  name: fashion
+  valid: 5000                              # of the training images, the first ones
+  declares:
+    title: Fashion-MNIST
+    source: Xiao et al. 2017
+    like: mnist
+    files:                                 # below NORMBENCH_DATA, each with its md5 or sha256, if you have it
+      fashion/train-images-idx3-ubyte.gz:
+      fashion/train-labels-idx1-ubyte.gz:
+      fashion/t10k-images-idx3-ubyte.gz:
+      fashion/t10k-labels-idx1-ubyte.gz:
+    # where they are not MNIST's: classes: 47, features: 784, sizes: {train: 112800, test: 18800}
+
+  normbench data --config-dir DIR                                         check that it is found
+  normbench train --config-dir DIR model=mnist_mlp data=fashion norm=layer
+"""
+
+
+def command(
+    results: Results,
+    action: Annotated[Literal["get", "prepare"] | None, argument("", show_default="list all")] = None,
+    name: Annotated[str | None, argument("a data set", "set")] = None,
+    config_dir: ConfigDir = None,
+    images: Annotated[Path | None, option("prepare: the images", "DIR", parser=place)] = None,
+    weights: Annotated[Path | None, option("prepare: torchvision's weights of VGG-19", "FILE", parser=place)] = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+) -> None:
+    for given, value in (("images", images), ("weights", weights)):
+        if action != "prepare" and value is not None:
+            raise NormbenchError(f"--{given} {value} is an option of data prepare.")
+    console = terminal.console(stderr=as_json)
+    if action is None:
+        answer = listed(config_dir, None if as_json else console)
+    elif name is None:
+        example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[action]
+        raise NormbenchError(f"data {action} needs a set, such as: normbench data {example}")
+    elif action == "get":
+        answer = get(name, console, config_dir)
+    else:
+        answer = prepare(name, images, weights, device, console)
+    if as_json:
+        terminal.say_json(answer)
+
+
+def listed(config_dir: Path | None, console: Console | None) -> dict[str, Any]:
+    """Every data set with its state, also printed unless there is no console."""
+    root = data.root()
+    sets = [
+        {"id": name, "title": compose.declaration("data", name, config_dir)["title"], "state": state}
+        for name, state in states(config_dir)
+    ]
+    if console:
+        for entry in sets:
+            terminal.say_under(console, f"{entry['id']:<17} ", f"{entry['title']}: {entry['state']}")
+        other = "" if os.path.isdir(root) or _absent(root) else ", which is no folder that can be read"
+        say(console, f"looked in {root} (NORMBENCH_DATA){other}")
+    return {"root": str(root), "sets": sets}
+
+
+def states(config_dir: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Every data set's name and state, with the command that mends it."""
+    for name in compose.choices("data", config_dir):
+        yield name, _state(compose.choice("data", name, config_dir))
+
+
+def _state(config: Mapping[str, Any]) -> str:
+    """ready, missing, damaged or in need of registration, with the remedy."""
+    root, config = data.root(), data.made_of(config)
+    paths = files.paths(config, root)
+    supplied = [files.find(root, name) for name in files.supplied(config)]
+    places = [*paths, *supplied, *(files.find(root, name, Path.is_dir) for name in files.folders(config))]
+    if not places:
+        return "ready (embedded)"
+    register = files.registration(config, root)
+    if all(map(_absent, places)):
+        own = supplied or "like" in config["declares"]
+        size = f" ({megabytes} MB)" if (megabytes := files.megabytes(config)) else ""
+        download = f"Bring it with: normbench data get {config['name']}{size}"
+        return f"missing. {data.problems(config)[0] if own else register or download}"
+    if problems := data.problems(config):
+        return problems[0]
+    if not paths:
+        return "ready"
+    remark = files.remark(config, root)
+    total = sum(path.stat().st_size for path in paths)
+    return f"ready, {total / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
+
+
+def _absent(place: Path) -> bool:
+    """Whether nothing is there; False where that cannot be seen."""
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str, Any]:
+    """Download a data set: the one command that uses the network."""
+    from normbench.data import fetch
+
+    compose.choice_path("data", name, config_dir)
+    config = data.made_of(compose.choice("data", name, config_dir))
+    if files.supplied(config) or files.folders(config) or "like" in config["declares"]:
+        here = data.problems(config)
+        raise NormbenchError(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
+    if not files.declared(config):
+        raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def show(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            # complete files are hidden: a set may have a hundred
+            progress.update(tasks[file], completed=done, total=total, visible=done != total)
+
+        brought = fetch.get(config, progress=show, waiting=lambda line: say(console, line))
+    remark, terms = files.remark(config, data.root()), config["declares"].get("terms", "")
+    lines = [f"brought {path}" for path in brought] or [f"{name} is complete below {data.root()}"]
+    lines += [f"{name}: {remark}"] if remark else []
+    lines += [f"terms of use: {terms}"] if brought and terms else []
+    for line in lines:
+        say(console, line)
+    return {"id": name, "root": str(data.root()), "brought": [*map(str, brought)], "remark": remark, "terms": terms}
+
+
+def prepare(name: str, images: Path | None, weights: Path | None, device: str, console: Console) -> dict[str, Any]:
+    """Extract the features of a set whose images the user has."""
+    compose.choice_path("data", name)
+    config, root = compose.choice("data", name), data.root()
+    if (extract := getattr(data.module(config), "extract", None)) is None:
+        raise NormbenchError(f"{name} has no features to extract from images. (normbench data says what is missing)")
+    if images is None or weights is None:
+        raise NormbenchError(f"data prepare {name} needs --images DIR and --weights FILE.")
+    for given, path in (("images", images), ("weights", weights)):
+        if not path.exists():
+            raise NormbenchError(f"--{given} {path} does not exist.")
+    from normbench.train import environment
+
+    environment.device(device)  # refuses a missing device before everything is read
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("features", total=None)
+        written = extract(
+            config, root, images, weights, device, lambda done, all: progress.update(task, completed=done, total=all)
+        )
+    say(console, f"wrote {written}")
+    return {"id": name, "root": str(root), "brought": [str(written)], "remark": "", "terms": ""}

@@ -1,0 +1,93 @@
+"""The options that several commands share, and the help of a command."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from normbench import reading, runs
+from normbench.commands import terminal
+from normbench.config import FIDELITY_HELP
+from normbench.errors import NormbenchError
+
+
+class Command(TyperCommand):
+    """A command whose help ends in its epilog as it is written."""
+
+    def invoke(self, ctx: Any) -> Any:
+        answered = super().invoke(ctx)
+        return answered.run() if isinstance(answered, Answering) else answered
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.epilog:
+            formatter.write(f"\n{self.epilog}")
+
+
+def folder(given: str) -> Path:
+    """--config-dir."""
+    if not given:
+        raise NormbenchError("--config-dir '' names no folder.")
+    return reading.place(given)
+
+
+def option(help: str, metavar: str | None = None, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, **settings)
+
+
+def flag(name: str, help: str) -> Any:
+    return typer.Option(name, help=help)
+
+
+def argument(help: str, metavar: str | None = None, **settings: Any) -> Any:
+    return typer.Argument(help=help, metavar=metavar, **settings)
+
+
+Results = Annotated[
+    Path,
+    option(
+        "where results lie (NORMBENCH_RESULTS, else ./results)",
+        "DIR",
+        parser=runs.root,
+        default_factory=runs.root,
+        show_default=False,
+    ),
+]
+ConfigDir = Annotated[
+    Path | None,
+    option("a folder of your own choices, laid out like conf/; its papers/ has your claims", "DIR", parser=folder),
+]
+Json = Annotated[bool, flag("--json", "the answer as JSON; progress goes to standard error")]
+Run = Annotated[str, argument("id, the start of one, or its directory")]
+Filters = Annotated[
+    list[str], argument("KEY=VALUE[,VALUE]: which runs", "FILTER", default_factory=list, show_default=False)
+]
+Fidelity = Annotated[Literal["paper", "reduced", "proxy", "smoke"], option(FIDELITY_HELP)]
+Jobs = Annotated[int, option("processes", "N", min=0, show_default="one per core")]
+Device = Annotated[Literal["cpu", "cuda"], option("where to compute")]
+DryRun = Annotated[bool, flag("--dry-run", "list what would run, and how long it takes; train nothing")]
+Weights = Annotated[str | None, option("last, best or step-N (last, if stored)", "NAME")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """A command as a class, called with `run`: its fields are its options."""
+
+    results: Results
+    config_dir: ConfigDir = None
+    as_json: Json = False
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal; with --json standard error."""
+        return terminal.console(stderr=self.as_json)
+
+    def say(self, text: str) -> None:
+        terminal.say(self.console, text)
+
+    def run(self) -> int:
+        """The work; returns the exit code."""
+        raise NotImplementedError
