@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from normbench import scratch
-from normbench.data import array_cache
+from normbench.data import files
 
 
 def test_a_folder_is_there_for_the_block_alone(tmp_path: Path) -> None:
@@ -40,11 +40,21 @@ def test_what_killed_processes_left_is_collected_and_nothing_else_is(tmp_path: P
     assert (other / "file").exists()
 
 
-def test_an_array_cache_collects_what_a_killed_process_left_beside_it(tmp_path: Path) -> None:
-    left = tmp_path / ".a.npz-abc"
+def test_the_cache_of_a_data_set_collects_what_a_killed_process_left_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def arrays() -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+        return files.cached({"name": "set", "declares": {}}, [], "", lambda: {"a": np.arange(3)})
+
+    arrays()
+    (made,) = files.cache("set").iterdir()
+    made.unlink()
+    left = made.with_name(f".{made.name}-abc")
     left.mkdir()
-    (left / "a.npz").write_text("half")
+    (left / made.name).write_text("half")
     os.utime(left, (0, 0))
-    made, notes = array_cache.arrays(tmp_path / "a.npz", lambda: {"a": np.arange(3)}, "")
-    assert notes == () and made["a"].tolist() == [0, 1, 2]
-    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+    found, notes = arrays()
+    assert notes == () and found["a"].tolist() == [0, 1, 2]
+    assert list(made.parent.iterdir()) == [made]

@@ -96,20 +96,14 @@ def states(config_dir: Path | None = None) -> Iterator[tuple[str, str]]:
 def _state(config: Mapping[str, Any]) -> str:
     """ready, missing, damaged or in need of registration, with the remedy."""
     root, config = data.root(), data.made_of(config)
-    paths = files.paths(config, root)
-    supplied = [files.find(root, name) for name in files.supplied(config)]
-    places = [*paths, *supplied, *(files.find(root, name, Path.is_dir) for name in files.folders(config))]
-    if not places:
+    names = [name for kind in files.KINDS for name in files.declared(config, kind)]
+    if not names:
         return "ready (embedded)"
-    register = files.registration(config, root)
-    if all(map(_absent, places)):
-        own = supplied or "like" in config["declares"]
-        size = f" ({megabytes} MB)" if (megabytes := files.megabytes(config)) else ""
-        download = f"Bring it with: normbench data get {config['name']}{size}"
-        return f"missing. {data.problems(config)[0] if own else register or download}"
+    if all(_absent(files.find(root, name, os.path.exists)) for name in names):
+        return f"missing. {files.remedy(config, root, names[0])}"
     if problems := data.problems(config):
         return problems[0]
-    if not paths:
+    if not (paths := files.paths(config, root)):
         return "ready"
     remark = files.remark(config, root)
     total = sum(path.stat().st_size for path in paths)
@@ -133,7 +127,7 @@ def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str
 
     compose.choice_path("data", name, config_dir)
     config = data.made_of(compose.choice("data", name, config_dir))
-    if files.supplied(config) or files.folders(config) or "like" in config["declares"]:
+    if files.only_users_have(config):
         here = data.problems(config)
         raise NormbenchError(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
     if not files.declared(config):
@@ -162,8 +156,12 @@ def prepare(name: str, images: Path | None, weights: Path | None, device: str, c
     """Extract the features of a set whose images the user has."""
     compose.choice_path("data", name)
     config, root = compose.choice("data", name), data.root()
-    if (extract := getattr(data.module(config), "extract", None)) is None:
-        raise NormbenchError(f"{name} has no features to extract from images. (normbench data says what is missing)")
+    try:
+        extract = data.function(config, "extract_")
+    except NormbenchError:
+        raise NormbenchError(
+            f"{name} has no features to extract from images. (normbench data says what is missing)"
+        ) from None
     if images is None or weights is None:
         raise NormbenchError(f"data prepare {name} needs --images DIR and --weights FILE.")
     for given, path in (("images", images), ("weights", weights)):

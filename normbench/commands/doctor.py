@@ -89,7 +89,7 @@ def _versions(results: Path) -> Iterator[Finding]:
 def _torch(results: Path) -> Iterator[Finding]:
     import torch
 
-    from normbench.data import vision
+    from normbench.data import vgg
 
     torch.set_num_threads(1)
     capability = torch.backends.cpu.get_cpu_capability()
@@ -102,7 +102,7 @@ def _torch(results: Path) -> Iterator[Finding]:
             f"CUDA {torch.version.cuda}: {names}; device=cuda trains there",
         )
     try:
-        vision.torchvision()
+        vgg.torchvision()
     except NormbenchError as error:
         yield Finding("device", "bad", str(error))
 

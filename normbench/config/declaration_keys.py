@@ -175,6 +175,7 @@ class Data(Component):
     sha256: Text = optional("of an embedded set")
     copy_sha256: Text = optional("of a copy in another order that is as good", alias="copy")
     megabytes: Number = optional("of what is brought")
+    mirrors: list[Text] = optional("addresses to which the files' names are added")
     terms: Text = optional("of use")
     remark: Text = optional("what lists say of it")
     bring: Text = optional("what its users bring themselves")

@@ -1,4 +1,4 @@
-"""Data sets: `load` gives a whole set as tensors, by the module of that name. Importing this needs no torch."""
+"""Data sets: `load` gives a whole set as tensors. Importing this needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normbench import reading
@@ -18,6 +17,19 @@ from normbench.errors import NormbenchError
 
 if TYPE_CHECKING:
     from normbench.data.examples import Split
+
+# The module of a set's reader, a function of the set's name, and of `prepare_NAME`, where it makes its files itself. A
+# set that is not here has a module of its own name with `load` in it.
+MODULES = {
+    **dict.fromkeys(("mnist", "binarized_mnist", "cifar10"), "images"),
+    **dict.fromkeys(("coco", "flickr8k_captions"), "captions"),
+    **dict.fromkeys(("cnn_cloze", "novel_cloze"), "cloze"),
+    **dict.fromkeys(("novel_triples", "book_corpus"), "triples"),
+    **dict.fromkeys(("books", "sick", "sentence_eval"), "sentences"),
+    **{"imdb": "imdb", "iam_ondb": "strokes"},
+    **dict.fromkeys(("digits", "binarized_digits", "coloured_digits", "recall"), "smoke"),
+    **dict.fromkeys(("made_captions", "made_cloze", "made_reviews", "made_strokes", "made_triples"), "smoke"),
+}
 
 
 class Scale(NamedTuple):
@@ -63,7 +75,9 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 
     `seed` draws the parts of a set that has no fixed ones.
     """
-    return module(config).load(config, folder(root), seed)
+    reader = function(config)
+    check(config, root)
+    return reader(config, folder(root), seed)
 
 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
@@ -86,12 +100,9 @@ def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
 
 def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
     config = made_of(config)
-    for find, names in (
-        (files.problem, files.declared(config)),
-        (files.not_supplied, files.supplied(config)),
-        (files.empty, files.folders(config)),
-    ):
-        yield from filter(None, (find(config, root, name) for name in names))
+    for name in (name for kind in files.KINDS for name in files.declared(config, kind)):
+        if line := files.problem(config, root, name):
+            yield line
 
 
 def own_checksum(config: Mapping[str, Any]) -> str:
@@ -119,13 +130,13 @@ def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config["declares"].get("files_of") or config
 
 
-def module(config: Mapping[str, Any]) -> ModuleType:
-    """The module of this package that reads the set; NormbenchError for a name that is not a data set's."""
+def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
+    """The set's function `PREFIX_NAME`, without a prefix the one that reads it; NormbenchError where there is none."""
     name = str(config["declares"].get("like", config["name"]))
-    path = f"{__name__}.{name}"
+    path = f"{__name__}.{MODULES.get(name, name)}"
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):
-        found = importlib.import_module(path)
-        if hasattr(found, "load"):
+        called = f"{prefix}{name}" if name in MODULES else prefix.removesuffix("_") or "load"
+        if found := getattr(importlib.import_module(path), called, None):
             return found
     raise NormbenchError(f"data={name} is not a data set. (normbench list data)")
 

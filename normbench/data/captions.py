@@ -1,22 +1,32 @@
-"""Shared by sets of images with captions: words of a caption, their numbers, and examples with several captions."""
+"""Sets of images with captions: MSCOCO in Karpathy's split, and Flickr8k's captions without its images.
+
+Examples are images: `image` (N, features) float32 of length 1, and `captions`, one ragged int64 sequence of all
+captions of an image, END behind each.
+"""
 
 from __future__ import annotations
 
+import json
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from normbench.data import words
-from normbench.data.examples import Ragged
+from normbench import reading
+from normbench.data import Dataset, content, files, hub, words
+from normbench.data.examples import Ragged, Split
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
+from normbench.streams import stream
 
+Config = Mapping[str, Any]
+Words = Sequence[str]
 FIRST = 2  # the number of the most frequent word, behind those of `words`
 STRIPPED = str.maketrans("", "", string.punctuation)
-Words = Sequence[str]
 
 
 def split(caption: str) -> list[str]:
@@ -30,10 +40,10 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
     NormbenchError where there are more than `most` numbers allow (`data.words`); `of` names the set.
     """
     found = words.ranks(captions, FIRST)
-    if len(found) + FIRST > most:
+    if (needed := len(found) + FIRST) > most:
         raise NormbenchError(
-            f"data.words={most} is too few: the captions of data={of} have {len(found)} words, which take "
-            f"{len(found) + FIRST} numbers."
+            f"data.words={most} is too few: the captions of data={of} have {len(found)} words, which take {needed} "
+            "numbers."
         )
     return found
 
@@ -43,21 +53,13 @@ def words_by_number(numbers: Mapping[str, int]) -> list[str]:
     return ["<end>", "<unknown>", *sorted(numbers, key=numbers.__getitem__)]
 
 
-def encode(images: Iterable[Sequence[Words]], numbers: Mapping[str, int]) -> Ragged:
-    """One sequence an image: the numbers of its captions one after another, END behind each."""
-    return joined([[numbers.get(word, UNKNOWN) for word in caption] for caption in image] for image in images)
-
-
 def joined(images: Iterable[Iterable[Sequence[int]]]) -> Ragged:
-    """The same for captions that are numbers already."""
+    """One sequence an image, of captions that are numbers: one after another, END behind each."""
     return Ragged.of(torch.tensor([n for caption in image for n in [*caption, END]]) for image in images)
 
 
 def unit_rows(features: np.ndarray, of: str) -> Tensor:
-    """Each image's features divided by their Euclidean norm, float32; zeros stay.
-
-    NormbenchError for NaN or Inf.
-    """
+    """Each image's features divided by their Euclidean norm, float32; zeros stay. NormbenchError for NaN or Inf."""
     if features.dtype == np.float16:  # its squares end at 65504
         features = features.astype(np.float32)
     if not np.isfinite(features).all():
@@ -65,3 +67,210 @@ def unit_rows(features: np.ndarray, of: str) -> Tensor:
         raise NormbenchError(f"{of}: row {row} holds NaN or Inf. Extract the features of that image anew.")
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return torch.from_numpy((features / np.where(norms > 0, norms, 1)).astype(np.float32))
+
+
+# --- Flickr8k ---------------------------------------------------------------------------------------------------------
+
+FLICKR_SPLITS = {"train": "train", "valid": "dev", "test": "test"}
+EACH = 5  # captions of an image
+LEAST = 5  # times that a word of the TF-IDF vectors occurs
+DEVIATIONS = (
+    "Flickr8k: an image is the TF-IDF vector of three of its captions, drawn by the seed, and is described by the "
+    "other two; there are no pictures",
+)
+
+
+def flickr8k_captions(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """Three captions of an image stand for it, as a TF-IDF vector of length 1; the other two describe it.
+
+    TF-IDF as scikit-learn's `TfidfVectorizer` by default, over the words that occur at least `LEAST` times in the
+    captions of the training images, whose document is all five. A number for every word of the training and validation
+    captions (order-embedding's code), 1 for any other. Validation and test have `caption_features` (N, captions,
+    features) beside it, their TF-IDF vectors.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    name, count, most = str(config["name"]), int(config["declares"]["captions"]), int(config["words"])
+    (path,) = files.paths(config, root)
+    arrays, notes = files.cached(config, [path], most, lambda: _numbered(path, most, name))
+    known, texts = arrays["words"].tolist(), {part: _captions(arrays, part) for part in FLICKR_SPLITS}
+    counts = np.bincount(arrays["train_values"], minlength=len(known))
+    frequent = sorted((n for n in range(FIRST, len(known)) if counts[n] >= LEAST), key=known.__getitem__)
+    tfidf = TfidfVectorizer(
+        analyzer=np.concatenate, lowercase=False, vocabulary={n: column for column, n in enumerate(frequent)}
+    )
+    tfidf.fit(texts["train"])
+
+    def vectors(documents: list[list[np.ndarray]]) -> Tensor:
+        return torch.from_numpy(tfidf.transform(documents).toarray().astype(np.float32))
+
+    splits = {}
+    for part, images in texts.items():
+        draw = stream(seed, "captions", part)
+        shuffled = [[image[place] for place in draw.permutation(len(image))] for image in images]
+        sentences = [image[:count] for image in shuffled]
+        tensors: dict[str, Any] = {"image": vectors([image[count:] for image in shuffled])}
+        tensors["captions"] = joined(sentences)
+        if part != "train":
+            by_caption = vectors([[caption] for image in sentences for caption in image])
+            tensors["caption_features"] = by_caption.view(len(images), count, -1)
+        splits[part] = Split(**tensors)
+    copy = {"sha256": content.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
+    return Dataset(name, splits, notes, copy, known)
+
+
+def _captions(arrays: files.Arrays, part: str) -> list[list[np.ndarray]]:
+    """The word numbers of each image's captions."""
+    sentences = np.split(arrays[f"{part}_values"], arrays[f"{part}_lengths"].cumsum()[:-1])
+    return [sentences[row : row + EACH] for row in range(0, len(sentences), EACH)]
+
+
+def _numbered(path: Path, most: int, name: str) -> files.Arrays:
+    """All captions as word numbers, by part, and the words."""
+    table = hub.columns([path], "split", "captions")
+    texts: dict[str, list[list[str]]] = {}
+    for part, wanted in FLICKR_SPLITS.items():
+        images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == wanted]
+        texts[part] = [split(caption) for image in images for caption in image]
+    numbers = ranks([*texts["train"], *texts["valid"]], most, name)
+    arrays: files.Arrays = {"words": np.array(words_by_number(numbers))}
+    for part, sentences in texts.items():
+        arrays[f"{part}_values"] = np.array([numbers.get(w, UNKNOWN) for c in sentences for w in c], np.int32)
+        arrays[f"{part}_lengths"] = np.array([len(caption) for caption in sentences], np.int32)
+    return arrays
+
+
+def prepare_flickr8k_captions(sources: Path, out: Path, declares: Config) -> None:
+    """From the token file and the lists of images to a row an image: its split, "" if in none, and five captions."""
+    import pyarrow as pa
+
+    def lines(name: str) -> list[str]:
+        return [line.rstrip("\r") for line in (sources / name).read_bytes().decode("utf-8").split("\n") if line]
+
+    captions: dict[str, dict[int, str]] = {}
+    for line in lines("Flickr8k.token.txt"):
+        key, _, caption = line.partition("\t")
+        image, _, place = key.partition("#")
+        # One line of the official file has the broken name 2258277193_586949ec62.jpg.1.
+        captions.setdefault(image.removesuffix(".1"), {})[int(place)] = caption
+    splits = {
+        image: part for part in ("train", "dev", "test") for image in lines(f"Flickr_8k.{part}Images.txt") if image
+    }
+    rows: dict[str, list[Any]] = {
+        "image": list(captions),
+        "split": [splits.get(image, "") for image in captions],
+        "captions": [[found[place] for place in range(EACH)] for found in captions.values()],
+    }
+    schema = pa.schema([("image", pa.string()), ("split", pa.string()), ("captions", pa.list_(pa.string()))])
+    hub.write(out / "flickr8k_captions" / "captions.parquet", rows, schema)
+
+
+# --- MSCOCO -----------------------------------------------------------------------------------------------------------
+
+COCO_SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+JSON, FEATURES = "coco/dataset_coco.json", "coco/features.npy"
+
+
+def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """The first five captions of each image, their words as the split has them (`tokens`), and its features.
+
+    A number for every word of the training and validation captions, 1 for any other (order-embedding's code).
+    Validation is the first fold. `seed` is not used: the parts are fixed. NormbenchError for images without captions,
+    other numbers of images than declared, features of another length or with NaN.
+    """
+    declares, name = config["declares"], str(config["name"])
+    entries, features = coco_images(root, int(declares["captions"])), _features(root, int(declares["features"]))
+    if len(features) != len(entries):
+        raise NormbenchError(
+            f"{files.as_text(root / FEATURES)} has {len(features)} rows, {files.as_text(root / JSON)} {len(entries)} "
+            "images: a row each, in its order. Extract the features anew."
+        )
+    rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
+    for row, entry in enumerate(entries):
+        rows[entry["split"]].append(row)
+    for part, wanted in (declares["sizes"] | {"valid": int(config["fold"])}).items():
+        # Of the validation images, of which the split has five folds, the others are left out.
+        if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
+            raise NormbenchError(
+                f"{files.as_text(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
+                "Karpathy's split. Bring it anew."
+            )
+    rows["valid"] = rows["valid"][: int(config["fold"])]
+    texts = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
+    vocabulary = (caption for part in ("train", "valid") for image in texts[part] for caption in image)
+    numbers = ranks(vocabulary, int(config["words"]), name)
+    splits = {
+        part: Split(
+            image=unit_rows(np.asarray(features[chosen]), files.as_text(root / FEATURES)),
+            captions=joined(
+                [[numbers.get(word, UNKNOWN) for word in caption] for caption in image] for image in texts[part]
+            ),
+            index=torch.tensor(chosen),
+        )
+        for part, chosen in rows.items()
+    }
+    sums = [files.digest(files.find(root, file)) for file in (JSON, FEATURES)]
+    copy = {"sha256": content.checksum(sums), "deviations": []}
+    return Dataset(name, splits, copy=copy, words=words_by_number(numbers))
+
+
+def extract_coco(
+    config: Config,
+    root: Path,
+    pictures: Path,
+    weights: Path,
+    device: str,
+    progress: Callable[[int, int], None] = lambda done, all: None,
+) -> Path:
+    """Write the features of the split's images, which lie below `pictures`, by `weights` of VGG-19; returns their file.
+
+    An interrupted call goes on. Errors: those of `coco_images` and of `vgg.extract`; another process that does it.
+    """
+    from normbench.data import vgg  # late: torchvision
+
+    names = [entry["file"] for entry in coco_images(root, int(config["declares"]["captions"]))]
+    target = root / FEATURES
+    with files.filling(target.parent, wait=0):
+        vgg.extract(names, pictures, weights, target, torch.device(device), lambda done: progress(done, len(names)))
+    return target
+
+
+def coco_images(root: Path, count: int) -> list[dict[str, Any]]:
+    """Every image of the split in its order: `file`, part (`split`) and the words of its first `count` captions."""
+    path = files.find(root, JSON)
+    try:
+        found = [
+            {
+                "file": str(Path(image.get("filepath", ""), image["filename"])),
+                "split": COCO_SPLITS[image["split"]],
+                "captions": [list(map(str, sentence["tokens"])) for sentence in image["sentences"][:count]],
+            }
+            for image in json.loads(content.text(path))["images"]
+        ]
+    except FileNotFoundError:
+        raise NormbenchError(f"{files.as_text(path)} is missing: Karpathy's split, which only you can bring.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise NormbenchError(
+            f"{files.as_text(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it "
+            "anew."
+        ) from None
+    if few := [image for image in found if len(image["captions"]) < count]:
+        raise NormbenchError(
+            f"{files.as_text(path)}: {few[0]['file']} has {len(few[0]['captions'])} captions instead of {count}."
+        )
+    return found
+
+
+def _features(root: Path, length: int) -> np.ndarray:
+    """Read as they are asked for: (images, length)."""
+    path = files.find(root, FEATURES)
+    try:
+        found = np.lib.format.open_memmap(path, "r")
+        if found.ndim == 2 and found.shape[1] == length and np.issubdtype(found.dtype, np.floating):
+            return found
+        reason = f"it has {found.dtype} of shape {found.shape}"
+    except reading.NO_ARCHIVE as error:
+        reason = str(error)
+    raise NormbenchError(
+        f"{files.as_text(path)} is no .npy file of {length} floats an image ({reason}). Extract it anew."
+    )

@@ -9,15 +9,15 @@ import functools
 import gzip
 import hashlib
 import json
-import math
-import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from normbench import reading
-from normbench.errors import NormbenchError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TEXT = (".all", ".question", ".tsv", ".txt")
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
@@ -34,17 +34,6 @@ def checksum(sums: Any) -> str:
     return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def check_made(
-    what: str, found: str, declared: str, source: str = "numpy's random numbers", package: str = "numpy"
-) -> None:
-    """NormbenchError unless `what` has the declared sha256."""
-    if found != declared:
-        raise NormbenchError(
-            f"{what} are not the declared ones (sha256 {found[:8]}… instead of {declared[:8]}…): {source} are others. "
-            f"Reinstall {package}."
-        )
-
-
 def of(path: Path) -> str:
     """The sha256 of a file's arrays (.npz), rows (.parquet), text or else idx file, in hex; ValueError if it is none.
 
@@ -58,7 +47,7 @@ def of(path: Path) -> str:
         case ".parquet":
             return _parquet(path)
         case suffix:
-            return hashlib.sha256(text(path) if suffix in TEXT else idx(path)[1]).hexdigest()
+            return hashlib.sha256(text(path) if suffix in TEXT else _idx(path)[0]).hexdigest()
 
 
 def of_unchanged(path: Path) -> str:
@@ -77,21 +66,23 @@ def text(path: Path) -> bytes:
     return path.read_bytes().removeprefix(BOM).replace(b"\r\n", b"\n")
 
 
-def idx(path: Path) -> tuple[tuple[int, ...], bytes]:
-    """Shape and unpacked bytes of a file in MNIST's format: 0, 8 (for bytes), axes, shape, values; big-endian.
+def idx(path: Path) -> np.ndarray:
+    """The array in a file of MNIST's format, packed or not; ValueError for another file, or one that is not whole."""
+    return _idx(path)[1]
 
-    ValueError for another file, or one that is not whole.
-    """
+
+def _idx(path: Path) -> tuple[bytes, np.ndarray]:
+    """Its unpacked bytes too. The format: 0, 8 (for bytes), axes, lengths, values; whole numbers big-endian."""
+    import numpy as np
+
     body = path.read_bytes()
     try:
         body = gzip.decompress(body) if body.startswith(GZIP) else body
-        zero, kind, axes = struct.unpack_from(">HBB", body)
-        shape = struct.unpack_from(f">{axes}I", body, 4)
-    except (EOFError, gzip.BadGzipFile, struct.error, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"not a whole idx file: {error}") from error
-    if (zero, kind) != (0, 8) or len(body) != 4 + 4 * axes + math.prod(shape):
+    if body[:3] != b"\0\0\x08" or len(body) < (start := 4 + 4 * body[3]):
         raise ValueError("not a whole idx file of bytes")
-    return shape, body
+    return body, np.frombuffer(body, np.uint8, offset=start).reshape(np.frombuffer(body, ">u4", body[3], 4).tolist())
 
 
 def of_rows(names: Sequence[str], batches: Iterable[Sequence[Sequence[Any]]]) -> str:
@@ -100,6 +91,10 @@ def of_rows(names: Sequence[str], batches: Iterable[Sequence[Sequence[Any]]]) ->
     for columns in batches:
         digest.update(b"".join(map(_line, zip(*columns, strict=True))))
     return digest.hexdigest()
+
+
+def _line(values: object) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _npz(path: Path) -> str:
@@ -130,7 +125,3 @@ def _parquet(path: Path) -> str:
             return of_rows(names, ([batch.column(name).to_pylist() for name in names] for batch in batches))
     except (pa.ArrowException, OSError, TypeError) as error:
         raise ValueError(f"not a readable parquet file: {error}") from error
-
-
-def _line(values: object) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

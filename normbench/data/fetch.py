@@ -1,56 +1,29 @@
-"""Downloads the files of a data set from its mirrors; the final name never has an incomplete file."""
+"""Brings the files of a data set: from its mirrors, or made from the sources that its mirrors or its user have.
+
+The final name never has an incomplete file; an interrupted download is continued by the next call.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
+import json
 import os
-import re
 import shutil
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from normbench import durable
-from normbench.data import files, folder, module, prepare
+from normbench.data import content, files, folder, function
 from normbench.errors import NormbenchError, code_of
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
 Progress = Callable[[str, int, int | None], None]
-
-# How often one mirror is asked for a file whose download breaks off.
-_ATTEMPTS = 5
-# Bytes per second, mean over the download: a slower mirror is left.
-_SLOWEST = 1000
-# Seconds that another process, which may be bringing the same set, is waited for.
-_LONGEST = 600.0
-
-
-class _NetworkFailed(Exception):
-    """Why there is no answer, or no more of it."""
-
-
-class _MirrorFailed(Exception):
-    """The reason why a mirror failed; `again` if another try can get further."""
-
-    def __init__(self, reason: str, again: bool = False) -> None:
-        super().__init__(reason)
-        self.again = again
-
-
-@dataclass
-class _Mirrors:
-    """The mirrors of a set in the order of asking, and how to ask; a mirror that served moves to the front."""
-
-    order: list[str]
-    timeout: float
-    limit: int
-    progress: Progress
-    waiting: Callable[[str], None] | None
+SLOWEST = 1000  # bytes per second: a slower mirror is left
+LONGEST = 600.0  # seconds that another process, which may be bringing the same set, is waited for
+ASIDE = "prepared"  # below a set's sources: unfinished files
 
 
 def get(
@@ -59,31 +32,47 @@ def get(
     *,
     mirrors: Sequence[str] | None = None,
     timeout: float = 20.0,
-    progress: Progress | None = None,
+    deadline: float = 6 * 3600.0,
+    progress: Progress = lambda *_: None,
     waiting: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Bring the set's missing and damaged files; returns those brought. NormbenchError when one cannot be had or kept.
 
     `mirrors`: addresses to which a file's name is added, tried in turn; by default the set's own. `timeout`: seconds
-    without an answer or a byte, after which a mirror is left. `waiting` is called with the
-    process that this one waits for.
-    An interrupted download is continued by the next call.
+    without an answer or a byte, after which a mirror is left; `deadline`: seconds for everything. `waiting` is called
+    with the process that this one waits for.
     A set that declares `sources` is prepared from these: all its files anew, as soon as one is missing or damaged.
     """
     root = folder(root)
-    if not any(files.problem(config, root, name) for name in files.declared(config)):
+    declares, wanted = config["declares"], files.declared(config)
+    if not any(files.problem(config, root, name) for name in wanted):
         _tidy(config, root)
         return []
-    given = config["declares"].get("sources")
+    given = declares.get("sources")
     if mirrors is None:
-        mirrors = given.get("mirrors", []) if given else module(config).mirrors()
+        mirrors = (given or declares).get("mirrors", [])
     # No file of the set can have so many bytes: a server that sends without end must not fill the disk.
-    limit = 2_000_000 * (files.megabytes(config) or 1000)
-    servers = _Mirrors(list(mirrors), timeout, limit, progress or (lambda *_: None), waiting)
+    limit = int(2_000_000 * (files.megabytes(config) or 1000))
+    servers = _Servers(list(mirrors), timeout, time.monotonic() + deadline, limit, progress)
+    place = files.sources(config, root) if given else (root / next(iter(wanted))).parent
+    owned = given["files"] if given and "register" in given else []
+    if absent := [name for name in owned if not files.find(place, name).is_file()]:
+        remedy = files.remedy(config, root, next(iter(wanted)))
+        raise NormbenchError(f"{remedy} ({' and '.join(absent)} missing)")
     try:
-        return _direct(config, root, servers) if given is None else _prepared(config, root, servers)
+        with files.filling(place, LONGEST, waiting):
+            # Asked again: another process may have brought it while this one waited.
+            wrong = [name for name in wanted if files.problem(config, root, name)]
+            for name in wrong:
+                if (root / name).exists() and files.is_users(config, root / name, name):
+                    raise NormbenchError(str(files.problem(config, root, name)))
+            if wrong and given:
+                return _prepared(config, root, place, servers)
+            for name in wrong:
+                servers.bring(root / name, wanted[name])
+            return [root / name for name in wrong]
     except OSError as error:
-        # The network's errors are _MirrorFailed; what is left is the disk.
+        # The network's errors do not come here; what is left is the disk.
         raise NormbenchError(
             f"{files.title(config)} cannot be written to {files.as_text(root)}: {error.strerror or error}. "
             f"Make room or point NORMBENCH_DATA at a folder that you can write to.",
@@ -92,154 +81,197 @@ def get(
 
 
 def _tidy(config: Mapping[str, Any], root: Path) -> None:
-    """Remove what a killed call left of a complete set: parts and sources, but not the files that a user brought."""
-    given, sources = config["declares"].get("sources") or {}, files.sources(config, root)
-    left = [(root / name).with_name(f"{Path(name).name}.part") for name in files.declared(config)]
-    if given:
-        own = "register" in given
-        left += [sources / f"{name}{end}" for name in given["files"] for end in (".part", *([] if own else [""]))]
-        left.append(sources / prepare.ASIDE)
+    """Remove what a killed call left of a whole set: parts and sources, but not the files that a user brought."""
+    given, place = config["declares"].get("sources"), files.sources(config, root)
+    brought = [place / name for name in given["files"]] if given else [root / name for name in files.declared(config)]
+    left = [place / ASIDE, *(path.with_name(f"{path.name}.part") for path in brought)]
+    left += brought if given and "register" not in given else []
     with contextlib.suppress(OSError):  # of a read-only place nothing is removed
-        for path in left:
-            if path.exists():
-                with files.filling(path.parent, _LONGEST):
-                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        for path in filter(Path.exists, left):
+            with files.filling(path.parent, LONGEST):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
-    """Bring the files that the set consists of."""
-    brought = []
-    for name, wanted in files.declared(config).items():
-        target = root / name
-        with files.filling(target.parent, _LONGEST, mirrors.waiting):
-            # Asked again: another process may have brought it while this one waited.
-            if not (line := files.problem(config, root, name)):
-                continue
-            if target.exists() and (not target.is_file() or files.is_another(config, target, name)):
-                raise NormbenchError(line)
-            _bring(target, wanted, mirrors)
-            brought.append(target)
-    return brought
+@dataclass
+class _Servers:
+    """The mirrors of a set in the order of asking, and how to ask; a mirror that served moves to the front."""
 
+    mirrors: list[str]
+    timeout: float
+    until: float
+    limit: int
+    progress: Progress
 
-def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
-    """Bring the sources of the set and prepare it; then delete the sources, but not the files that a user brought."""
-    given, sources = config["declares"]["sources"]["files"], files.sources(config, root)
-    register = files.registration(config, root)
-    if register and (absent := [name for name in given if not files.find(sources, name).is_file()]):
-        raise NormbenchError(f"{register} ({' and '.join(absent)} missing)")
-    with files.filling(sources, _LONGEST, mirrors.waiting):
-        problems = {name: line for name in files.declared(config) if (line := files.problem(config, root, name))}
-        if not problems:
-            return []
-        for name, line in problems.items():
-            if (root / name).exists() and not (root / name).is_file():
-                raise NormbenchError(line)
-        if register:
-            return prepare.run(config, root)
-        for name, wanted in given.items():
-            target = sources / name
-            if not (target.is_file() and files.same(config["declares"]["sources"], target, name)):
-                _bring(target, wanted, mirrors)
-        made = prepare.run(config, root)
-        for name in given:
-            (sources / name).unlink(missing_ok=True)
-        return made
+    def bring(self, target: Path, wanted: str) -> None:
+        """Put the right file at `target`. While a round of the mirrors makes it grow, there is another one."""
+        import requests
+        import urllib3
 
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part, failed, grows = target.with_name(f"{target.name}.part"), dict[str, str](), True
+        while grows:
+            size, began = _size(part), time.monotonic()
+            for mirror in list(self.mirrors):
+                try:
+                    self._complete(part, mirror + target.name, wanted)
+                except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
+                    failed[mirror] = _reason(error)
+                    continue
+                durable.replace(part, target)
+                self.mirrors.sort(key=mirror.__ne__)
+                return
+            grows = _size(part) - size > SLOWEST * (time.monotonic() - began)
+        tried = "; ".join(f"{mirror}: {reason}" for mirror, reason in failed.items()) or "no mirrors"
+        raise NormbenchError(
+            f"{target.name} could not be brought ({tried}). Try again later, or bring it by hand: place it at "
+            f"{files.as_text(target)} ({files.algorithm(wanted)} {wanted})."
+        )
 
-def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
-    """Put the right file at `target` from the first of the mirrors that has it, which then moves to the front."""
-    part = target.with_name(target.name + ".part")
-    tried = []
-    for mirror in list(mirrors.order):
-        try:
-            _from_mirror(mirror + target.name, part, wanted, mirrors)
-        except _MirrorFailed as error:
-            tried.append(f"{mirror}: {error}")
-            continue
-        durable.replace(part, target)
-        mirrors.order.remove(mirror)
-        mirrors.order.insert(0, mirror)
-        return
-    raise NormbenchError(
-        f"{target.name} could not be brought ({'; '.join(tried) or 'no mirrors'}). Try again later, or bring it by "
-        f"hand: place it at {files.as_text(target)} ({files.algorithm(wanted)} {wanted})."
-    )
+    def _complete(self, part: Path, url: str, wanted: str) -> None:
+        """Go on with `part`; begin anew where what is there turns out to be no beginning of the file."""
+        import pooch
+        import requests
 
-
-def _from_mirror(url: str, part: Path, wanted: str, mirrors: _Mirrors) -> None:
-    """Complete `part`, whose checksum is then right; else _MirrorFailed, keeping what can be continued."""
-    kind, name = files.algorithm(wanted), part.name.removesuffix(".part")
-    for left in reversed(range(_ATTEMPTS)):
-        start = part.stat().st_size if part.exists() else 0
-        # Already whole when a process was killed just before the rename.
-        if start and files.digest(part, kind) == wanted:
-            return
-        try:
-            _download(url, part, start, mirrors.timeout, mirrors.limit, lambda *p: mirrors.progress(name, *p))
-            found = files.digest(part, kind)
+        kind = files.algorithm(wanted)
+        while True:
+            if (start := _size(part)) and pooch.file_hash(str(part), kind) == wanted:
+                return  # a process was killed just before the rename
+            headers = {"User-Agent": "normbench", "Accept-Encoding": "identity"}
+            headers |= {"Range": f"bytes={start}-"} if start else {}
+            try:
+                with part.open("ab") as out:
+                    watch = _Watch(self, out, part.name.removesuffix(".part"), start)
+                    hooks = {"response": watch.answered}
+                    ask = pooch.HTTPDownloader(watch, 1 << 16, headers=headers, timeout=self.timeout, hooks=hooks)
+                    ask(url, out, None)
+            except requests.HTTPError as error:
+                if not start or error.response is None or error.response.status_code != 416:  # no such range
+                    raise
+            found = pooch.file_hash(str(part), kind)
             if found == wanted:
                 return
             hint = files.looks_like(part).replace("; it", ", it")
             part.unlink()
-            # The first bytes may be another mirror's, and bad: this one deserves a whole download.
-            raise _MirrorFailed(f"wrong {kind} {found[:4]}…{hint}", again=start > 0)
-        except _MirrorFailed as error:
-            if not (error.again and left):
-                raise
+            if not start:
+                raise ValueError(f"wrong {kind} {found[:4]}…{hint}")
 
 
-def _download(
-    url: str, part: Path, start: int, timeout: float, limit: int, progress: Callable[[int, int | None], None]
-) -> None:
-    """Write what the server sends from byte `start` on to the end of `part`, or all anew if it ignores the range."""
-    headers = {"User-Agent": "normbench"} | ({"Range": f"bytes={start}-"} if start else {})
-    first = done = 0
-    began = time.monotonic()
+@dataclass
+class _Watch:
+    """pooch's progress bar, which ends a download that is another one, too large, too slow or too late."""
+
+    servers: _Servers
+    out: BinaryIO
+    name: str
+    start: int
+    total: int = 0  # set by pooch: what the server is going to send, 0 where it does not say
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+
+    def answered(self, answer: Any, **_: object) -> None:
+        """Begin anew where the server ignores the range; `requests` calls this before the first byte is read."""
+        import requests
+
+        given, asked = answer.headers.get("Content-Range", ""), f"bytes {self.start}-"
+        if answer.status_code == requests.codes.partial_content and not given.startswith(asked):
+            raise requests.RequestException("it sent another range than the one asked for")
+        if answer.status_code == requests.codes.ok:
+            self.out.truncate(0)
+            self.start = 0
+        # What has come rather than whole chunks, for which a slow mirror would let `update` wait for hours.
+        answer.iter_content = lambda chunk_size: iter(lambda: answer.raw.read1(chunk_size), b"")
+
+    def update(self, count: int) -> None:
+        import requests
+
+        done, now = self.out.tell(), time.monotonic()
+        if done > self.servers.limit:
+            self.out.truncate(0)
+            raise requests.RequestException(f"it sent more than {self.servers.limit} bytes")
+        if now > self.servers.until:
+            raise NormbenchError(f"{self.name} took too long. Repeat the command: it goes on where it was.")
+        if now - self.began > 3 * self.servers.timeout and done - self.start < SLOWEST * (now - self.began):
+            raise requests.Timeout(f"less than {SLOWEST} bytes per second")
+        self.servers.progress(self.name, done, self.start + self.total if self.total > 0 else None)
+
+    def reset(self) -> None:
+        """pooch calls it at the end."""
+
+    def close(self) -> None:
+        os.fsync(self.out.fileno())
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _reason(error: BaseException) -> str:
+    """Of an exception the words of the one at its bottom, in one line: Connection refused."""
+    while bottom := error.__cause__ or error.__context__:
+        error = bottom
+    return " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())
+
+
+# --- from sources -----------------------------------------------------------------------------------------------------
+
+
+def _prepared(config: Mapping[str, Any], root: Path, sources: Path, servers: _Servers) -> list[Path]:
+    """Bring the sources of the set and prepare it; then delete the sources, but not the files that a user brought."""
+    given, name = config["declares"]["sources"], str(config["name"])
+    owned = "register" in given
+    for source, wanted in given["files"].items() if not owned else ():
+        if not ((sources / source).is_file() and files.same(given, sources / source, source)):
+            servers.bring(sources / source, wanted)
+    aside = sources / ASIDE
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
     try:
-        request = _network(timeout, urllib.request.Request, url, None, headers)
-        with _network(timeout, urllib.request.urlopen, request, None, timeout) as answer:
-            ranged = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-            if ranged and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                raise _MirrorFailed("it sent another range than the one asked for")
-            first = done = start if ranged else 0
-            length = answer.headers.get("Content-Length", "")
-            total = done + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
-            with part.open("ab" if ranged else "wb") as out:
-                while block := _network(timeout, answer.read1, files.CHUNK):
-                    out.write(block)
-                    done += len(block)
-                    if done > limit:
-                        out.truncate(0)
-                        raise _MirrorFailed(f"it sent more than {limit} bytes")
-                    if (seconds := time.monotonic() - began) > 3 * timeout and done - first < _SLOWEST * seconds:
-                        raise _MirrorFailed(f"less than {_SLOWEST} bytes per second", again=done > first)
-                    progress(done, total)
-                out.flush()
-                os.fsync(out.fileno())
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-            # `part` is longer than the file, so it is not its beginning.
-            part.unlink()
-            raise _MirrorFailed("it refused the range", again=True) from error
-        raise _MirrorFailed(f"HTTP {error.code} {error.reason}") from error
-    except _NetworkFailed as error:
-        raise _MirrorFailed(str(error), again=done > first) from error
-    # http.client reports a short body only when the server sends it in chunks.
-    if total is not None and done < total:
-        raise _MirrorFailed(f"it broke off after {done} of {total} bytes", again=done > first)
+        found = function(config, "prepare_")(sources, aside, config["declares"])
+        differing = list(_differing(config, aside))
+        # Without a published checksum, what the owners hand out is right, and only said to differ.
+        if differing and not owned:
+            raise ValueError(f"{', '.join(differing)} would not have the declared content")
+        _install(config, root, aside, f"{found}; not the declared copy" if differing else "")
+    except ValueError as error:
+        raise NormbenchError(
+            f"{files.title(config)} cannot be prepared from the files in {files.as_text(sources)}: {error}. "
+            f"Replace what is wrong there and run: normbench data get {name}"
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    for source in given["files"] if not owned else ():
+        (sources / source).unlink(missing_ok=True)
+    return [root / file for file in files.declared(config)]
 
 
-def _network(timeout: float, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call to the network; its errors become _NetworkFailed, to tell them from those of the disk."""
-    try:
-        return call(*arguments)
-    except urllib.error.HTTPError:
-        raise
-    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no address
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        if isinstance(cause, TimeoutError):
-            raise _NetworkFailed(f"no answer for {timeout:g} s") from error
-        strerror = cause.strerror if isinstance(cause, OSError) else ""
-        raise _NetworkFailed(strerror or str(cause) or type(cause).__name__) from error
+def _differing(config: Mapping[str, Any], aside: Path) -> Iterator[str]:
+    """The prepared files that have other content than declared; one without a sum is verified by who prepares it."""
+    for file in files.declared(config):
+        wanted = content.declared(config["declares"], file)
+        if wanted is not None and content.of(aside / file) != wanted:
+            yield file
+
+
+def _install(config: Mapping[str, Any], root: Path, aside: Path, remark: str) -> None:
+    wanted = files.declared(config)
+    sums = {file: files.digest(aside / file) for file in wanted}
+    record = files.record_path(config, root)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    # Out with all that was there, so that a kill between the renames leaves missing files, never a mixture of copies.
+    for path in (*(root / file for file in wanted), record):
+        path.unlink(missing_ok=True)
+    if sums != wanted:
+        made = {"basis": files.basis(config), "remark": remark, "files": sums}
+        (aside / record.name).write_text(json.dumps(made, indent=1))
+        _move(aside / record.name, record)
+    for file in wanted:
+        _move(aside / file, root / file)
+
+
+def _move(source: Path, target: Path) -> None:
+    """By a copy: the target may be on another disk, as when the set's folder is a link."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    shutil.copyfile(source, part)
+    durable.replace(part, target)

@@ -1,44 +1,39 @@
-"""The files of a data set on disk: where they are, and the error line for one that is missing or damaged."""
+"""The files of a data set on disk: where they are, whether they are the declared ones, and arrays made of them."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
 import re
 import stat
+import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from normbench import locks
+from normbench import locks, reading, scratch
 from normbench.data import content
 from normbench.errors import NormbenchError
 
-CHUNK = 1 << 20
+if TYPE_CHECKING:
+    import numpy as np
+
+Config = Mapping[str, Any]
+Arrays = dict[str, "np.ndarray"]
+KINDS = ("files", "supplied", "folders")  # with checksums; the user's own; filled by the user
 
 
-def declared(config: Mapping[str, Any]) -> dict[str, str]:
-    """Path below the data folder -> md5 or sha256, as the set declares, or ""; empty for embedded sets."""
-    return dict(config["declares"].get("files") or {})
+def declared(config: Config, kind: str = "files") -> dict[str, str]:
+    """Path below the data folder -> its md5 or sha256 or ""; of `supplied` what it is, of `folders` how names end."""
+    return dict(config["declares"].get(kind) or {})
 
 
-def paths(config: Mapping[str, Any], root: Path) -> list[Path]:
-    """Where these files are; see `find`."""
+def paths(config: Config, root: Path) -> list[Path]:
+    """Where the declared files are; see `find`."""
     return [find(root, name) for name in declared(config)]
-
-
-def supplied(config: Mapping[str, Any]) -> dict[str, str]:
-    """Path below the data folder -> where it comes from, of files that the user brings and nobody has a checksum of."""
-    return dict(config["declares"].get("supplied") or {})
-
-
-def folders(config: Mapping[str, Any]) -> dict[str, str]:
-    """Folders below the data folder that the user fills -> how the names of their files end."""
-    return dict(config["declares"].get("folders") or {})
 
 
 def find(root: Path, name: str, is_kind: Callable[[Path], bool] = Path.is_file) -> Path:
@@ -64,44 +59,27 @@ def by_number(name: Path | str) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(name))]
 
 
-def belongs(name: str, ending: str) -> bool:
-    """Whether a file in such a folder is one of the set's."""
-    return name.lower().endswith(ending) and not name.startswith(".")
-
-
-def listed(folder: Path, ending: str) -> list[tuple[Path, os.stat_result]]:
-    """The set's files in such a folder in the order of their names, and what the system says of each.
+def listed(config: Config, root: Path, name: str) -> list[Path]:
+    """The set's files in a declared folder, in the order of their names.
 
     NormbenchError for one that is no file: to open a pipe would wait for ever.
     """
-    found = []
+    folder, ending, found = find(root, name, Path.is_dir), declared(config, "folders")[name], []
     with os.scandir(folder) as entries:
-        for entry in sorted((one for one in entries if belongs(one.name, ending)), key=lambda one: one.name):
-            path = Path(entry.path)
-            try:
-                facts = entry.stat()
-            except OSError as error:
-                raise NormbenchError(f"{as_text(path)} cannot be read: {error.strerror}. Bring it anew.") from None
-            if not stat.S_ISREG(facts.st_mode):
-                raise NormbenchError(f"{as_text(path)} is not a file but a {_kind(path)}. Move it away.")
-            found.append((path, facts))
+        for entry in sorted(entries, key=lambda one: one.name):
+            if entry.name.lower().endswith(ending) and not entry.name.startswith("."):
+                if not entry.is_file():
+                    raise NormbenchError(f"{as_text(Path(entry.path))} is not a file. Move it away.")
+                found.append(Path(entry.path))
     return found
 
 
-def sources(config: Mapping[str, Any], root: Path) -> Path:
+def sources(config: Config, root: Path) -> Path:
     """The folder of the files from which a set is prepared."""
     return root / "source" / str(config["name"])
 
 
-def cache(name: str) -> Path:
-    """The folder of a set's cache: $XDG_CACHE_HOME/normbench/NAME, else ~/.cache/normbench/NAME."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rule: a relative path is to be ignored.
-    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
-    return base / "normbench" / name
-
-
-def title(config: Mapping[str, Any]) -> str:
+def title(config: Config) -> str:
     """The set's name as the error lines write it: MNIST."""
     return str(config["name"]).upper()
 
@@ -112,47 +90,55 @@ def as_text(path: Path) -> str:
     return text if path.is_absolute() or text.startswith(".") else f".{os.sep}{text}"
 
 
-def registration(config: Mapping[str, Any], root: Path) -> str | None:
-    """A line on how to bring a set that its owners hand out, or that the user brings; None for any other."""
-    if bring := config["declares"].get("bring"):
-        places = " and ".join(as_text(root / name) for name in folders(config))
-        return f"Place in {places} what only you can bring: {bring}; or point NORMBENCH_DATA at it."
-    if archive := config["declares"].get("archive"):
-        unpack = f"tar -xzf {archive['name']} -C {as_text(root)}"
-        return (
-            f"Unpack {archive['name']} of {archive['of']} in {as_text(root)} ({unpack}), or point NORMBENCH_DATA at it."
-        )
-    given = config["declares"].get("sources") or {}
-    if "register" not in given:
-        return None
-    return (
-        f"{title(config)} needs registration with its owners: {given['register']}. Place their "
-        f"{' and '.join(given['files'])} in {as_text(sources(config, root))} and run: normbench data get "
-        f"{config['name']}"
-    )
-
-
-def megabytes(config: Mapping[str, Any]) -> int | None:
+def megabytes(config: Config) -> float | None:
     """Size of the download, if declared: of the sources if the set is prepared from sources."""
     declares = config["declares"]
-    found = (declares.get("sources") or declares).get("megabytes")
-    return None if found is None else int(found)
+    return (declares.get("sources") or declares).get("megabytes")
 
 
-def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """The error line for one declared file; None if it is the declared one.
+def only_users_have(config: Config) -> bool:
+    """Whether no command brings the set."""
+    return bool({"supplied", "folders", "like"} & config["declares"].keys())
 
-    It is if its bytes or its content have the declared sum, or its bytes that of the file which `prepare` made here.
+
+def remedy(config: Config, root: Path, name: str) -> str:
+    """How to bring this file or folder of the set, without a full stop."""
+    declares, get = config["declares"], f"normbench data get {config['name']}"
+    given = declares.get("sources") or {}
+    if archive := declares.get("archive"):
+        unpack = f"tar -xzf {archive['name']} -C {as_text(root)}"
+        return f"Unpack {archive['name']} of {archive['of']} in {as_text(root)} ({unpack})"
+    if what := declares.get("bring") or declared(config, "supplied").get(name):
+        return f"Place at {as_text(root / name)} what only you can bring: {what}"
+    if "like" in declares:
+        return f"Place it at {as_text(root / name)}"
+    if register := given.get("register"):
+        return (
+            f"{title(config)} needs registration with its owners: {register}. Place their "
+            f"{' and '.join(given['files'])} in {as_text(sources(config, root))} and run: {get}"
+        )
+    size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
+    return f"Bring it with: {get}{size}"
+
+
+def problem(config: Config, root: Path, name: str) -> str | None:
+    """The error line for a file or folder that the set declares; None where it is as declared.
+
+    A file is if its bytes or its content have the declared sum, or its bytes that of the file which was prepared here.
     """
-    path, wanted, here = find(root, name), declared(config)[name], as_text(root / name)
-    own = "like" in config["declares"]
-    get = f"place it at {here}" if own else f"run: normbench data get {config['name']}"
+    wanted, filled = declared(config).get(name, ""), name in declared(config, "folders")
+    path, own = find(root, name, Path.is_dir if filled else Path.is_file), "like" in config["declares"]
+    get = f"place it at {as_text(root / name)}" if own else f"run: normbench data get {config['name']}"
     try:
+        if filled:
+            if listed(config, root, name):
+                return None
+            raise FileNotFoundError
         # First, because opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
-            return f"{as_text(path)} is not a file but a {_kind(path)}. Move it away and {get}"
-        made = record(config, root).get("files", {}).get(name)
-        if (made and digest(path, "sha256") == made) or same(config["declares"], path, name):
+            kind = "folder" if path.is_dir() else "device or pipe"
+            return f"{as_text(path)} is not a file but a {kind}. Move it away and {get}"
+        if name not in declared(config) or _is_prepared(config, root, name) or same(config["declares"], path, name):
             return None
         if is_another(config, path, name):
             return (
@@ -169,79 +155,19 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         # `ls` lists a dead link: say so.
         link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-        size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
-        bring = f"Place it at {here}" if own else f"Bring it with: normbench data get {config['name']}{size}"
+        lacks = f"{name} has no {declared(config, 'folders')[name]} files" if filled else f"{path.name} is missing"
         return (
-            f"{title(config)} is not in {as_text(root)}: {path.name} is missing{link}. {bring}, or point "
+            f"{title(config)} is not in {as_text(root)}: {lacks}{link}. {remedy(config, root, name)}, or point "
             "NORMBENCH_DATA at it."
         )
     except OSError as error:
-        return _unreadable(path, error)
+        return (
+            f"{as_text(path)} cannot be read: {error.strerror or error}. Make it readable, or point NORMBENCH_DATA at "
+            "another copy."
+        )
 
 
-def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """The error line for one declared folder; None if it has a file of the set."""
-    try:
-        with os.scandir(find(root, name, Path.is_dir)) as entries:
-            if any(belongs(entry.name, folders(config)[name]) for entry in entries):
-                return None
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        return _unreadable(root / name, error)
-    return (
-        f"{title(config)} is not in {as_text(root)}: {name} has no {folders(config)[name]} files. "
-        f"{registration(config, root)}"
-    )
-
-
-def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """The error line for one file that the user brings; None if it is there."""
-    try:
-        if stat.S_ISREG(find(root, name).stat().st_mode):
-            return None
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        return _unreadable(root / name, error)
-    return (
-        f"{title(config)} is not in {as_text(root)}: {name} is missing, which only you can bring: "
-        f"{supplied(config)[name]}. Place it in {as_text((root / name).parent)}, or point NORMBENCH_DATA at it."
-    )
-
-
-def remark(config: Mapping[str, Any], root: Path) -> str:
-    """A remark on the user's copy, or ''; call it only if the copy has no problems."""
-    made = record(config, root)
-    first, wanted = next(iter(declared(config).items()))
-    if made and digest(find(root, first), algorithm(wanted)) != wanted:
-        return str(made["remark"])
-    return str(config["declares"].get("remark", ""))
-
-
-def record_path(config: Mapping[str, Any], root: Path) -> Path:
-    """The record that `prepare` writes next to the set's files: their sums, which depend on the installed libraries."""
-    return (root / next(iter(declared(config)))).parent / f".normbench-{config['name']}.json"
-
-
-def record(config: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """The record of `prepare`; empty if there is none for these declarations."""
-    if "sources" not in config["declares"]:
-        return {}
-    try:
-        made = json.loads(record_path(config, root).read_text(encoding="utf-8"))
-        whole = made["basis"] == basis(config) and isinstance(made["remark"], str) and isinstance(made["files"], dict)
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return dict(made) if whole else {}
-
-
-def basis(config: Mapping[str, Any]) -> str:
-    """Checksum of everything that determines the prepared files; the place of the sources is no part of it."""
-    declares = config["declares"]
-    given = declares["sources"]
-    facts = [declares.get("content"), given["files"], given.get("batches")]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+# --- sums -------------------------------------------------------------------------------------------------------------
 
 
 def algorithm(checksum: str) -> str:
@@ -249,13 +175,13 @@ def algorithm(checksum: str) -> str:
     return "md5" if len(checksum) == 32 else "sha256"
 
 
-def digest(path: Path, kind: str) -> str:
+def digest(path: Path, kind: str = "sha256") -> str:
     """The `md5` or `sha256` of a file, in hex; OSError as `open` and `read` raise it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
-def same(declares: Mapping[str, Any], path: Path, name: str) -> bool:
+def same(declares: Config, path: Path, name: str) -> bool:
     """Whether a file has the declared bytes or content; where no sum is declared, whether it is whole."""
     wanted, content_sum = declares["files"][name], content.declared(declares, name)
     if wanted and digest(path, algorithm(wanted)) == wanted:
@@ -266,10 +192,15 @@ def same(declares: Mapping[str, Any], path: Path, name: str) -> bool:
     return found == content_sum if content_sum else bool(found)
 
 
-def is_another(config: Mapping[str, Any], path: Path, name: str) -> bool:
+def is_another(config: Config, path: Path, name: str) -> bool:
     """Whether a file is whole, in the declared format, and has other content than the declared one."""
     content_sum = content.declared(config["declares"], name)
     return bool(content_sum) and path.suffix not in content.TEXT and _content(path) not in ("", content_sum)
+
+
+def is_users(config: Config, path: Path, name: str) -> bool:
+    """Whether what lies there must not be overwritten."""
+    return not path.is_file() or is_another(config, path, name)
 
 
 def _content(path: Path) -> str:
@@ -279,38 +210,115 @@ def _content(path: Path) -> str:
         return ""
 
 
-def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
-    """For each declared file the declared sum if its bytes or content match it, else the sum of its bytes."""
-    found = {}
-    for name, wanted in declared(config).items():
-        path = find(root, name)
-        found[name] = wanted if same(config["declares"], path, name) else digest(path, algorithm(wanted))
-    return found
-
-
 def looks_like(path: Path) -> str:
     """A hint why a file's checksum is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
     with path.open("rb") as file:
         start = file.read(512)
-    if not start:
-        return "; it is empty"
     if start.startswith(b"PK\3\4") and path.suffix.lower() != ".npz":
         return "; it is a zip archive"
-    if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        return "; it is an HTML page"
-    if ".gz" not in path.suffixes:
-        return ""
+    is_page = start.lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    return "; it is an HTML page" if is_page else "" if start else "; it is empty"
+
+
+# --- what `normbench data get` prepared here --------------------------------------------------------------------------
+
+
+def record_path(config: Config, root: Path) -> Path:
+    """The record of the prepared files' sums, which depend on the installed libraries; it lies beside the files."""
+    return (root / next(iter(declared(config)))).parent / f".normbench-{config['name']}.json"
+
+
+def record(config: Config, root: Path) -> dict[str, Any]:
+    """Sums by file and a remark on the copy; empty if none was made by these declarations."""
     try:
-        with gzip.open(path) as packed:
-            while packed.read(CHUNK):
-                pass
-    except gzip.BadGzipFile:
-        return "" if start.startswith(b"\x1f\x8b") else "; it is not a gzip file"
-    except EOFError:
-        return f"; it breaks off after {path.stat().st_size} bytes"
-    except zlib.error:
+        made = json.loads(record_path(config, root).read_text(encoding="utf-8"))
+        if made["basis"] == basis(config) and isinstance(made["remark"], str) and isinstance(made["files"], dict):
+            return dict(made)
+    except (OSError, ValueError, KeyError, TypeError):
         pass
-    return ""
+    return {}
+
+
+def basis(config: Config) -> str:
+    """Checksum of everything that determines the prepared files."""
+    declares = config["declares"]
+    given = declares["sources"]
+    return content.checksum([declares.get("content"), given["files"], given.get("batches")])
+
+
+def _is_prepared(config: Config, root: Path, name: str) -> bool:
+    sums = record(config, root).get("files", {}) if "sources" in config["declares"] else {}
+    return name in sums and digest(find(root, name)) == sums[name]
+
+
+def remark(config: Config, root: Path) -> str:
+    """A remark on the user's copy, or ''; call it only if the copy has no problems."""
+    first, wanted = next(iter(declared(config).items()))
+    if _is_prepared(config, root, first) and digest(find(root, first), algorithm(wanted)) != wanted:
+        return str(record(config, root)["remark"])
+    return str(config["declares"].get("remark", ""))
+
+
+# --- archives, the cache, locks ---------------------------------------------------------------------------------------
+
+
+def members(path: Path, wanted: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files in a .tar.gz, or .tar, whose name is `wanted`, in the archive's order.
+
+    Nothing is unpacked to the disk. ValueError for a damaged archive.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and wanted(member.name) and (body := archive.extractfile(member)):
+                    yield member.name, body.read()
+            assert archive.fileobj is not None
+            while archive.fileobj.read(1 << 20):  # to the end, where gzip has the checksum of the whole
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, OverflowError, OSError) as error:
+        reason = " ".join(str(error).split())  # of tarfile's several lines
+        hint = "" if isinstance(error, FileNotFoundError) else looks_like(path)
+        raise ValueError(f"{path.name} is not a whole .tar.gz archive ({reason}{hint})") from error
+
+
+def cache(name: str) -> Path:
+    """The folder of a set's cache: $XDG_CACHE_HOME/normbench/NAME, else ~/.cache/normbench/NAME."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rule: a relative path is to be ignored.
+    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
+    return base / "normbench" / name
+
+
+def cached(
+    config: Config, of: Sequence[Path], facts: Any, make: Callable[[], Arrays]
+) -> tuple[Arrays, tuple[str, ...]]:
+    """The arrays that `make` makes of the files `of` by `facts`, from the set's cache if they have been made before.
+
+    They are kept under the files' names, sizes and times. The second value has a line for the user where they cannot
+    be kept.
+    """
+    import numpy as np
+
+    name = str(config["name"])
+    stamps = [(str(path.absolute()), (found := path.stat()).st_size, found.st_mtime_ns) for path in of]
+    target = cache(name) / f"{content.checksum([stamps, config['declares'].get('maths'), facts])[:32]}.npz"
+    try:
+        # numpy checks the CRC-32 of every array as it reads.
+        with np.load(target, allow_pickle=False) as arrays:
+            return dict(arrays), ()
+    except reading.NO_ARCHIVE:
+        pass  # not there yet, or damaged
+    made = make()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A private name, then a rename: processes that do this at once all end with a whole file.
+        with scratch.folder(f".{target.name}-", target.parent) as aside:
+            np.savez(aside / target.name, **made)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
+            os.replace(aside / target.name, target)
+    except OSError as error:
+        reason = error.strerror or error
+        return made, (f"{target.parent} cannot be used ({reason}); data={name} is made anew for every process.",)
+    return made, ()
 
 
 @contextmanager
@@ -330,14 +338,3 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
                 raise NormbenchError(f"{filled} {holder}. Wait for it, and repeat the command.", code=5)
         locks.sign(file.fileno())
         yield
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    return (
-        f"{as_text(path)} cannot be read: {error.strerror or error}. "
-        f"Make it readable, or point NORMBENCH_DATA at another copy."
-    )
-
-
-def _kind(path: Path) -> str:
-    return "folder" if path.is_dir() else "device or pipe"

@@ -1,21 +1,18 @@
-"""The one place that imports Hugging Face's `datasets`: parquet files as its tables, and sets from a user's hub cache.
+"""Rows of parquet files, and sets from a user's hub cache, which asks the network only if HF_HUB_OFFLINE=0 is set.
 
-Imported late, since that takes seconds. It caches its tables below normbench's cache, by the files' checksums. It asks
-the network only if the environment has HF_HUB_OFFLINE=0.
+Everything is imported late: huggingface_hub and `datasets` take seconds.
 """
 
 from __future__ import annotations
 
-import glob
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from normbench import scratch
-from normbench.data import content, files
+from normbench.data import files
 from normbench.errors import NormbenchError
 
 PARTS = ("train", "test")  # of a set, unless it declares others
@@ -30,89 +27,82 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     """
     source, wanted = str(config.get("source", "")), config["declares"].get("parts", PARTS)
     if not source:
-        declared = {
-            part: [name for name in files.declared(config) if Path(name).name.startswith(part)] for part in wanted
-        }
-        return {part: [files.find(root, name) for name in names] for part, names in declared.items()}
+        own = files.declared(config)
+        return {part: [files.find(root, n) for n in own if Path(n).name.startswith(part)] for part in wanted}
     folder = Path(source).expanduser()
-    if folder.is_dir():
-        if found := _laid_out(folder, wanted):
-            return found
-        layout = f"parquet files whose names begin with {' and '.join(wanted)}"
-        raise NormbenchError(f"data.source={source} has no {layout}. {_otherwise(config)}")
-    if not NAME.fullmatch(source):
-        raise NormbenchError(
-            f"data.source={source} is neither a folder nor a name of the hub (OWNER/NAME). {_otherwise(config)}"
-        )
-    from huggingface_hub import constants, snapshot_download
-
-    if not online():
-        # First the hub's own files, as `hf download` brings them, without `datasets`; then those of `load_dataset`.
-        try:
-            if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True)), wanted):
-                return found
-        except (OSError, ValueError):
-            pass  # not there, or only other revisions
+    is_name = not folder.is_dir() and NAME.fullmatch(source)
     try:
-        sets = _datasets().load_dataset(source)
-        return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in wanted}
+        found = _of_the_hub(source, wanted) if is_name else _laid_out(folder, wanted)
     except Exception as error:  # not there, the network, a disk, a set of another form: of many types
-        reason = f"cannot be had from the hub: {_line(error)}."
-        if not online():
-            reason = (
-                f"is not in the hub's cache ({files.as_text(Path(constants.HF_HOME))}), and the network is not asked. "
-                f"Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0."
-            )
-        raise NormbenchError(f"data.source={source} {reason} {_otherwise(config)}") from error
+        raise NormbenchError(f"data.source={source} cannot be had: {_line(error)}. {_otherwise(config)}") from error
+    if not all(found.values()):
+        layout = f"parquet files whose names begin with {' and '.join(wanted)}"
+        what = "a name in the hub's cache (the network is asked with HF_HUB_OFFLINE=0)" if is_name else "a folder"
+        raise NormbenchError(f"data.source={source} is not {what} that has {layout}. {_otherwise(config)}")
+    return found
 
 
-def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) -> Any:
-    """The rows of parquet or Arrow files as a `datasets.Dataset` with the columns `names`, and `more` where there.
+def _of_the_hub(name: str, wanted: Sequence[str]) -> dict[str, list[Path]]:
+    """The hub's own files, as `hf download` brings them; else what `load_dataset` made of them for its user."""
+    from huggingface_hub import constants, snapshot_download, utils
+
+    # Set here, because another module may have imported the package before, with another environment.
+    constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY = not online(), True
+    utils.disable_progress_bars()
+    try:
+        patterns = [f"*{part}*.parquet" for part in wanted]
+        snapshot = snapshot_download(name, repo_type="dataset", allow_patterns=patterns, local_files_only=not online())
+        if all((found := _laid_out(Path(snapshot), wanted)).values()):
+            return found
+    except (OSError, ValueError):
+        pass  # not there, or only other revisions
+    import datasets
+
+    datasets.config.HF_HUB_OFFLINE, datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = not online(), False
+    datasets.disable_progress_bars()
+    sets = datasets.load_dataset(name)
+    return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in wanted}
+
+
+def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
+    """The parquet files of these parts in or below a folder, in the order of their numbers."""
+    return {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in parts}
+
+
+def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
+    """Columns of parquet or Arrow files as lists, rows in the order of the files; those named `NAME?` where there.
 
     NormbenchError where a file cannot be read or lacks a column.
     """
-    had = [_columns(path) for path in paths]
-    for path, columns in zip(paths, had, strict=True):
-        if lacking := [name for name in names if name not in columns]:
-            raise NormbenchError(
-                f"{files.as_text(path)} lacks {', '.join(lacking)} of the columns {', '.join(names)}; it has "
-                f"{', '.join(columns)}. Bring the set anew, or point NORMBENCH_DATA or data.source at another copy."
-            )
-    library = _datasets()
-    sums = content.checksum([files.digest(path, "sha256") for path in paths])
-    with _cache(sums[:32]) as (folder, in_memory):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[Any]] = {name.removesuffix("?"): [] for name in names}
+    for path in paths:
         try:
-            table = library.load_dataset(
-                paths[0].suffix[1:],
-                data_files=[glob.escape(str(path.absolute())) for path in paths],
-                split="train",
-                cache_dir=str(folder),
-                keep_in_memory=in_memory,
-            )
-        except Exception as error:  # its own, pyarrow's, the disk's: of many kinds
-            listing = " and ".join(files.as_text(path) for path in paths)
-            # It may be the cache that is full and not the file that is damaged: datasets has no class for that.
-            room = f" (it unpacks them in {folder}: is there room? XDG_CACHE_HOME moves that)"
-            raise NormbenchError(
-                f"{listing} cannot be read by datasets: {_line(error)}{room if isinstance(error, OSError) else ''}."
-            ) from error
-    further = [name for name in more if name not in names and all(name in columns for columns in had)]
-    return table.select_columns([*names, *further])
-
-
-def columns(paths: Path | Sequence[Path], names: Sequence[str]) -> dict[str, list[Any]]:
-    """The columns of parquet files as lists, rows in the order of the files; NormbenchError as `read`."""
-    found = read([paths] if isinstance(paths, Path) else paths, names).to_dict()
-    return {name: found[name] for name in names}
-
-
-def texts(paths: Sequence[Path], name: str) -> list[str]:
-    """A column of texts, rows in the order of the files; NormbenchError as `read`, and for a row that is none."""
-    found = columns(paths, (name,))[name]
-    if (row := next((row for row, text in enumerate(found) if not isinstance(text, str)), None)) is not None:
-        listing = " and ".join(files.as_text(path) for path in paths)
-        raise NormbenchError(f"{listing}: {name} of row {row} is no text but {str(found[row])[:50]}.")
+            table = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_stream(str(path)).read_all()
+        except (pa.ArrowException, OSError) as error:
+            raise NormbenchError(f"{files.as_text(path)} cannot be read: {_line(error)}.") from error
+        for name, rows in list(found.items()):
+            if name in table.column_names:
+                rows += table[name].to_pylist()
+            elif name not in names:
+                del found[name]
+            else:
+                raise NormbenchError(
+                    f"{files.as_text(path)} lacks the column {name}; it has {', '.join(table.column_names)}. Bring the "
+                    "set anew, or point NORMBENCH_DATA or data.source at another copy."
+                )
     return found
+
+
+def write(path: Path, columns: Mapping[str, Sequence[Any]], schema: Any, row_group: int = 5000) -> None:
+    """The columns as a zstd-packed parquet file; `schema` is a pyarrow schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(dict(columns), schema=schema), path, row_group_size=row_group, compression="zstd")
 
 
 def classes(labels: Sequence[Any]) -> list[Any]:
@@ -121,23 +111,15 @@ def classes(labels: Sequence[Any]) -> list[Any]:
     return found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], ...]
 
 
-def images(table: Any, name: str, what: str) -> Iterator[Any]:
-    """A column's images in turn, as Pillow's in RGB; `what` is an image in the error line: CIFAR-10's test image."""
-    library = _datasets()
-    form = table.features[name]
-    packed = table.data.table.column(name).combine_chunks()
-    # Before `datasets` opens what a path without bytes names, be it a file or an address.
-    if not isinstance(form, library.Image | dict) or "bytes" not in [field.name for field in packed.type]:
-        raise NormbenchError(f"{what}s are no images: the column {name} is {_line(form)}.")
-    if any(empty := packed.field("bytes").is_null().to_pylist()):
-        raise NormbenchError(f"{what} {empty.index(True)} has no bytes.")
-    place = 0
-    try:
-        for row in table.select_columns(name).cast_column(name, library.Image(mode="RGB")):
-            yield row[name]
-            place += 1
-    except Exception as error:  # Pillow's for a broken, unknown or immense image, of many kinds
-        raise NormbenchError(f"{what} {place} cannot be decoded: {_line(error)}") from error
+def images(rows: Sequence[Any], what: str) -> Iterator[Any]:
+    """The images of a column in the hub's layout, `{bytes, path}`, as Pillow's in RGB; a path is never opened."""
+    from PIL import Image
+
+    for place, row in enumerate(rows):
+        try:
+            yield Image.open(io.BytesIO(row["bytes"])).convert("RGB")
+        except Exception as error:  # Pillow's for a broken, unknown or immense image, of many kinds; no bytes
+            raise NormbenchError(f"{what} {place} cannot be decoded: {_line(error)}.") from error
 
 
 def online() -> bool:
@@ -147,78 +129,21 @@ def online() -> bool:
 
 def refusal(config: Mapping[str, Any], rows: str, found: str, wanted: str) -> NormbenchError:
     """The error of `rows` (train reviews) that are not those declared, with the checksums of both contents."""
-    if config.get("source"):
-        return NormbenchError(
-            f"data.source={config['source']} has other {rows} than data={config['name']} declares (sha256 of the "
-            f"content {found[:8]}… instead of {wanted[:8]}…). {_otherwise(config)}"
-        )
+    where = f"data.source={config['source']}" if config.get("source") else files.title(config)
     return NormbenchError(
-        f"{files.title(config)}'s {rows} are not the declared ones (sha256 of the content {found[:8]}… instead of "
-        f"{wanted[:8]}…). Delete {files.as_text(files.cache('datasets'))} and run the command again."
+        f"{where} has other {rows} than data={config['name']} declares (sha256 of the content {found[:8]}… instead of "
+        f"{wanted[:8]}…). {_otherwise(config)}"
     )
 
 
-def _datasets() -> Any:
-    """The package `datasets`, configured to be quiet, to send no telemetry, and to stay offline unless `online`."""
-    from huggingface_hub import constants, utils
-
-    # Set here as well as read from the environment by that package, because another module may have imported it first.
-    constants.HF_HUB_OFFLINE = not online()
-    constants.HF_HUB_DISABLE_TELEMETRY = True
-    utils.disable_progress_bars()
-    utils.logging.set_verbosity(utils.logging.CRITICAL)  # what is wrong is raised as well
-    import datasets
-
-    datasets.config.HF_HUB_OFFLINE = not online()
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
-    return datasets
-
-
-@contextmanager
-def _cache(name: str) -> Iterator[tuple[Path, bool]]:
-    """A folder for `datasets`' files; if the cache is not writable a temporary one, and True: read into memory."""
-    folder = files.cache("datasets") / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        usable = os.access(folder, os.W_OK)
-    except OSError:
-        usable = False
-    if usable:
-        yield folder, False
-        return
-    with scratch.folder("normbench-datasets-") as passing:
-        yield passing, True
-
-
-def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
-    """The parquet files of these parts in or below a folder, in the order of their numbers; {} where one has none."""
-    found = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in parts}
-    return found if all(found.values()) else {}
-
-
-def _columns(path: Path) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if path.suffix == ".parquet":
-            return list(pq.read_schema(path).names)
-        with pa.memory_map(str(path)) as file:
-            return list(pa.ipc.open_stream(file).schema.names)
-    except (pa.ArrowException, OSError) as error:
-        raise NormbenchError(f"{files.as_text(path)} is no {path.suffix[1:]} file: {_line(error)}.") from error
-
-
 def _otherwise(config: Mapping[str, Any]) -> str:
-    if "bring" in config["declares"]:
-        return f"Or leave data.source out, and bring it to NORMBENCH_DATA: {config['declares']['bring']}."
+    if bring := config["declares"].get("bring"):
+        return f"Or leave data.source out, and bring it to NORMBENCH_DATA: {bring}."
     return f"Or leave data.source out and run: normbench data get {config['name']}"
 
 
-def _line(error: object) -> str:
+def _line(error: BaseException) -> str:
     """The reason in one line: of an exception, of what caused it."""
-    while isinstance(error, BaseException) and error.__cause__:
+    while error.__cause__:
         error = error.__cause__
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

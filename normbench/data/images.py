@@ -1,14 +1,28 @@
-"""Images as networks read them: every value standardized by its own mean and deviation over the training images."""
+"""MNIST, binarized MNIST and CIFAR-10: readers, and what makes their files from the official ones.
+
+`moments` and `standardized` are how networks read images: every value standardized over the training images.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from normbench.data import Dataset, content, files, hub
 from normbench.data.examples import Split
+from normbench.errors import NormbenchError
+from normbench.streams import stream
 
+Config = Mapping[str, Any]
 CHUNK = 1000  # images at once: what lies between bytes and floats stays small
 
 
@@ -49,3 +63,227 @@ def standardized(images: np.ndarray, targets: np.ndarray, rows: np.ndarray, by: 
         part *= scale
     found = torch.from_numpy(targets[rows].astype(np.int64))
     return Split(inputs=inputs, targets=found, index=torch.from_numpy(rows))
+
+
+def random_parts(config: Config, count: int, tests: int, seed: int) -> dict[str, np.ndarray]:
+    """Rows of `train`, `valid` and `test`, of `count` training rows and `tests` test rows, as the seed draws them.
+
+    Of the training rows in an order that the seed draws, the first `held_out` are for validation and the rest for
+    training; both use a `fraction` of theirs, its first ones, so that a smaller fraction is part of a larger one. The
+    test rows are all used, in an order that the seed draws as well.
+    """
+    held, fraction = int(config["held_out"]), float(config["fraction"])
+    rows = stream(seed, "subset").permutation(count)
+    valid, train = (part[: round(len(part) * fraction)] for part in (rows[:held], rows[held:]))
+    if not len(valid) or not len(train):
+        raise NormbenchError(
+            f"data.held_out={held} and data.fraction={fraction:g} are out of range: of {count} training rows, some "
+            "must stay to train on and some to validate with."
+        )
+    return {"train": train, "valid": valid, "test": stream(seed, "test order").permutation(tests)}
+
+
+# --- MNIST ------------------------------------------------------------------------------------------------------------
+
+
+def mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """MNIST, or another set of images in its format; inputs are grey values / 255.
+
+    The first `valid` training images are the validation part, the rest the training part, in the files' order,
+    whatever the seed. NormbenchError for files that are not as declared.
+    """
+    paths = files.paths(config, root)
+    train, test = _idx(config, "train", *paths[:2]), _idx(config, "test", *paths[2:])
+    valid = int(config["valid"])
+    if not 0 < valid < len(train):
+        raise NormbenchError(
+            f"data.valid={valid} is out of range: of {len(train)} training images, some must stay to train on."
+        )
+    # Slices of one tensor: the parts cannot overlap, and nothing is copied.
+    rows = {"train": slice(valid, None), "valid": slice(valid)}
+    splits = {name: Split(**{key: train[key][part] for key in train.tensors}) for name, part in rows.items()}
+    return Dataset(str(config["name"]), {**splits, "test": test})
+
+
+def _idx(config: Config, part: str, *paths: Path) -> Split:
+    """A part, from its files of images and of labels."""
+    try:
+        images, labels = map(content.idx, paths)
+    except ValueError as error:  # a file of a user's own set, whose declared sum says nothing of its format
+        raise NormbenchError(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
+    facts = config["declares"]
+    rows, pixels, classes = int(facts["sizes"][part]), int(facts["features"]), int(facts["classes"])
+    sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
+    if sizes != ((rows,), (rows,), pixels) or labels.max() >= classes:
+        raise NormbenchError(
+            f"The {part} images in {files.as_text(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
+            f"{labels.shape} up to {labels.max(initial=0)}, instead of {rows} images of {pixels} grey values in "
+            f"{classes} classes."
+        )
+    inputs = torch.from_numpy(images.reshape(rows, pixels).astype(np.float32)).div_(255)
+    return Split(inputs=inputs, targets=torch.from_numpy(labels.astype(np.int64)))
+
+
+def binarized_mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """MNIST with every pixel black or white, drawn once by its grey value (Salakhutdinov and Murray 2008).
+
+    `inputs` (N, 784) float32 of 0 and 1, in the files' order, whatever the seed; there are no labels. The files' order
+    is not MNIST's. Test rows come sorted by digit: some of them are to be taken with a stride.
+    """
+    (path,) = files.paths(config, root)
+    facts, splits = config["declares"], {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for part in facts["sizes"]:
+            bits = np.unpackbits(arrays[part], axis=1, count=int(facts["features"]))
+            splits[part] = Split(inputs=torch.from_numpy(bits.astype(np.float32)))
+    return Dataset(str(config["name"]), splits)
+
+
+def prepare_binarized_mnist(sources: Path, out: Path, declares: Config) -> None:
+    """From text of 0 and 1 to `binarized_mnist.npz`: keys train, valid, test, `np.packbits` of each row."""
+    parts = {}
+    for part in declares["sizes"]:
+        # Each row is 784 digits, a blank or the line end after each: read as bytes, not as numbers.
+        raw = np.frombuffer((sources / f"binarized_mnist_{part}.amat").read_bytes(), np.uint8)
+        parts[part] = np.packbits(raw.reshape(-1, 2 * 784)[:, ::2] - ord("0"), axis=1)
+    path = out / "binarized_mnist" / "binarized_mnist.npz"
+    path.parent.mkdir(parents=True)
+    np.savez_compressed(path, **parts)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
+
+
+# --- CIFAR-10 ---------------------------------------------------------------------------------------------------------
+
+RECORD = 1 + 3 * 32 * 32  # bytes of an image in the official files: its label, then red, green and blue values
+FOLDER = "cifar-10-batches-bin/"
+# What makes `img` an image for `datasets`, as it writes it itself.
+FEATURES = {
+    "img": {"_type": "Image"},
+    "label": {"dtype": "int64", "_type": "Value"},
+    "exact": {"dtype": "bool", "_type": "Value"},
+}
+
+
+def cifar10(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """CIFAR-10, 32 x 32 colour images of ten classes, from the parquet files below `root` or at `source`.
+
+    Parts as `random_parts`. Every value is standardized by the mean and deviation of all training images. `copy` says
+    whether images are approximate. NormbenchError for files that hold something else.
+    """
+    paths, batches = hub.parts(config, root), config["declares"]["sources"]["batches"]
+    arrays, notes = files.cached(config, [*paths["train"], *paths["test"]], batches, lambda: _decode(config, paths))
+    copy = _copy(config, arrays)
+    pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
+    rows = random_parts(config, len(labels), len(test_labels), seed)
+    by = moments(pixels)
+    splits = {part: standardized(pixels, labels, rows[part], by) for part in ("train", "valid")}
+    splits["test"] = standardized(arrays["test_images"], test_labels, rows["test"], by)
+    return Dataset(str(config["name"]), splits, (*notes, *copy["deviations"]), copy)
+
+
+def _copy(config: Config, arrays: files.Arrays) -> dict[str, Any]:
+    """Identifies the copy by its images, however they are packed: checksum, and deviations from the official set."""
+    official = config["declares"]["sources"]["batches"]
+    approximate = {part: int((~arrays[f"{part}_exact"]).sum()) for part in hub.PARTS}
+    total = sum(len(arrays[f"{part}_labels"]) for part in hub.PARTS)
+    found = dict(zip(official, arrays["sums"].tolist(), strict=True))
+    deviations = []
+    if found != official and any(approximate.values()):
+        counts = ", ".join(f"{count} {part}" for part, count in approximate.items())
+        deviations.append(f"CIFAR-10: {sum(approximate.values())} of the {total} images are approximate ({counts})")
+    elif found != official:
+        deviations.append("CIFAR-10: the images are not those of the official archive, or in another order")
+    return {"sha256": content.checksum(found), "deviations": deviations}
+
+
+def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays:
+    """Images (N, 32, 32, 3) uint8, labels (N,) uint8 and `exact` (N,) of both parts; the sums of the official files.
+
+    These sums are of records as in the official files, so that a copy of the same images in the same order has the
+    published ones, however it is packed.
+    """
+    facts, source = config["declares"], bool(config.get("source"))
+    official, shape = facts["sources"]["batches"], tuple(facts["shape"])
+    arrays: files.Arrays = {}
+    sums: dict[str, str] = {}
+    for part in hub.PARTS:
+        # The hub's set has no approximate images, and so no column `exact`.
+        table = hub.columns(paths[part], "img", "label", "exact?" if source else "exact")
+        found, wanted = len(table["label"]), facts["sizes"][part]
+        classes = hub.classes(table["label"])
+        if found != wanted or classes != list(range(facts["classes"])):
+            raise NormbenchError(
+                f"CIFAR-10's {part} files hold {found} images of classes {classes} instead of {wanted} of "
+                f"{facts['classes']} classes."
+            )
+        pixels = np.empty((found, *shape), np.uint8)
+        for place, image in enumerate(hub.images(table["img"], f"CIFAR-10's {part} image")):
+            if (size := (image.height, image.width, 3)) != shape:
+                raise NormbenchError(f"CIFAR-10's {part} image {place} is of {size} instead of {shape}.")
+            pixels[place] = image
+        labels = np.array(table["label"], np.uint8)
+        exact = np.array(table.get("exact", [True] * found), bool)
+        names = [name for name in official if name.startswith("test") == (part == "test")]
+        rows = np.array_split(np.arange(found), len(names))
+        made = [_record_sum(labels[order], pixels[order]) for order in rows]
+        published = [official[name] for name in names]
+        if source and made != published and sorted(made) == sorted(published):
+            # The hub has the official files one after another, but not by their numbers.
+            order = np.concatenate([rows[made.index(wanted)] for wanted in published])
+            pixels, labels, exact, made = pixels[order], labels[order], exact[order], published
+        arrays |= {f"{part}_images": pixels, f"{part}_labels": labels, f"{part}_exact": exact}
+        sums |= dict(zip(names, made, strict=True))
+    found_sum, official_sum = content.checksum(sums), content.checksum(official)
+    if source and found_sum not in (official_sum, facts["copy"]):
+        raise hub.refusal(config, "images", found_sum, official_sum)
+    arrays["sums"] = np.array([sums[name] for name in official])
+    return arrays
+
+
+def _record_sum(labels: np.ndarray, pixels: np.ndarray) -> str:
+    records = np.concatenate([labels[:, None], pixels.transpose(0, 3, 1, 2).reshape(len(labels), -1)], 1)
+    return hashlib.sha256(records.tobytes()).hexdigest()
+
+
+def prepare_cifar10(sources: Path, out: Path, declares: Config) -> None:
+    """From the binary version of the archive (the other one is pickled) to the hub's layout, in the official order.
+
+    Columns img (bytes: PNG, path: null; `datasets` takes it for an image), label, exact (always true). What was written
+    is read again and compared with the archive, so that a PNG library's fault cannot go unseen.
+    """
+    import pyarrow as pa
+    from PIL import Image
+
+    batches: Mapping[str, str] = declares["sources"]["batches"]
+
+    def name(member: str) -> str:
+        return member.removeprefix("./").removeprefix(FOLDER)
+
+    archive = files.members(sources / "cifar-10-binary.tar.gz", lambda member: name(member) in batches)
+    found = {name(member): body for member, body in archive}
+    for batch, wanted in batches.items():
+        if hashlib.sha256(found[batch]).hexdigest() != wanted:
+            raise ValueError(f"the images of {batch} do not have the published sha256 {wanted[:8]}…")
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    schema = pa.schema(
+        [("img", image), ("label", pa.int64()), ("exact", pa.bool_())],
+        metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
+    )
+    for part in hub.PARTS:
+        names = [name for name in batches if name.startswith("test") == (part == "test")]
+        records = np.frombuffer(b"".join(found[name] for name in names), np.uint8).reshape(-1, RECORD)
+        pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        paths = [out / path for path in declares["files"] if Path(path).name.startswith(part)]
+        # As the hub cuts a set: parts of nearly equal size, in order.
+        bounds = [len(records) * cut // len(paths) for cut in range(len(paths) + 1)]
+        for path, first, last in zip(paths, bounds[:-1], bounds[1:], strict=True):
+            images = []
+            for values in pixels[first:last]:
+                packed = io.BytesIO()
+                Image.fromarray(np.ascontiguousarray(values)).save(packed, "PNG")
+                images.append({"bytes": packed.getvalue(), "path": None})
+            columns = {"img": images, "label": records[first:last, 0].tolist(), "exact": [True] * (last - first)}
+            hub.write(path, columns, schema)
+        rows = hub.columns(paths, "img", "label")
+        again = hub.images(rows["img"], "the prepared image")
+        if not all(np.array_equal(values, image) for values, image in zip(pixels, again, strict=True)):
+            raise ValueError(f"the images of {part} are others once they are written as PNG")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, array_cache, check, content, files, hub, random_split
-from normbench.data.array_cache import Arrays
+from normbench.data import Dataset, content, files, hub, images
 from normbench.data.examples import Split
 from normbench.data.words import ranks
 from normbench.errors import NormbenchError
@@ -25,29 +25,23 @@ DEVIATIONS = (
     "IMDB: word ranks are counted anew in the training reviews, words of equal frequency in the order of their first "
     "appearance; some may differ from those in Keras' imdb.npz",
 )
+MEMBER = re.compile(r"(?:\./)?aclImdb/(train|test)/(neg|pos)/(\d+)_(\d+)\.txt")
 
 
-def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
-    """IMDB from the parquet files below `root` or at `source`; NormbenchError when one is missing or damaged.
+def imdb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """IMDB from the parquet files below `root` or at `source`; NormbenchError for other reviews than the declared ones.
 
     Inputs (N, length) int64 of numbers below `words`, as Keras' `imdb.load_data(num_words=words)` and `pad_sequences`
     make them: 0 before a shorter review, 1 at its start, 2 for a rarer word, 3 + its rank in the training reviews for
     any other; of a longer review the last `length`. Words of the test reviews that no training review has are skipped.
-    Targets 1 where positive. Parts as `random_split.parts`. All 25 000 training reviews make the ranks, as for the
+    Targets 1 where positive. Parts as `images.random_parts`. All 25 000 training reviews make the ranks, as for the
     original.
     """
-    check(config, root)
-    words, length = int(config["words"]), int(config["length"])
-    paths = hub.parts(config, root)
-    # The name has the files' checksums: each copy has a cache file of its own.
-    sums = [files.digest(path, "sha256") for part in hub.PARTS for path in paths[part]]
-    name = content.checksum([sums, int(config["declares"]["maths"]), words, length])[:32]
-    arrays, notes = array_cache.arrays(
-        files.cache("imdb") / f"{name}.npz",
-        lambda: _encode_all(config, paths, words, length, name),
-        "IMDB is encoded anew for every process.",
+    options, paths = (int(config["words"]), int(config["length"])), hub.parts(config, root)
+    arrays, notes = files.cached(
+        config, [*paths["train"], *paths["test"]], options, lambda: _encoded(config, paths, *options)
     )
-    rows = random_split.parts(config, len(arrays["train_labels"]), len(arrays["test_labels"]), seed, "reviews")
+    rows = images.random_parts(config, len(arrays["train_labels"]), len(arrays["test_labels"]), seed)
     splits = {}
     for name, chosen in rows.items():
         part = "test" if name == "test" else "train"
@@ -55,50 +49,38 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         splits[name] = Split(
             inputs=torch.from_numpy(inputs), targets=torch.from_numpy(labels), index=torch.from_numpy(chosen)
         )
-    facts = config["declares"]
-    copy = {"sha256": content.checksum(facts["files"]), "deviations": list(DEVIATIONS)}
+    copy = {"sha256": content.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(str(config["name"]), splits, notes, copy)
 
 
-def _encode_all(
-    config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], words: int, length: int, name: str
-) -> Arrays:
-    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts; `name` identifies these files and options."""
-    tables = {part: _check_table(config, part, paths[part]) for part in hub.PARTS}
-    rank = ranks(map(split, tables["train"]["text"]), 1)
-
-    def numbered(rows: Mapping[str, Sequence[str]]) -> dict[str, list[np.ndarray]]:
-        return {"numbers": [encode(split(text), rank, words, length) for text in rows["text"]]}
-
-    arrays: Arrays = {}
-    for part, table in tables.items():
-        # Named by us: `datasets` would make the fingerprint of all ranks, and not of the functions called.
-        encoded = table.map(numbered, batched=True, remove_columns=["text"], new_fingerprint=f"{name}-{part}")
-        found = encoded.with_format("numpy")[:]
-        arrays[f"{part}_words"] = np.stack(found["numbers"]).astype(np.int32)
-        arrays[f"{part}_labels"] = found["label"].astype(np.uint8)
+def _encoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], words: int, length: int) -> files.Arrays:
+    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts."""
+    rows = {part: _reviews(config, part, paths[part]) for part in hub.PARTS}
+    rank = ranks((split(text) for text, _ in rows["train"]), 1)
+    arrays: files.Arrays = {}
+    for part, reviews in rows.items():
+        arrays[f"{part}_words"] = np.stack([encode(split(text), rank, words, length) for text, _ in reviews])
+        arrays[f"{part}_labels"] = np.array([label for _, label in reviews], np.uint8)
     return arrays
 
 
-def _check_table(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> Any:
-    """The table of a part, its rows in the declared order; NormbenchError unless they are those declared."""
-    table = hub.read(paths, COLUMNS)
-    rows = table.to_dict()
-    found, wanted = len(table), config["declares"]["sizes"][part]
-    classes = hub.classes(rows["label"])
-    if found != wanted or classes != [0, 1]:
+def _reviews(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> list[tuple[str, int]]:
+    """The texts and labels of a part in the declared order; NormbenchError unless they are those declared."""
+    table = hub.columns(paths, *COLUMNS)
+    rows = list(zip(*(table[column] for column in COLUMNS), strict=True))
+    classes, wanted = hub.classes(table["label"]), config["declares"]["sizes"][part]
+    if len(rows) != wanted or classes != [0, 1]:
         raise NormbenchError(
-            f"IMDB's {part} files hold {found} reviews of classes {classes} instead of {wanted} of classes [0, 1]."
+            f"IMDB's {part} files hold {len(rows)} reviews of classes {classes} instead of {wanted} of classes [0, 1]."
         )
     name = next(name for name in files.declared(config) if Path(name).name.startswith(part))
     if not (declared := content.declared(config["declares"], name)):
-        return table
-    sums = []
-    for order in (range(found), as_in_archive(found // 2)):
-        sums.append(content.of_rows(COLUMNS, [[[rows[column][place] for place in order] for column in COLUMNS]]))
-        if sums[-1] == declared:
-            return table.select(order)
-    raise hub.refusal(config, f"{part} reviews", sums[0], declared)
+        return rows
+    orders = (rows, [rows[place] for place in as_in_archive(wanted // 2)])
+    sums = [content.of_rows(COLUMNS, [list(zip(*order, strict=True))]) for order in orders]
+    if declared not in sums:
+        raise hub.refusal(config, f"{part} reviews", sums[0], declared)
+    return orders[sums.index(declared)]
 
 
 def as_in_archive(half: int) -> list[int]:
@@ -122,3 +104,21 @@ def encode(text: list[str], rank: Mapping[str, int], words: int, length: int) ->
     encoded = np.full(length, PADDING, np.int32)
     encoded[length - len(numbers) :] = numbers
     return encoded
+
+
+def prepare_imdb(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
+    """From a text file a review to a parquet file a part: columns text and label (1 positive).
+
+    All negative reviews come first, each class by the number of its file.
+    """
+    import pyarrow as pa
+
+    reviews: dict[str, dict[tuple[int, int], str]] = {part: {} for part in declares["sizes"]}
+    for name, body in files.members(sources / "aclImdb_v1.tar.gz", MEMBER.fullmatch):
+        part, sentiment, number, _ = MEMBER.fullmatch(name).groups()  # type: ignore[union-attr]
+        reviews[part][int(sentiment == "pos"), int(number)] = body.decode("utf-8")
+    schema = pa.schema([("text", pa.string()), ("label", pa.int64())])
+    for part, texts in reviews.items():
+        keys = sorted(texts)
+        columns: dict[str, list[Any]] = {"text": [texts[key] for key in keys], "label": [label for label, _ in keys]}
+        hub.write(out / "imdb" / "plain_text" / f"{part}-00000-of-00001.parquet", columns, schema)

@@ -1,4 +1,4 @@
-"""The format of all sets of triples of neighbouring sentences: a sentence, the one behind it, the one before it.
+"""Sets of triples of neighbouring sentences: a sentence, the one behind it, the one before it. From novels, BookCorpus.
 
 Sentences are split and put in small letters by `words.split`; those without a word are left out before there are
 neighbours. A triple is of one book, and none of its sentences has more than `length` words. With `filter=after` those
@@ -11,6 +11,8 @@ first.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,15 +22,135 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import check, cloze
-from normbench.data.array_cache import Arrays
+from normbench.data import Dataset, check, files, hub, made_of
 from normbench.data.examples import Shared, Split
-from normbench.data.words import END, UNKNOWN, Numbers, ranked, split, words_by_number
+from normbench.data.words import END, UNKNOWN, Numbers, ranked, split, with_progress, words_by_number
 from normbench.errors import NormbenchError
 
 FIRST = 2
 PARTS = ("train", "valid", "test")
 FORM = 2  # of the arrays in the cache
+FEWEST_BOOKS, BLOCK = 10, 10_000  # with fewer files, so many sentences count as a book
+DEVIATIONS = (
+    "BookCorpus: its authors do not hand it out any more and no checksum of it is known; the sum here is of the text "
+    "that was read",
+    "BookCorpus: books are held out for validation and test (the code has none); a triple is of one book",
+)
+Arrays = files.Arrays
+
+
+def novel_triples(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """Triples from the novels of data=books below `root`.
+
+    `triples` of those of the training novels, and as many as declared of the other novels', are used, spread evenly.
+    Nothing depends on the seed. They are cached.
+    """
+    (path,) = files.paths(made_of(config), root)
+
+    def make(**options: int) -> Arrays:
+        sentences, belongs = books(path)
+        return made(list(sentences), sentences.pop, belongs, **options)
+
+    counts = {"train": int(config["triples"]), **config["declares"]["sizes"]}
+    return _dataset(config, root, [path], make, counts, lambda arrays: {"sha256": files.digest(path), "deviations": []})
+
+
+def book_corpus(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """Triples from a user's text files of a sentence a line below `root`, a file a book, or the hub's set at `source`.
+
+    Of fewer than ten files, and of the hub's rows, every 10 000 sentences count as a book. Books are held out as in
+    `parts`. Nothing depends on the seed. The triples are cached. NormbenchError for a file that cannot be read.
+    """
+    if source := bool(config["source"]):
+        paths = hub.parts(config, root)["train"]
+    else:
+        (folder,) = files.declared(config, "folders")
+        paths = sorted(files.listed(config, root, folder), key=files.by_number)
+    make = functools.partial(_corpus, paths, source)
+    return _dataset(
+        config,
+        root,
+        paths,
+        make,
+        config["declares"]["sizes"],
+        lambda arrays: {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)},
+    )
+
+
+def _dataset(
+    config: Mapping[str, Any],
+    root: Path,
+    paths: Sequence[Path],
+    make: Callable[..., Arrays],
+    counts: Mapping[str, int],
+    copy: Callable[[Arrays], Mapping[str, Any]],
+) -> Dataset:
+    options = {key: int(config[key]) for key in ("words", "length")}
+    arrays, notes = files.cached(config, paths, [options, FORM], lambda: make(**options))
+    made = splits(arrays, counts, str(config["filter"]))
+    tasks = functools.partial(real_tasks, config, root)
+    return Dataset(str(config["name"]), made, notes, copy(arrays), arrays["words"].tolist(), tasks=tasks)
+
+
+def books(path: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The sentences of each novel of data=books, and which part the novel belongs to."""
+    table = hub.columns([path], "book", "text")
+    found: dict[str, list[str]] = {}
+    for book, text in zip(table["book"], table["text"], strict=True):
+        found.setdefault(book, []).append(text)
+    return found, parts(found)
+
+
+def parts(titles: Iterable[str]) -> dict[str, str]:
+    """Each book's part: 2 of 19 each are held out for validation and test, by a hash of their names."""
+    order = sorted(titles, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    held = len(order) * 2 // 19
+    return {
+        book: "valid" if place < held else "test" if place < 2 * held else "train" for place, book in enumerate(order)
+    }
+
+
+def _corpus(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
+    sums = hashlib.sha256()
+    read: Callable[[str], Iterable[str]]
+    if not of_hub and len(paths) >= FEWEST_BOOKS:
+        by_name = {path.name: path for path in paths}
+        titles, read = list(by_name), lambda title: _lines([by_name[title]])
+    else:
+        # Blocks are read in order; the last one also has the rest.
+        lines = _texts(paths) if of_hub else _lines(paths)
+        count = sum(1 for _ in (_texts(paths) if of_hub else _lines(paths))) // BLOCK
+        titles = [f"block {place + 1}" for place in range(count)]
+        read = lambda title: itertools.islice(lines, None if title == titles[-1] else BLOCK)  # noqa: E731
+    if len(titles) < FEWEST_BOOKS:
+        raise NormbenchError(
+            f"{files.as_text(paths[0].parent)} has {len(titles)} times {BLOCK} sentences in {len(paths)} files: at "
+            f"least {FEWEST_BOOKS} books, or as many times so many sentences, are needed to hold some out."
+        )
+
+    def sentences(title: str) -> Iterator[str]:
+        for line in read(title):
+            sums.update(f"{line.strip()}\n".encode())
+            yield line
+
+    return made(titles, sentences, parts(titles), words, length) | {"sha256": np.array(sums.hexdigest())}
+
+
+def _texts(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        for row, text in enumerate(hub.columns([path], "text")["text"]):
+            if not isinstance(text, str):
+                raise NormbenchError(f"{files.as_text(path)}: text of row {row} is no text but {str(text)[:50]}.")
+            yield text
+
+
+def _lines(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                yield from file
+        except (OSError, UnicodeDecodeError) as error:
+            raise NormbenchError(f"{files.as_text(path)} is not UTF-8, or cannot be read ({error}).") from None
 
 
 def made(
@@ -44,7 +166,7 @@ def made(
     codes = Numbers()
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
     counts = np.zeros(0, np.int64)
-    for book in cloze.with_progress(books, "books"):
+    for book in with_progress(books, "books"):
         texts = [text for sentence in read(book) if (text := split(sentence))]
         tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(texts)), np.int32)
         lengths = np.array(list(map(len, texts)), np.int32)

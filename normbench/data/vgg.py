@@ -1,21 +1,32 @@
-"""Features of images by a VGG-19 of torchvision: the fc7 layer after its ReLU, averaged over ten crops."""
+"""Features of images by a VGG-19 of torchvision: the fc7 layer after its ReLU, averaged over ten crops.
+
+The one place that imports torchvision, because its import needs help beside a CPU build of torch.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
 
 from normbench import durable, reading
 from normbench.data import content, files
-from normbench.data.vision import torchvision
 from normbench.errors import NormbenchError
 
 SIDE, CROP, FEATURES = 256, 224, 4096
 EVERY = 100  # images after which what is there is safe
+# torchvision's own schemas of the operators for which it registers fake kernels whether or not its library loaded.
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of torchvision's weights, RGB
 
 
@@ -37,7 +48,7 @@ def extract(
     network = _network(weights).to(device).eval()
     part, counter = target.with_name(f".{target.name}.part.npy"), target.with_name(f".{target.name}.done")
     target.parent.mkdir(parents=True, exist_ok=True)
-    of = content.checksum([list(names), files.digest(weights, "sha256")])
+    of = content.checksum([list(names), files.digest(weights)])
     rows, done = _open(part, counter, of, len(names))
     for row in range(done, len(names)):
         with torch.no_grad():
@@ -101,3 +112,35 @@ def _crops(path: Path) -> torch.Tensor:
         raise NormbenchError(f"{files.as_text(path)} cannot be read as an image ({error}). Bring it anew.") from None
     crops = [transforms.to_tensor(crop) for crop in transforms.ten_crop(whole, CROP)]
     return torch.stack([transforms.normalize(crop, MEAN, STD) for crop in crops])
+
+
+@functools.cache
+def torchvision() -> ModuleType:
+    """The torchvision package; NormbenchError when it cannot be imported."""
+    try:
+        try:
+            return importlib.import_module("torchvision")
+        except RuntimeError as error:
+            if "operator torchvision::" not in str(error):
+                raise
+        # The default wheel's library is linked against CUDA. Beside a CPU torch it does not load, and the import then
+        # stops at the fake kernel of an operator that the library would have defined. Data sets, transforms and models
+        # need none of these operators: define the schemas and import again.
+        _define_schemas()
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        return importlib.import_module("torchvision")
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        raise NormbenchError(
+            f"torchvision cannot be imported beside torch {torch.__version__}: {error}. "
+            f"Install the torchvision release that belongs to this torch."
+        ) from error
+
+
+@functools.cache
+def _define_schemas() -> torch.library.Library:
+    # Cached, because the schemas live as long as this object.
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    return library

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ TOKEN = re.compile(
     r"|\d+(?:[.,]\d+)*|''|``|--+|\.\.+|[^\w\s]|_"
 )
 QUOTES = {"''": '"', "``": '"'}
+Item = TypeVar("Item")
 
 
 class Numbers(dict[str, int]):
@@ -72,3 +74,12 @@ def split(text: str) -> list[str]:
     ['do', "n't", 'stop', ':', 'it', "'s", '3.5', "o'clock"]
     """
     return [QUOTES.get(word, word) for word in TOKEN.findall(text.lower())]
+
+
+def with_progress(items: Sequence[Item], text: str) -> Iterable[Item]:
+    """The same items, with a progress bar if stderr is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(items, text, console=console, transient=True, disable=not console.is_terminal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -103,6 +104,15 @@ class Handler(BaseHTTPRequestHandler):
         try:
             while True:
                 self.wfile.write(b"\x1f\x8b" * 50_000)
+        except OSError:
+            pass
+
+    def drip(self, body: bytes) -> None:
+        self.head(200, Content_Length=len(body))
+        try:
+            for place in range(len(body)):
+                self.wfile.write(body[place : place + 1])
+                time.sleep(0.05)
         except OSError:
             pass
 

@@ -1,26 +1,26 @@
-"""Sets of images with captions: embedded, Flickr8k's without pictures, MSCOCO with features of the user's own."""
+"""Sets of images with captions: Flickr8k's without pictures, MSCOCO with features of the user's own; VGG-19."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tinysets
 import torch
 
 from normbench import data
 from normbench.config import compose
-from normbench.data import captions, coco, files, vgg
-from normbench.data.vision import torchvision
+from normbench.data import captions, files, vgg
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
-
-FOLD = 2
 
 
 def captions_of(ragged: Any, row: int) -> list[list[int]]:
@@ -35,27 +35,11 @@ def test_captions_are_split_and_numbered_as_the_code_does() -> None:
     assert captions.split("A t-shirt, two dogs .") == ["a", "tshirt", "two", "dogs"]
     numbers = captions.ranks([["b", "a"], ["a"]], 4, "x")
     assert numbers == {"a": 2, "b": 3} and captions.words_by_number(numbers)[2:] == ["a", "b"]
-    ragged = captions.encode([[["a", "c"], ["b"]]], numbers)
-    assert ragged.values.tolist() == [2, UNKNOWN, END, 3, END]
+    assert captions.joined([[[2, UNKNOWN], [3]]]).values.tolist() == [2, UNKNOWN, END, 3, END]
     with pytest.raises(NormbenchError, match=r"data.words=3 is too few: the captions of data=x have 2 words"):
         captions.ranks([["b", "a"]], 3, "x")
     with pytest.raises(NormbenchError, match="features: row 1 holds NaN or Inf"):
         captions.unit_rows(np.array([[1.0], [np.nan]]), "features")
-
-
-def test_made_captions_name_what_their_image_shows() -> None:
-    made = data.load(compose.choice("data", "made_captions"), seed=3)
-    split, again = made.splits["valid"], data.load(compose.choice("data", "made_captions"), seed=3).splits["valid"]
-    assert torch.equal(split["image"], again["image"]) and torch.equal(
-        split["captions"].values, again["captions"].values
-    )
-    things = [{n for caption in captions_of(split["captions"], row) for n in caption if made.words[n][:5] == "thing"}
-              for row in range(len(split))]  # fmt: skip
-    assert all(len(captions_of(split["captions"], row)) == 5 for row in range(len(split)))
-    assert max(map(len, things)) <= 5, "five captions name no more than the image shows"
-    alike = split["image"] @ split["image"].T
-    shared = torch.tensor([[len(a & b) for b in things] for a in things]).float()
-    assert torch.corrcoef(torch.stack([alike.flatten(), shared.flatten()]))[0, 1] > 0.5
 
 
 @pytest.mark.data
@@ -75,27 +59,15 @@ def test_flickr8k_draws_which_captions_are_the_image() -> None:
 @pytest.fixture
 def own(tmp_path: Path) -> Callable[..., Any]:
     """A small copy of MSCOCO, and what loading it gives."""
-    (tmp_path / "coco").mkdir()
-    splits = ["train", "restval", "val", "val", "val", "test", "test", "test"]
-    words = [["a", "dog"], ["two", "dogs"], ["one"], ["x", "y"], ["z"], ["too", "many"]]
-    entries = [
-        {
-            "filename": f"{i}.png",
-            "filepath": "all",
-            "split": split,
-            "sentences": [{"tokens": [*w, f"w{i}"]} for w in words],
-        }
-        for i, split in enumerate(splits)
-    ]
-    rows = np.random.default_rng(0).random((8, 4096)).astype(np.float32)
+    config = tinysets.coco(tmp_path)
+    entries = json.loads((tmp_path / captions.JSON).read_text())["images"]
 
-    def loaded(change: Callable[[list[Any]], None] = lambda entries: None, features: Any = rows) -> data.Dataset:
+    def loaded(change: Callable[[list[Any]], None] = lambda entries: None, features: Any = None) -> data.Dataset:
         change(entries)
-        (tmp_path / coco.JSON).write_text(json.dumps({"images": entries}))
-        np.save(tmp_path / coco.FEATURES, features)
-        config = compose.choice("data", "coco")
-        sizes = {"sizes": {"train": 2, "valid": FOLD, "test": 3}}
-        return data.load(config | {"fold": FOLD, "declares": config["declares"] | sizes}, tmp_path)
+        (tmp_path / captions.JSON).write_text(json.dumps({"images": entries}))
+        if features is not None:
+            np.save(tmp_path / captions.FEATURES, features)
+        return data.load(config, tmp_path)
 
     return loaded
 
@@ -121,7 +93,11 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
         (lambda e: e[0].update(split="test"), None, "has 1 images for train instead of 2"),
         (lambda e: [x.update(split="test") for x in e[2:4]], None, "has 1 images for valid instead of 2"),
         (lambda e: e[0].pop("sentences"), None, "is not Karpathy's dataset_coco.json (KeyError"),
-        (lambda e: None, np.zeros((8, 512), np.float32), "of shape (8, 512), not 4096 floats an image"),
+        (
+            lambda e: None,
+            np.zeros((8, 512), np.float32),
+            "no .npy file of 4096 floats an image (it has float32 of shape (8, 512))",
+        ),
         (lambda e: None, np.zeros((7, 4096), np.float32), "has 7 rows"),
         (lambda e: None, np.full((8, 4096), np.nan, np.float32), "row 0 holds NaN or Inf"),
     ],
@@ -130,7 +106,7 @@ def test_what_does_not_fit_is_one_line(
     own: Callable[..., Any], change: Callable[[list[Any]], None], features: Any, message: str
 ) -> None:
     with pytest.raises(NormbenchError) as caught:
-        own(change) if features is None else own(change, features)
+        own(change, features)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -146,13 +122,13 @@ HEAD = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8, 4096), }"
 @pytest.mark.parametrize(
     ("damage", "file"),
     [
-        (lambda body: b"", coco.FEATURES),
-        (lambda body: body[:-1], coco.FEATURES),
-        (lambda body: body.replace(HEAD, b"(" * len(HEAD)), coco.FEATURES),
-        (lambda body: body.replace(b"(8, 4096)", b"(-8,4096)"), coco.FEATURES),
-        (lambda body: b"PK\x03\x04" + body, coco.FEATURES),  # numpy would open it as .npz
-        (lambda body: body[:-1], coco.JSON),
-        (lambda body: b"[" * 100_000, coco.JSON),
+        (lambda body: b"", captions.FEATURES),
+        (lambda body: body[:-1], captions.FEATURES),
+        (lambda body: body.replace(HEAD, b"(" * len(HEAD)), captions.FEATURES),
+        (lambda body: body.replace(b"(8, 4096)", b"(-8,4096)"), captions.FEATURES),
+        (lambda body: b"PK\x03\x04" + body, captions.FEATURES),  # numpy would open it as .npz
+        (lambda body: body[:-1], captions.JSON),
+        (lambda body: b"[" * 100_000, captions.JSON),
     ],
 )
 def test_damaged_files_are_one_line(
@@ -161,25 +137,18 @@ def test_damaged_files_are_one_line(
     own()
     body = (tmp_path / file).read_bytes()
     (tmp_path / file).write_bytes(damage(body))
-    with pytest.raises(NormbenchError, match=rf"{file} is not "):
+    with pytest.raises(NormbenchError, match=rf"{file} is no"):
         data.load(compose.choice("data", "coco"), tmp_path)
 
 
 def test_a_split_with_a_byte_order_mark_in_a_folder_deeper(own: Callable[..., Any], tmp_path: Path) -> None:
     own()
-    path, found_images = tmp_path / coco.JSON, coco.images(tmp_path, 5)
+    path, found_images = tmp_path / captions.JSON, captions.coco_images(tmp_path, 5)
     (path.parent / "unpacked").mkdir()
     (path.parent / "unpacked" / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     path.unlink()
     assert data.problems(compose.choice("data", "coco"), tmp_path) == []
-    assert coco.images(tmp_path, 5) == found_images
-
-
-def test_files_that_the_user_has_to_bring_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        NormbenchError, match=r"COCO is not in .*dataset_coco.json is missing, which only you can bring"
-    ):
-        data.load(compose.choice("data", "coco"), tmp_path)
+    assert captions.coco_images(tmp_path, 5) == found_images
 
 
 def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
@@ -232,14 +201,14 @@ def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
     wanted = torch.stack([Small()(of_image).mean(0) for of_image in crops])
     np.testing.assert_allclose(np.load(target), wanted, rtol=1e-6)
     assert sorted(p.name for p in tmp_path.iterdir()) == [*names, "features.npy", "w", "x"]
-    resized = torchvision().transforms.functional.resize(Image.fromarray(pixels[0]), vgg.SIDE)
+    resized = vgg.torchvision().transforms.functional.resize(Image.fromarray(pixels[0]), vgg.SIDE)
     assert min(resized.size) == vgg.SIDE
     (tmp_path / "1.png").write_bytes(b"no image")
     with pytest.raises(NormbenchError, match=r"1.png cannot be read as an image"):
         vgg._crops(tmp_path / "1.png")
     (tmp_path / "w.pth").write_bytes(b"no weights")
     monkeypatch.undo()
-    monkeypatch.setattr(torchvision().models, "vgg19", lambda: torch.nn.Linear(1, 1))
+    monkeypatch.setattr(vgg.torchvision().models, "vgg19", lambda: torch.nn.Linear(1, 1))
     with pytest.raises(NormbenchError, match=r"w.pth does not hold the weights of torchvision's vgg19"):
         vgg._network(tmp_path / "w.pth")
 
@@ -263,5 +232,59 @@ def test_two_processes_do_not_extract_into_one_file(own: Callable[..., Any], tmp
         files.filling(tmp_path / "coco", wait=0),
         pytest.raises(NormbenchError, match=r"coco is being filled by process \d+ on this machine") as caught,
     ):
-        coco.extract(config, tmp_path, tmp_path, tmp_path / "w", "cpu")
+        captions.extract_coco(config, tmp_path, tmp_path, tmp_path / "w", "cpu")
     assert caught.value.code == 5
+
+
+# --- the import of torchvision: beside a torch that it fits, beside one that it does not, and not at all
+# Stand-ins for the package: what decides is only whether its import raises, and what.
+
+
+NEEDS_SCHEMAS = """
+import torch
+for name in ("nms", "qnms"):
+    torch.library.register_fake(f"torchvision::{name}")(lambda dets, scores, iou_threshold: dets)
+__version__ = 'stand-in'
+"""
+
+
+DEFINES = """
+import torch
+library = torch.library.Library("torchvision", "DEF")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+torch.library.register_fake("torchvision::nms")(lambda dets, scores, iou_threshold: dets)
+__version__ = 'stand-in'
+"""
+
+
+TRY = """
+from normbench.data import vgg
+print(vgg.torchvision().__version__, vgg.torchvision() is vgg.torchvision())
+"""
+
+
+@pytest.mark.parametrize("package", [NEEDS_SCHEMAS, DEFINES], ids=["needs-schemas", "defines-them-itself"])
+def test_import(tmp_path: Path, package: str) -> None:
+    (tmp_path / "torchvision.py").write_text(package)
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", TRY], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "stand-in True\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModuleNotFoundError("No module named 'torchvision'"), RuntimeError("something else"), OSError("no libcudart")],
+)
+def test_cannot_be_imported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(vgg.importlib, "import_module", refuse)
+    with pytest.raises(NormbenchError) as caught:
+        # Below the cache, which may hold the real package by now.
+        vgg.torchvision.__wrapped__()
+    assert caught.value.code == 2
+    line = str(caught.value)
+    assert line.startswith("torchvision cannot be imported beside torch ") and f": {error}. Install the" in line

@@ -8,32 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tinysets
 import torch
 from rich.console import Console
+from tinysets import ARTICLE, question
 
 from normbench import data
 from normbench.commands import data as data_command
-from normbench.config import compose
-from normbench.data import cnn_cloze
+from normbench.data import cloze
 from normbench.data.cloze import BLANK, ENTITY
 from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError
 
-ARTICLE = (
-    "the mayor of @entity1 spoke . it rained ! @entity0 won the race in @entity1 ? nobody knew . "
-    "@entity2 saw the Race . @entity0 slept . the race of @entity2 was won by @entity0"
-)
-QUESTION = "@placeholder won the race in @entity1 ."
-ENTITIES = "@entity0:Ann\n@entity1:Rome: the city\n@entity2:Bo"
 # by hand: of seven sentences those with most of (won, race, @entity1); 2 + 0, 0, 2 + 2, 0, 1, 0, 2
 KEPT = (
     "the mayor of @entity1 spoke . @entity0 won the race in @entity1 ? @entity2 saw the race . "
     "the race of @entity2 was won by"
 )
-
-
-def text(document: str = ARTICLE, question: str = QUESTION, answer: str = "@entity0", entities: str = ENTITIES) -> str:
-    return "\n\n".join(["http://example/story", document, question, answer, entities]) + "\n"
 
 
 @pytest.fixture
@@ -43,20 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(root: Path) -> dict[str, Any]:
-    other = text("@entity7 met @entity4 .", "who met @placeholder", "@entity4", "@entity4:A\n@entity7:B")
-    return write(root, train=[text(), other], valid=[text(question="unseen @placeholder won .")], test=[text()])
-
-
-def write(root: Path, **parts: list[str]) -> dict[str, Any]:
-    """The question files below `root`, and the configuration that declares as many."""
-    config = compose.choice("data", "cnn_cloze")
-    for part, folder in cnn_cloze.PARTS.items():
-        place = root / "cnn" / "questions" / folder
-        place.mkdir(parents=True)
-        for number, body in enumerate(parts[part]):
-            (place / f"{number}.question").write_text(body)
-    sizes = {part: len(bodies) for part, bodies in parts.items()}
-    return config | {"declares": config["declares"] | {"sizes": sizes}, "words": 100, "entities": 8}
+    return tinysets.cnn_cloze(root)
 
 
 def first(root: Path, part: str = "training") -> Path:
@@ -67,9 +45,9 @@ def first(root: Path, part: str = "training") -> Path:
 
 
 def test_the_most_relevant_sentences_stay_in_their_order() -> None:
-    chosen = cnn_cloze.relevant(ARTICLE.lower(), QUESTION.split(), 4)
+    chosen = cloze.relevant(ARTICLE.lower(), tinysets.QUESTION.split(), 4)
     assert chosen == [*KEPT.split(), "@entity0"]  # the last word goes as a file is read
-    assert cnn_cloze.relevant("a b . c d . e f", ["@placeholder", "x"], 2) == ["a", "b", ".", "c", "d", "."]
+    assert cloze.relevant("a b . c d . e f", ["@placeholder", "x"], 2) == ["a", "b", ".", "c", "d", "."]
 
 
 def test_numbers_and_parts(config: dict[str, Any], root: Path) -> None:
@@ -102,53 +80,37 @@ def test_rarer_words_are_unknown(config: dict[str, Any], root: Path) -> None:
         data.load(config | {"words": 11}, root)
 
 
-def test_the_cache_is_kept_for_these_files(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = data.load(config, root)
-    monkeypatch.setattr(cnn_cloze, "read", None)  # whoever reads again fails
-    again = data.load(config, root)
-    assert again.copy == loaded.copy
-    assert torch.equal(again.splits["train"]["document"].values, loaded.splits["train"]["document"].values)
-    first(root).write_text(text() + " ")
-    with pytest.raises(TypeError):
-        data.load(config, root)
-
-
 # -- damage
 
 
 @pytest.mark.parametrize(
-    ("body", "line"),
+    "body",
     [
-        (text()[:400].rpartition("\n\n")[0].rpartition("\n\n")[0], "has no answer and no entities"),
-        ("http://example/story\n\n", "has no document and no question and no answer and no entities"),
-        (text(answer="Ann"), "has the answer 'ann', which is no entity"),
-        (text(question="who won ?"), "has no @placeholder in its question"),
+        question().rpartition("\n\n")[0],
+        "http://example/story\n\n",
+        question(answer="Ann"),
+        question(asked="who won ?"),
     ],
 )
-def test_damaged_files(config: dict[str, Any], root: Path, body: str, line: str) -> None:
+def test_damaged_files(config: dict[str, Any], root: Path, body: str) -> None:
     first(root, "validation").write_text(body)
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
     place = first(root, "validation")
-    assert str(caught.value) == f"{place} {line}: it is damaged. Unpack it again from cnn.tgz."
+    assert str(caught.value).startswith(f"{place} is damaged (")
     assert caught.value.code == 2 and not list((root / "cnn").rglob("*.npz"))
 
 
 @pytest.mark.parametrize(
-    ("make", "line"),
-    [
-        (os.mkfifo, "is not a file but a device or pipe. Move it away."),
-        (os.mkdir, "is not a file but a folder. Move it away."),
-        (lambda place: os.symlink("nowhere", place), "cannot be read: No such file or directory. Bring it anew."),
-    ],
+    "make", [os.mkfifo, os.mkdir, lambda place: os.symlink("nowhere", place)], ids=["pipe", "folder", "dead link"]
 )
-def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Path], None], line: str) -> None:
+def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Path], None]) -> None:
     place = first(root)
     place.unlink()
     make(place)
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
-    assert str(caught.value) == f"{place} {line}"
+    assert str(caught.value) == f"{place} is not a file. Move it away."
 
 
 def test_windows_line_ends_and_names_of_an_unpacking_program(config: dict[str, Any], root: Path) -> None:
@@ -169,7 +131,7 @@ def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path
     with pytest.raises(NormbenchError, match=r"0.question has @entity2, beyond data.entities=2: .* data.entities=3\.$"):
         data.load(config | {"entities": 2}, root)
     first(root).write_bytes(b"\xff\xfe")
-    with pytest.raises(NormbenchError, match=r"0.question is not UTF-8: it is damaged"):
+    with pytest.raises(NormbenchError, match=r"0.question is damaged \(.utf-8"):
         data.load(config, root)
 
 
@@ -180,7 +142,7 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
     first(root).unlink()
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
-    assert str(caught.value) == f"{root}/cnn/questions/training has 1 question files instead of 2. {advice}"
+    assert str(caught.value) == f"{root}/cnn/questions/training has 1 question files instead of 2. {unpack}."
     first(root).with_name("1.question").unlink()
     (first(root).parent / "._1.question").write_text("")
     with pytest.raises(NormbenchError) as caught:

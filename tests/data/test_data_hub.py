@@ -9,25 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
+import huggingface_hub
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import test_data_cifar10 as cifar
-import test_data_imdb as reviews
 import test_data_prepare as preparing
+import tinysets
 import torch
+from huggingface_hub import constants
 
 from normbench import data
 from normbench.config import compose, grammar, identity
-from normbench.data import content, hub, imdb
+from normbench.data import content, hub, images, imdb
 from normbench.errors import NormbenchError
 
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No socket is opened, and the user's hub cache is an empty one."""
-    from huggingface_hub import constants
 
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("a socket was opened")
@@ -36,7 +37,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(hub._datasets().config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
 
 
 def refused(config: dict[str, Any], root: Path) -> str:
@@ -57,91 +58,42 @@ def test_columns_are_lists_in_the_order_of_the_files(tmp_path: Path) -> None:
     pq.write_table(pa.table({"book": coded, "text": ["é", "", "x\n"], "n": [1, 2, 3]}), folder / "1.parquet")
     pq.write_table(pa.table({"book": coded[:1], "text": ["z"], "n": [4]}), folder / "0.parquet")
     paths = [folder / "1.parquet", folder / "0.parquet"]
-    assert hub.columns(paths, ["text", "book"]) == {"text": ["é", "", "x\n", "z"], "book": ["b", "a", "b", "b"]}
-    assert hub.columns(paths[1], ["n"]) == {"n": [4]}
+    assert hub.columns(paths, "text", "book") == {"text": ["é", "", "x\n", "z"], "book": ["b", "a", "b", "b"]}
+    assert hub.columns(paths[1:], "n") == {"n": [4]}
     # Other content, and nothing that was kept of the old, though a clock may not tell the two files apart.
     times = os.stat(paths[1])
     pq.write_table(pa.table({"n": [5]}), paths[1])
     os.utime(paths[1], ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert hub.columns(paths[1], ["n"]) == {"n": [5]}
+    assert hub.columns(paths[1:], "n") == {"n": [5]}
 
 
-def test_texts_that_are_none_and_classes_of_any_kind(tmp_path: Path) -> None:
-    for text, found in ((["a", None], "None"), ([0, 1], "0"), ([["a"]], "['a']")):
-        pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet")
-        with pytest.raises(NormbenchError) as caught:
-            hub.texts([tmp_path / "a.parquet"], "text")
-        row = text.index(None) if None in text else 0
-        assert str(caught.value) == f"{tmp_path}/a.parquet: text of row {row} is no text but {found}."
+def test_classes_of_any_kind() -> None:
     assert hub.classes([{"a": 1}, [0], None, [0]]) == [None, [0], {"a": 1}]
     many = hub.classes(list(range(1000)))
     assert len(many) == hub.MOST_SHOWN + 1 and many[-1] is ...
 
 
-def test_captions_and_sentences_as_prepared(tmp_path: Path) -> None:
-    captions = preparing.prepare("flickr8k_captions", tmp_path, preparing.flickr())
-    found = hub.columns(captions / "flickr8k_captions" / "captions.parquet", ["image", "split", "captions"])
-    assert found["image"] == ["c.jpg", "a.jpg", "b.jpg", "d.jpg"] and found["split"] == ["train", "", "train", "dev"]
-    assert [len(five) for five in found["captions"]] == [5] * 4
-    sources = {"A_First_1901.txt": b"One. Two."}
-    books = preparing.prepare("books", tmp_path, sources, {"sources": {"files": dict.fromkeys(sources)}})
-    assert hub.columns(books / "books" / "sentences.parquet", ["book", "text"]) == {
-        "book": ["A_First_1901"] * 2,
-        "text": ["One.", "Two."],
-    }
-
-
 def test_missing_columns_and_other_files(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x"]}), path)
-    with pytest.raises(NormbenchError) as caught:
-        hub.columns(path, ["text", "book", "place"])
-    assert str(caught.value) == (
-        f"{path} lacks book, place of the columns text, book, place; it has text. Bring the set anew, or point "
-        "NORMBENCH_DATA or data.source at another copy."
-    )
-    for body in (b"", b"PAR1 nonsense PAR1"):
-        path.write_bytes(body)
-        with pytest.raises(NormbenchError, match=r"a\.parquet is no parquet file: [^\n]+$"):
-            hub.columns(path, ["text"])
-
-
-def test_what_is_damaged_within_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
+    assert hub.columns([path], "text", "more?") == {"text": ["x"]}
+    with pytest.raises(NormbenchError, match=rf"^{path} lacks the column book; it has text\. Bring the set anew"):
+        hub.columns([path], "text", "book")
     pq.write_table(pa.table({"text": ["some words here"] * 9}), path, compression="none", use_dictionary=False)
-    body = bytearray(path.read_bytes())
-    body[4:30] = b"\xff" * 26
-    path.write_bytes(body)
-    with pytest.raises(NormbenchError, match=r"^[^\n]+a\.parquet cannot be read by datasets: [^\n]+$"):
-        hub.columns(path, ["text"])
-
-
-def test_a_full_cache_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError("Not enough disk space.")
-
-    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
-    monkeypatch.setattr(hub._datasets(), "load_dataset", full)
-    with pytest.raises(NormbenchError) as caught:
-        hub.columns(tmp_path / "a.parquet", ["n"])
-    assert str(caught.value).startswith(f"{tmp_path}/a.parquet cannot be read by datasets: Not enough disk space (it ")
-    assert f"unpacks them in {tmp_path}/cache/normbench/datasets/" in str(caught.value)
-    assert str(caught.value).endswith(": is there room? XDG_CACHE_HOME moves that).")
-
-
-def test_nothing_is_left_where_the_cache_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "blocked").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
-    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
-    assert hub.columns(tmp_path / "a.parquet", ["n"]) == {"n": [1, 2]}
+    damaged = bytearray(path.read_bytes())
+    damaged[4:30] = b"\xff" * 26
+    for body in (b"", b"PAR1 nonsense PAR1", bytes(damaged)):
+        path.write_bytes(body)
+        with pytest.raises(NormbenchError, match=r"^[^\n]+a\.parquet cannot be read: [^\n]+$"):
+            hub.columns([path], "text")
 
 
 # -- a source
 
 
-def imdb_config(root: Path, train: Sequence[str] = reviews.TRAIN) -> dict[str, Any]:
+def imdb_config(root: Path, train: Sequence[str] = tinysets.TRAIN) -> dict[str, Any]:
     """The small set below `root`, with its content declared."""
-    config = reviews.write(root, {"train": list(train), "test": reviews.TEST})
+    config = tinysets.imdb(root, train=list(train))
     sums = {name: content.of(root / name) for name in config["declares"]["files"]}
     return config | {"declares": config["declares"] | {"content": sums}}
 
@@ -172,7 +124,7 @@ def same(one: data.Dataset, other: data.Dataset) -> bool:
 
 def test_a_folder_in_the_hubs_layout_and_order_is_the_same_set(tmp_path: Path) -> None:
     config = imdb_config(tmp_path / "data", LONG)
-    folder = hub_layout(tmp_path / "mine", {"train": LONG, "test": reviews.TEST})
+    folder = hub_layout(tmp_path / "mine", {"train": LONG, "test": tinysets.TEST})
     wanted = data.load(config, tmp_path / "data")
     for source in (folder, tmp_path / "data"):  # in the archive's order, and in ours
         there = config | {"source": str(source)}
@@ -183,8 +135,8 @@ def test_a_folder_in_the_hubs_layout_and_order_is_the_same_set(tmp_path: Path) -
 
 def test_other_rows_are_refused(tmp_path: Path) -> None:
     config = imdb_config(tmp_path / "data")
-    other = [*reviews.TRAIN[:-1], "it's so so bad"]
-    there = config | {"source": str(hub_layout(tmp_path / "mine", {"train": other, "test": reviews.TEST}, 1))}
+    other = [*tinysets.TRAIN[:-1], "it's so so bad"]
+    there = config | {"source": str(hub_layout(tmp_path / "mine", {"train": other, "test": tinysets.TEST}, 1))}
     for _ in range(2):  # nothing of them is kept
         line = refused(there, tmp_path / "none")
         assert line.startswith(f"data.source={tmp_path}/mine has other train reviews than data=imdb declares (sha256 ")
@@ -192,23 +144,13 @@ def test_other_rows_are_refused(tmp_path: Path) -> None:
         assert f"… instead of {declared[:8]}…). Or leave data.source out and run: normbench data get imdb" in line
 
 
-def test_damage_of_what_datasets_keeps_is_noticed(tmp_path: Path, cache: Path) -> None:
-    config = imdb_config(tmp_path / "data")
-    data.load(config, tmp_path / "data")
-    for path in (cache / "imdb").iterdir():
-        path.unlink()
-    for path in (cache / "datasets").rglob("parquet-train.arrow"):
-        path.write_bytes(path.read_bytes().replace(b"worst film", b"worst fil!"))
-    assert refused(config, tmp_path / "data").startswith("IMDB's train reviews are not the declared ones (sha256 ")
-
-
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("stanfordnlp/imdb", "is not in the hub's cache"),
-        ("nobody", "is neither a folder nor a name of the hub (OWNER/NAME)."),
-        ("parquet", "is neither a folder nor a name of the hub (OWNER/NAME)."),
-        ("/no/such/folder", "is neither a folder nor a name of the hub (OWNER/NAME)."),
+        ("stanfordnlp/imdb", "cannot be had: "),
+        ("nobody", "is not a folder that has "),
+        ("parquet", "is not a folder that has "),
+        ("/no/such/folder", "is not a folder that has "),
     ],
 )
 def test_a_source_that_is_not_here_is_one_line(tmp_path: Path, source: str, reason: str) -> None:
@@ -230,14 +172,14 @@ def test_files_of_a_source_are_read_in_the_order_of_their_numbers(tmp_path: Path
 def test_a_folder_without_the_set_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "train-0.parquet").write_bytes(b"")  # no test part
     config = compose.choice("data", "imdb") | {"source": str(tmp_path)}
-    assert "has no parquet files whose names begin with train and test. " in refused(config, tmp_path)
+    assert "is not a folder that has parquet files whose names begin with train and test. " in refused(config, tmp_path)
 
 
-def test_a_snapshot_in_the_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_in_the_hub_cache(tmp_path: Path) -> None:
     """As `hf download --repo-type dataset` lays it out: links to blobs, below the commit that refs/main names."""
     config = imdb_config(tmp_path / "data")
     repo = tmp_path / "hub" / "datasets--someone--reviews"
-    folder = hub_layout(repo / "snapshots" / ("a" * 40), {"train": reviews.TRAIN, "test": reviews.TEST})
+    folder = hub_layout(repo / "snapshots" / ("a" * 40), {"train": tinysets.TRAIN, "test": tinysets.TEST})
     (repo / "blobs").mkdir()
     for path in list(folder.rglob("*.parquet")):
         blob = repo / "blobs" / hashlib.sha256(path.read_bytes()).hexdigest()
@@ -248,15 +190,13 @@ def test_a_snapshot_in_the_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyP
     there = config | {"source": "someone/reviews"}
     wanted = data.load(config, tmp_path / "data")
     assert same(data.load(there, tmp_path / "none"), wanted)
-    monkeypatch.setattr(hub, "_datasets", None)  # not imported again for what is kept
-    assert same(data.load(there, tmp_path / "none"), wanted)
 
 
 def test_what_load_dataset_kept_for_its_user(tmp_path: Path) -> None:
     """~/.cache/huggingface/datasets/someone___reviews/default/0.0.0/COMMIT/*.arrow, as an earlier load left it."""
     config = imdb_config(tmp_path / "data")
-    folder = hub_layout(tmp_path / "mine", {"train": reviews.TRAIN, "test": reviews.TEST})
-    made = hub._datasets().load_dataset(str(folder), cache_dir=str(tmp_path / "elsewhere"))
+    folder = hub_layout(tmp_path / "mine", {"train": tinysets.TRAIN, "test": tinysets.TEST})
+    made = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "elsewhere"))
     cached = Path(made["train"].cache_files[0]["filename"]).parent
     target = tmp_path / "datasets" / "someone___reviews" / "default" / "0.0.0" / ("b" * 40)
     target.mkdir(parents=True)
@@ -269,25 +209,25 @@ def test_what_load_dataset_kept_for_its_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "asked"), [("0", True), ("off", True), ("1", False), ("", False)])
-def test_the_network_is_asked_only_by_its_variable(monkeypatch: pytest.MonkeyPatch, value: str, asked: bool) -> None:
-    from huggingface_hub import constants
+def test_the_network_is_asked_only_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str, asked: bool
+) -> None:
+    found = []
 
-    monkeypatch.setenv("HF_HUB_OFFLINE", value)
-    library = hub._datasets()
-    assert hub.online() is asked and library.config.HF_HUB_OFFLINE is constants.HF_HUB_OFFLINE is (not asked)
-    assert constants.HF_HUB_DISABLE_TELEMETRY and library.are_progress_bars_disabled()
-
-
-def test_the_hubs_own_error_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unreachable(name: str) -> None:
+        found.append((datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE, datasets.are_progress_bars_disabled()))
         raise ConnectionError("two\nlines") from OSError(101, "Network is unreachable")
 
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(hub._datasets(), "load_dataset", unreachable)
+    def snapshot(*_: object, **options: object) -> str:
+        assert options["local_files_only"] is not asked
+        raise FileNotFoundError
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
     line = refused(compose.choice("data", "imdb") | {"source": "stanfordnlp/imdb"}, tmp_path)
-    assert line.startswith(
-        "data.source=stanfordnlp/imdb cannot be had from the hub: [Errno 101] Network is unreachable. Or leave "
-    )
+    assert "cannot be had: [Errno 101] Network is unreachable. Or leave data.source out" in line
+    assert found == [(not asked, not asked, True)] and constants.HF_HUB_DISABLE_TELEMETRY
 
 
 def test_a_source_is_no_part_of_a_run() -> None:
@@ -306,21 +246,21 @@ def test_a_source_is_no_part_of_a_run() -> None:
 
 def test_images_in_the_hubs_layout(tmp_path: Path) -> None:
     """No column `exact`, metadata of its own, and the official files in another order."""
-    config = cifar.write(tmp_path / "data", cifar.pictures())
+    config = tinysets.cifar10(tmp_path / "data")
     wanted = data.load(config, tmp_path / "data")
-    made = cifar.pictures()
+    made = tinysets.pictures()
     features = {"img": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
     swapped = [*range(30, 60), *range(30)]
     for part, order in (("train", swapped), ("test", range(30))):
-        packed = cifar.table(made[part][list(order)], order, (), "PNG").drop_columns(["exact"])
-        metadata = hub._datasets().Features.from_dict(features).arrow_schema.metadata
+        packed = pa.table({"img": tinysets.packed(made[part][list(order)]), "label": [place % 10 for place in order]})
+        metadata = datasets.Features.from_dict(features).arrow_schema.metadata
         (tmp_path / "mine").mkdir(exist_ok=True)
         pq.write_table(packed.replace_schema_metadata(metadata), tmp_path / "mine" / f"{part}-0.parquet")
     there = config | {"source": str(tmp_path / "mine")}
     assert same(data.load(there, tmp_path / "none"), wanted)
     made["test"][3, 0, 0, 0] ^= 1
-    packed = cifar.table(made["test"], range(30), (), "PNG")
-    pq.write_table(packed, tmp_path / "mine" / "test-0.parquet")
+    labels = [place % 10 for place in range(30)]
+    tinysets.parquet(tmp_path / "mine" / "test-0.parquet", img=tinysets.packed(made["test"]), label=labels)
     for _ in range(2):
         assert refused(there, tmp_path).startswith(
             f"data.source={tmp_path}/mine has other images than data=cifar10 declares (sha256 of the content "
@@ -331,8 +271,8 @@ def test_prepared_images_are_images(tmp_path: Path) -> None:
     batches, declares = preparing.cifar()
     folder = preparing.prepare("cifar10", tmp_path, preparing.cifar_archive(batches), declares) / "cifar10"
     path = folder / "plain_text" / "test-0-of-1.parquet"
-    (row, *_) = hub._datasets().load_dataset("parquet", data_files=str(path), split="train", cache_dir=tmp_path / "c")
-    record = np.frombuffer(batches["test_batch.bin"], np.uint8)[: preparing.cifar10.RECORD]
+    (row, *_) = datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=tmp_path / "c")
+    record = np.frombuffer(batches["test_batch.bin"], np.uint8)[: images.RECORD]
     assert row["img"].size == (32, 32) and row["label"] == record[0] and row["exact"] is True
     assert (np.asarray(row["img"]).transpose(2, 0, 1).ravel() == record[1:]).all()
 
@@ -369,7 +309,7 @@ def test_real_reviews_in_the_hubs_order(tmp_path: Path) -> None:
     config = compose.choice("data", "imdb")
     rows = {part: [] for part in hub.PARTS}
     for name in config["declares"]["files"]:
-        rows["train" if "train" in name else "test"] = hub.columns(data.root() / name, ["text"])["text"]
+        rows["train" if "train" in name else "test"] = hub.columns([data.root() / name], "text")["text"]
     order = imdb.as_in_archive(12500)
     beginnings = {
         0: "I rented I AM CURIOUS-YELLOW from my video store",

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tinysets
 import torch
+from tinysets import TRAIN
 
 from normbench import data
 from normbench.config import compose
 from normbench.data import imdb
+from normbench.data.words import ranks
 from normbench.errors import NormbenchError
 
-TRAIN = ["The film, the FILM: the best!<br />It's great", "so bad\tthe worst film", "bad bad bad", "it's so so"]
-TEST = ["An unseen best film", "Worst of the worst"]
 # by hand: the 4, bad 4, film 3, so 3, it's 2, then best, br, great, worst in the order of their appearance
 RANKS = {"the": 1, "bad": 2, "film": 3, "so": 4, "it's": 5, "best": 6, "br": 7, "great": 8, "worst": 9}
 
@@ -30,21 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(root: Path) -> dict[str, Any]:
-    return write(root, {"train": TRAIN, "test": TEST})
-
-
-def write(root: Path, texts: dict[str, list[str]]) -> dict[str, Any]:
-    """The parquet files below `root`, negative reviews first, and the configuration that declares them."""
-    config, sums = compose.choice("data", "imdb"), {}
-    for part, reviews in texts.items():
-        path = root / "imdb" / "plain_text" / f"{part}-00000-of-00001.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        labels = [int(place >= len(reviews) / 2) for place in range(len(reviews))]
-        pq.write_table(pa.table({"text": reviews, "label": labels}), path)
-        sums[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
-    sizes = {part: len(reviews) for part, reviews in texts.items()}
-    declares = config["declares"] | {"files": sums, "content": {}, "sizes": sizes}
-    return config | {"declares": declares, "held_out": 1, "fraction": 1.0, "length": 6, "words": 12}
+    return tinysets.imdb(root)
 
 
 # -- as Keras
@@ -58,7 +45,7 @@ def test_a_text_is_split_as_by_keras_tokenizer() -> None:
 
 
 def test_ranks_go_by_frequency_then_appearance() -> None:
-    assert imdb.ranks(map(imdb.split, TRAIN), 1) == RANKS
+    assert ranks(map(imdb.split, TRAIN), 1) == RANKS
 
 
 def test_numbers_are_those_of_load_data_and_pad_sequences() -> None:
@@ -95,7 +82,7 @@ def numbered(split: data.Split) -> list[tuple[list[int], int]]:
 
 def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path) -> None:
     texts = [f"word{place} and" for place in range(40)]
-    config = write(root, {"train": texts, "test": texts}) | {"held_out": 10, "words": 100}
+    config = tinysets.imdb(root, train=texts, test=texts) | {"held_out": 10, "words": 100}
     whole, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
     part = data.load(config | {"fraction": 0.2}, root, seed=1).splits
     assert {name: len(split["targets"]) for name, split in part.items()} == {"train": 6, "valid": 2, "test": 40}
@@ -103,7 +90,7 @@ def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path
         assert torch.equal(split["inputs"], whole[name]["inputs"][: len(split["targets"])])
         assert torch.equal(whole[name]["inputs"], again[name]["inputs"])
         assert not torch.equal(whole[name]["inputs"], other[name]["inputs"])
-    with pytest.raises(NormbenchError, match=r"fraction=0.01 are out of range: of 40 training reviews"):
+    with pytest.raises(NormbenchError, match=r"fraction=0.01 are out of range: of 40 training rows"):
         data.load(config | {"fraction": 0.01}, root)
 
 
@@ -131,7 +118,7 @@ def test_the_cache_is_kept_for_these_files_and_options(
     [
         (
             lambda t: t.drop_columns(["label"]),
-            "test-00000-of-00001.parquet lacks label of the columns text, label; it has text. ",
+            "test-00000-of-00001.parquet lacks the column label; it has text. ",
         ),
         (lambda t: t.slice(0, 1), "IMDB's test files hold 1 reviews of classes [0] instead of 2 of classes [0, 1]"),
         (lambda t: t.set_column(1, "label", pa.array([1, 2])), "of classes [1, 2] instead of"),
@@ -168,7 +155,7 @@ def test_real_ranks_are_those_of_keras() -> None:
     """Chollet, Deep Learning with Python, 6.1: 88 582 words; the first words of Keras' first review, x_train[0]."""
     name = next(path for path in compose.declaration("data", "imdb")["files"] if "train" in path)
     texts = pq.read_table(data.root() / name)["text"].to_pylist()
-    rank = imdb.ranks(map(imdb.split, texts), 1)
+    rank = ranks(map(imdb.split, texts), 1)
     assert len(rank) == 88582 and list(rank)[:7] == ["the", "and", "a", "of", "to", "is", "br"]
     began = "this film was just brilliant casting location scenery story direction everyone's really suited"
     kerass = [14, 22, 16, 43, 530, 973, 1622, 1385, 65, 458, 4468, 66, 3941]

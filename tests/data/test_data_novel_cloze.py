@@ -1,28 +1,24 @@
-"""Cloze questions from novels: what a name is, what becomes of a sentence, parts, the cache; (marked `data`) all."""
+"""Cloze questions from novels: what a name is, what becomes of a sentence, the cache; (marked `data`) all."""
 
 from __future__ import annotations
 
-import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import tinysets
 import torch
 
 from normbench import data
 from normbench.config import compose
 from normbench.config.identity import data_checksum
-from normbench.data import books, cloze, novel_cloze
+from normbench.data import cloze, triples
 from normbench.data.cloze import BLANK, ENTITY
 from normbench.data.words import UNKNOWN, Numbers
 from normbench.errors import NormbenchError
-from normbench.streams import stream
 
-NAMES = ("Anna", "Bob", "Clara", "Dora", "Emil", "Frank")
-NOVELS = [f"Writer_Novel{place}_1900" for place in range(20)]
 START = ENTITY + 10
 
 
@@ -33,34 +29,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(root: Path) -> dict[str, Any]:
-    texts = [(novel, text) for place, novel in enumerate(NOVELS) for text in sentences(place)]
-    return write(root, {"book": [novel for novel, _ in texts], "text": [text for _, text in texts]})
+    return tinysets.novel_cloze(root) | {"words": 40}
 
 
-def sentences(place: int, count: int = 40) -> list[str]:
-    """Of a made-up novel with a word of its own."""
-    draw = stream(1, "novel", place)
-    own = "x" * (place + 1)
-    return [
-        "Then {} gave {}'s old {} to {}, who did not want it.".format(*draw.permutation(NAMES)[:2], own, who)
-        for who in draw.choice(NAMES, count)
-    ]
-
-
-def write(root: Path, columns: dict[str, list[str]]) -> dict[str, Any]:
-    path = root / "books" / "sentences.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
-    config = compose.choice("data", "novel_cloze")
-    files = {"books/sentences.parquet": hashlib.sha256(path.read_bytes()).hexdigest()}
-    declares = {key: value for key, value in config["declares"].items() if key != "files_of"}
-    declares |= {"files": files, "sizes": {"valid": 20, "test": 30}}
-    return config | {"declares": declares, "words": 40, "entities": 10, "length": 40, "questions": 300}
-
-
-def read(*texts: str) -> tuple[novel_cloze._Novel, list[str], list[int]]:
+def read(*texts: str) -> tuple[cloze._Novel, list[str], list[int]]:
     """What is read of a novel, its words in small letters by their number, and their counts."""
-    vocabulary = novel_cloze._Vocabulary()
+    vocabulary = cloze._Vocabulary()
     novel, counts = vocabulary.read(list(texts))
     return novel, list(vocabulary.small), counts.tolist()
 
@@ -69,7 +43,7 @@ def read(*texts: str) -> tuple[novel_cloze._Novel, list[str], list[int]]:
 
 
 def test_words() -> None:
-    assert novel_cloze.TOKEN.findall("John's 12 o'clock -- isn't \"Ann's\"_;") == [
+    assert cloze.TOKEN.findall("John's 12 o'clock -- isn't \"Ann's\"_;") == [
         *("John", "'s", "12", "o'clock", "-", "-", "isn't", '"', "Ann", "'s", '"', "_", ";")
     ]
 
@@ -87,15 +61,15 @@ def test_names_are_capitalized_within_sentences() -> None:
 
 
 def test_a_question_by_hand() -> None:
-    tokens = novel_cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
+    tokens = cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
     words = Numbers()
     small = np.array([words[word.lower()] for word in tokens])
-    novel = novel_cloze._Novel(small, np.array([word[0].isupper() for word in tokens]), np.array([4, 8, len(tokens)]))
+    novel = cloze._Novel(small, np.array([word[0].isupper() for word in tokens]), np.array([4, 8, len(tokens)]))
     numbers = np.arange(START, START + len(words))
-    assert list(novel_cloze._questions("b", novel, numbers, 10, 8, 3)) == []  # the question is longer
+    assert list(cloze._novel_questions("b", novel, numbers, 10, 8, 3)) == []  # the question is longer
     ids = set()
     for book in "bcdefgh":
-        ((document, question, answer),) = novel_cloze._questions(book, novel, numbers, 10, 12, 3)
+        ((document, question, answer),) = cloze._novel_questions(book, novel, numbers, 10, 12, 3)
         anna, saw, bob, stop, clara = document[:5].tolist()
         assert document.tolist() == [anna, saw, bob, stop, clara, saw, anna, stop] and answer == bob
         assert len({anna, bob, clara}) == 3 and {anna, bob, clara} <= set(range(ENTITY, START))
@@ -104,8 +78,8 @@ def test_a_question_by_hand() -> None:
         assert question[5] == numbers[words["bob"]] and question[2] == numbers[words["'s"]]
         ids.add(bob)
     assert len(ids) > 2
-    assert list(novel_cloze._questions("b", novel, numbers, 10, 12, 4)) == []
-    assert list(novel_cloze._questions("b", novel, numbers, 2, 12, 3)) == []  # no numbers for three
+    assert list(cloze._novel_questions("b", novel, numbers, 10, 12, 4)) == []
+    assert list(cloze._novel_questions("b", novel, numbers, 2, 12, 3)) == []  # no numbers for three
 
 
 def test_documents_are_the_nearest_whole_sentences(config: dict[str, Any], root: Path) -> None:
@@ -133,23 +107,14 @@ def test_numbers_of_entities_say_nothing(config: dict[str, Any], root: Path) -> 
     assert torch.equal(splits["train"]["answer"], again["train"]["answer"])
 
 
-def test_no_novel_is_in_two_parts_and_words_are_those_of_training(config: dict[str, Any], root: Path) -> None:
-    held = {part: names for part, names in books.parts(NOVELS).items() if part != "train"}
-    assert {part: len(names) for part, names in held.items()} == {"valid": 2, "test": 2}
-    splits = data.load(config | {"words": 60}, root).splits
-    # Of the 16 words of a sentence the seventh is the novel's own.
-    own = {part: set(split["document"].values.reshape(-1, 16)[:, 6].tolist()) for part, split in splits.items()}
-    assert own["valid"] == own["test"] == {UNKNOWN} and len(own["train"]) == 16 and UNKNOWN not in own["train"]
-
-
 def test_parts_of_the_95_novels_are_fixed() -> None:
     novels = [Path(name).stem for name in compose.declaration("data", "books")["sources"]["files"]]
-    found = books.parts(novels)
-    assert {part: len(names) for part, names in found.items()} == {"valid": 10, "test": 10, "train": 75}
-    assert sorted(name for names in found.values() for name in names) == sorted(novels)
-    assert books.parts(novels[::-1]) == found
-    assert found["valid"][:2] == ["Bennet_Helen_1910", "Braddon_Phantom_1883"]
-    assert found["test"][:2] == ["Bennet_Imperial_1930", "Blackmore_Erema_1877"]
+    found = triples.parts(novels)
+    assert Counter(found.values()) == {"valid": 10, "test": 10, "train": 75} and sorted(found) == sorted(novels)
+    assert triples.parts(novels[::-1]) == found
+    first = {part: sorted(novel for novel in novels if found[novel] == part)[:2] for part in ("valid", "test")}
+    assert first["valid"] == ["Bennet_Helen_1910", "Braddon_Phantom_1883"]
+    assert first["test"] == ["Bennet_Imperial_1930", "Blackmore_Erema_1877"]
 
 
 # -- the cache, and refusals
@@ -160,7 +125,7 @@ def test_the_cache_is_kept_for_this_copy_and_these_options(
 ) -> None:
     first = data.load(config, root)
     fewer = data.load(config | {"questions": 100}, root).splits["train"]
-    monkeypatch.setattr(novel_cloze, "_questions", None)  # whoever makes them again fails
+    monkeypatch.setattr(cloze, "_novel_questions", None)  # whoever makes them again fails
     again = data.load(config, root)
     assert again.copy == first.copy and len(list((cache / "novel_cloze").iterdir())) == 1
     assert torch.equal(fewer["answer"], again.splits["train"]["answer"][::3])
@@ -175,8 +140,6 @@ def test_refusals(config: dict[str, Any], root: Path) -> None:
         data.load(config | {"questions": 9999}, root)
     with pytest.raises(NormbenchError, match=r"^data.words=13 is too small for data.entities=10: more than 13"):
         data.load(config | {"words": 13}, root)
-    with pytest.raises(NormbenchError, match=r"lacks text of the columns book, text"):
-        data.load(write(root, {"book": ["a"]}), root)
 
 
 def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:

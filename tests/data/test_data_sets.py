@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
 from pathlib import Path
@@ -51,7 +50,7 @@ def test_declaration(name: str) -> None:
     facts = declares(name)
     given = facts["sources"]
     assert facts["source"] and facts["terms"]
-    assert importlib.util.find_spec(f"normbench.data.prepare.{name}")
+    assert data.function(compose.choice("data", name), "prepare_")
     assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in facts["files"].values())
     assert set(facts.get("content", {})) <= set(facts["files"])
     for path in facts["files"]:

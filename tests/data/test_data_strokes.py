@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tinysets
 import torch
 from tars import packed
 from test_data_prepare import handwriting
+from tinysets import FORMS, IDS, TEXTS
 
 from normbench import data
 from normbench.config import compose
 from normbench.config.identity import data_checksum
 from normbench.config.plan import train_specs
-from normbench.data import fetch, iam_ondb, made_strokes, strokes
+from normbench.data import fetch, smoke, strokes
 from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
-FORMS = ("a01-000u", "a01-001", "b02-010z", "c03-007a", "d04-111")  # of 1, 2, 3, 1, 2 lines
-IDS = [f"{form}-0{i}" for form, n in zip(FORMS, (1, 2, 3, 1, 2), strict=True) for i in range(1, n + 1)]
-TEXTS = ["A move.", "x & y", 'he said, "no"', "Zoé's 12", "q", "to be", "or not", "A-Z", "end"]
 NPZ, TSV = "iam_ondb/strokes.npz", "iam_ondb/sentences.tsv"
 LISTS = ("trainset", "testset_t", "testset_f", "testset_v")
-Line = tuple[list[tuple[int, int]], list[int]]  # moves, the pen's place first, and ends of strokes
 
 
 @pytest.fixture
@@ -37,44 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(root: Path) -> dict[str, Any]:
-    return write(root)
-
-
-def written() -> list[Line]:
-    """Lines of 2 to 12 points, far out on the sheet."""
-    draw, lines = stream(1, "lines"), []
-    for length in (2, 12, 5, 7, 3, 9, 4, 6, 8):
-        moves = draw.integers(-30, 90, (length, 2))
-        moves[0] += 5000
-        lines.append(([(int(x), int(y)) for x, y in moves], (draw.random(length) < 0.3).astype(int).tolist()))
-    return lines
-
-
-def arrays(lines: list[Line]) -> dict[str, np.ndarray]:
-    return {
-        "dxy": np.array([move for moves, _ in lines for move in moves], np.int16),
-        "eos": np.packbits(np.array([end for _, ends in lines for end in ends], np.uint8)),
-        "length": np.array([len(moves) for moves, _ in lines], np.int32),
-    }
-
-
-def table() -> bytes:
-    return "".join(f"{line}\t{text}\n" for line, text in zip(IDS, TEXTS, strict=True)).encode()
-
-
-def write(root: Path) -> dict[str, Any]:
-    """The set's files, and a configuration that declares them."""
-    (root / "iam_ondb").mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(root / NPZ, **arrays(written()))
-    (root / TSV).write_bytes(table())
-    return declaring(root)
-
-
-def declaring(root: Path) -> dict[str, Any]:
-    config = compose.choice("data", "iam_ondb")
-    sums = {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in (NPZ, TSV)}
-    declares = {key: value for key, value in config["declares"].items() if key != "content"}
-    return config | {"declares": declares | {"files": sums, "split": {"test": 4, "seed": 1}}}
+    return tinysets.iam_ondb(root)
 
 
 def lines_of(split: Any, name: str) -> list[torch.Tensor]:
@@ -100,7 +60,7 @@ def refused(config: dict[str, Any], root: Path) -> str:
 @pytest.mark.parametrize("points", [2, 5, 500])
 def test_offsets_are_standardized_by_the_training_lines(config: dict[str, Any], root: Path, points: int) -> None:
     loaded = data.load(config | {"points": points}, root)
-    given = written()
+    given = tinysets.strokes()
     trained = [m for row in loaded.splits["train"].index.tolist() for m in given[row][0][1:points]]
     mean, deviation = np.mean(trained, 0), np.std(trained, 0)
     assert np.allclose(loaded.scale.mean, mean) and np.allclose(loaded.scale.deviation, deviation)
@@ -142,7 +102,7 @@ def test_a_batch_has_masks(config: dict[str, Any], root: Path) -> None:
 @pytest.mark.parametrize("name", ["iam_ondb", "made_strokes"])
 def test_what_models_ask_the_declarations_for(name: str) -> None:
     declares = compose.declaration("data", name)
-    alphabet = declares.get("alphabet") or "".join(made_strokes.LETTERS)
+    alphabet = declares.get("alphabet") or "".join(smoke.LETTERS)
     assert declares["shape"] == ["strokes", "characters"]
     assert declares["symbols"] == len([*alphabet, strokes.OTHER]) == len(set(alphabet)) + 1
 
@@ -183,13 +143,13 @@ def test_parts_are_of_whole_forms_and_in_every_run_the_same(config: dict[str, An
 def test_forms_are_drawn_whatever_others_there_are() -> None:
     draw = stream(1, "forms")
     forms = [f"a{place // 100:02}-{place:03}" for place in range(1700) for _ in range(draw.integers(1, 14))]
-    parts = iam_ondb.random_parts(forms, 1438, 1)
+    parts = strokes.random_parts(forms, 1438, 1)
     assert sum(form in parts["test"] for form in forms) == 1438
     assert parts["train"] | parts["test"] == set(forms) and not parts["train"] & parts["test"]
-    assert iam_ondb.random_parts(forms[::-1], 1438, 1) == parts
-    fewer = iam_ondb.random_parts([form for form in forms if form != forms[900]], 1438, 1)["test"]
+    assert strokes.random_parts(forms[::-1], 1438, 1) == parts
+    fewer = strokes.random_parts([form for form in forms if form != forms[900]], 1438, 1)["test"]
     assert len(fewer ^ parts["test"]) < 12
-    other = iam_ondb.random_parts(forms, 1438, 2)["test"]
+    other = strokes.random_parts(forms, 1438, 2)["test"]
     assert len(other & parts["test"]) < len(other) / 4
 
 
@@ -233,11 +193,12 @@ def test_lists_that_cannot_be_used(config: dict[str, Any], root: Path) -> None:
         "others, or move those away."
     )
     listed(root, "a01-001", "d04-111", "b02-010z", "c03-007a d04-111")
-    assert refused(config, root) == f"{folder}/testset_v.txt names d04-111, as another of the lists does."
+    no_list = "is no list of forms (a01-000u), each in one of the lists: "
+    assert refused(config, root) == f"{folder}/testset_v.txt {no_list}d04-111."
     listed(root, "a01-001", "", "b02-010z", "c03-007a")
-    assert refused(config, root) == f"{folder}/testset_t.txt names no form: it is empty. Bring it anew."
+    assert refused(config, root) == f"{folder}/testset_t.txt {no_list}it is empty."
     listed(root, "a01-001", "<html>", "", "c03-007a")
-    assert refused(config, root) == f"{folder}/testset_t.txt names '<html>', which is no form (a01-000u)."
+    assert refused(config, root) == f"{folder}/testset_t.txt {no_list}<html>."
     listed(root, "a01-001", "d04-111", "b02-010z", "z09-001")
     assert refused(config, root) == f"{folder} has no line of the forms that are there to test."
     (folder / "testset_f.txt").write_bytes(b"\xff")
@@ -284,71 +245,6 @@ def test_line_ends_of_windows(config: dict[str, Any], root: Path) -> None:
         (root / name).write_bytes(b"\xef\xbb\xbf" + (root / name).read_bytes().replace(b"\n", b"\r\n"))
     again = data.load(config, root)
     assert again.copy == unix.copy and again.notes == unix.notes
-
-
-def test_files_that_are_missing_or_damaged(config: dict[str, Any], root: Path, tmp_path: Path) -> None:
-    assert refused(config, tmp_path).startswith(f"IAM_ONDB is not in {tmp_path}: strokes.npz is missing. Bring it with")
-    (root / NPZ).write_bytes((root / NPZ).read_bytes()[:-40])
-    assert refused(config, root).startswith(f"{root / NPZ} is damaged (sha256 ")
-
-
-# -- the hand made here
-
-
-@pytest.fixture
-def made() -> dict[str, Any]:
-    return compose.choice("data", "made_strokes")
-
-
-def test_made_words_are_the_same_in_every_run(made: dict[str, Any], tmp_path: Path) -> None:
-    data.check(made, tmp_path / "absent")
-    first, other = (data.load(made, tmp_path / "absent", seed).splits for seed in (1, 2))
-    assert {part: len(split) for part, split in first.items()} == made["declares"]["sizes"]
-    for part, split in first.items():
-        for name in ("strokes", "characters"):
-            assert torch.equal(split[name].values, other[part][name].values)
-        assert int(split["strokes"].lengths.max()) == made["points"]
-    assert not torch.equal(first["train"]["strokes"].values[:100], first["test"]["strokes"].values[:100])
-
-
-def test_made_words_are_strokes_of_their_letters(made: dict[str, Any]) -> None:
-    loaded = data.load(made | {"points": 1000})
-    counts = np.zeros(len(loaded.words), int)
-    for split in loaded.splits.values():
-        for line, numbers in zip(lines_of(split, "strokes"), lines_of(split, "characters"), strict=True):
-            text = [loaded.words[number] for number in numbers.tolist()]
-            assert 3 <= len(text) <= 6 and line[0, :2].tolist() == [0, 0]
-            assert int(line[:, 2].sum()) == sum(len(made_strokes.LETTERS[letter]) - 1 for letter in text)
-            assert line[-1, 2] == 1 and 5 < len(line) / len(text) < 22
-            # Ends of strokes but the last: the pen goes on elsewhere; within a stroke it moves evenly.
-            moves = line[1:, :2].double().numpy() * loaded.scale.deviation + loaded.scale.mean
-            assert np.allclose(moves, np.rint(moves), atol=1e-3)
-            far = np.hypot(*moves.T)[line[:-1, 2].numpy() == 0]
-            assert far.max() < made_strokes.STEP * 2.4 * made_strokes.UNIT and np.median(far) > 15
-            x = np.concatenate([[0], moves[:, 0].cumsum()])
-            assert 30 < (x.max() - x.min()) / len(text) < 190
-            np.add.at(counts, numbers.numpy(), 1)
-    assert counts[-1] == 0 and abs(counts[:-1] / counts.sum() - 1 / 12).max() < 0.012
-
-
-def test_curves_go_through_their_points_and_are_cut_evenly() -> None:
-    weights = made_strokes._catmull_rom(5)
-    assert np.allclose(weights[:: made_strokes.FINE], np.eye(5)) and np.allclose(weights.sum(1), 1)
-    # A straight line of evenly placed points stays one, but near its ends, which count twice, as fast.
-    inner = (weights @ np.arange(5))[made_strokes.FINE : -made_strokes.FINE]
-    assert np.allclose(np.diff(inner), 1 / made_strokes.FINE)
-    angle = np.linspace(0, np.pi, 200) ** 2 / np.pi
-    points = made_strokes._even(np.stack([np.cos(angle), np.sin(angle)], 1))
-    far = np.hypot(*np.diff(points, axis=0).T)
-    assert len(points) == round(np.pi / made_strokes.STEP) + 1 and far.max() - far.min() < 1e-3
-    assert np.allclose(points[[0, -1]], [[1, 0], [-1, 0]])
-    assert made_strokes._even(np.array([[0.0, 0], [0.01, 0]])).shape == (2, 2)
-
-
-def test_made_words_of_other_random_numbers(made: dict[str, Any]) -> None:
-    other = made | {"declares": made["declares"] | {"sha256": "0" * 64}}
-    with pytest.raises(NormbenchError, match=r"the lines of data=made_strokes .*sha256 [0-9a-f]{8}… instead of 0{8}…"):
-        data.load(other)
 
 
 # -- the real set

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import itertools
 import tracemalloc
 from pathlib import Path
@@ -13,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tinysets
+from tinysets import TITLES, lines
 
 from normbench import data
 from normbench.config import compose
-from normbench.data import book_corpus, books, made_triples, triples, words
+from normbench.data import triples, words
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
-from normbench.sentences import sets
 
-TITLES = [f"Author_Novel{i}_18{i:02}" for i in range(20)]
 AROUND = ("previous", "sentence", "next")
 
 
@@ -142,31 +140,16 @@ def test_books_that_give_no_triple_are_refused() -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "normbench"
-
-
-@pytest.fixture
-def novels(tmp_path: Path, cache: Path) -> dict[str, Any]:
+def novels(tmp_path: Path) -> dict[str, Any]:
     """The set with a few made-up novels in the place of data=books."""
-    config = copy.deepcopy(compose.choice("data", "novel_triples"))  # which all share
-    path = tmp_path / "books" / "sentences.parquet"
-    path.parent.mkdir()
-    rows = [(title, f"{'un' * (i % 3)}said {title[-2:]} .") for title in TITLES for i in range(12)]
-    pq.write_table(pa.table({"book": [b for b, _ in rows], "text": [t for _, t in rows]}), path)
-    declares = {**config["declares"], "sizes": {"valid": 5, "test": 5}}
-    owner = declares["files_of"]
-    owner["declares"]["files"] = {"books/sentences.parquet": hashlib.sha256(path.read_bytes()).hexdigest()}
-    return {**config, "declares": declares, "triples": 100, "words": 40}
+    return tinysets.novel_triples(tmp_path)
 
 
 def test_novels_are_split_by_title(novels: dict[str, Any], tmp_path: Path, cache: Path) -> None:
     first = data.load(novels, tmp_path)
     assert len(list((cache / "novel_triples").iterdir())) == 1
     again = data.load(novels, tmp_path)
-    parts = books.parts(TITLES)
-    numbers = {part: {title[-2:] for title in names} for part, names in parts.items()}
+    numbers = {part: {t[-2:] for t, of in triples.parts(TITLES).items() if of == part} for part in first.splits}
     for part, split in first.splits.items():
         assert len(split) == {"train": 100, "valid": 5, "test": 5}[part]
         assert np.array_equal(split["sentence"].values, again.splits[part]["sentence"].values)
@@ -219,14 +202,11 @@ def test_different_sentences_take_little_memory() -> None:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, cache: Path) -> dict[str, Any]:
-    config = compose.choice("data", "book_corpus")
-    (tmp_path / "bookcorpus").mkdir()
-    return {**config, "declares": {**config["declares"], "sizes": {"valid": 3, "test": 3}}, "words": 40}
-
-
-def lines(book: int, count: int = 9) -> str:
-    return "".join(f"book {book} , line {chr(97 + i)} .\n" for i in range(count))
+def corpus(tmp_path: Path) -> dict[str, Any]:
+    config = tinysets.book_corpus(tmp_path)
+    for path in (tmp_path / "bookcorpus").iterdir():
+        path.unlink()
+    return config
 
 
 def seen(loaded: data.Dataset) -> dict[str, set[str]]:
@@ -245,7 +225,8 @@ def test_a_file_is_a_book(corpus: dict[str, Any], tmp_path: Path) -> None:
     assert {part: len(split) for part, split in loaded.splits.items()} == {"train": 15 * 7, "valid": 3, "test": 3}
     assert len(seen(loaded)["train"]) == 15 and seen(loaded)["valid"] == seen(loaded)["test"] == {"<unknown>"}
     assert len(loaded.copy["sha256"]) == 64 and loaded.copy["deviations"]
-    changed = books.parts([f"{i:02}.txt" for i in range(19)])["train"][3]
+    parts = triples.parts([f"{i:02}.txt" for i in range(19)])
+    changed = [name for name, part in parts.items() if part == "train"][3]
     (tmp_path / "bookcorpus" / changed).write_text(lines(77, 12), encoding="utf-8")
     other = data.load(corpus, tmp_path)
     assert other.copy["sha256"] != loaded.copy["sha256"] and len(other.splits["train"]) != len(loaded.splits["train"])
@@ -267,7 +248,7 @@ def test_where_books_are_not_told_apart_blocks_stand_for_them(
     corpus: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two large files, as it was handed out; or rows of the hub's set: the same of the same lines."""
-    monkeypatch.setattr(book_corpus, "BLOCK", 9)
+    monkeypatch.setattr(triples, "BLOCK", 9)
     texts = [lines(i) for i in range(19)] + ["the end .\n"]
     for part, own in enumerate((texts[:8], texts[8:])):
         (tmp_path / "bookcorpus" / f"books_large_p{part + 1}.txt").write_text("".join(own), encoding="utf-8")
@@ -283,22 +264,15 @@ def test_where_books_are_not_told_apart_blocks_stand_for_them(
         assert np.array_equal(split["next"].places, of_hub.splits[part]["next"].places)
 
 
-def test_files_are_read_in_the_order_of_their_numbers(corpus: dict[str, Any], tmp_path: Path) -> None:
-    for number in range(1, 12):
-        (tmp_path / "bookcorpus" / f"books_p{number}.TXT").write_text(lines(number))
-    found = [path.name for path in book_corpus._listed(corpus, tmp_path)]
-    assert found == [f"books_p{number}.TXT" for number in range(1, 12)]
-
-
 def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(
-        NormbenchError, match=r"bookcorpus has no \.txt files\. Place in \S+/bookcorpus what only you can bring: text"
+        NormbenchError, match=r"bookcorpus has no \.txt files\. Place at \S+/bookcorpus what only you can bring: text"
     ):
         data.load(corpus, tmp_path)
     for i in range(12):
         (tmp_path / "bookcorpus" / f"{i:02}.txt").write_text(lines(i), encoding="utf-8")
     (tmp_path / "bookcorpus" / "05.txt").write_bytes(b"caf\xe9\n" * 9)
-    with pytest.raises(NormbenchError, match=r"05\.txt is not UTF-8\. Convert it, or take it away\."):
+    with pytest.raises(NormbenchError, match=r"05\.txt is not UTF-8, or cannot be read \("):
         data.load(corpus, tmp_path)
     (tmp_path / "bookcorpus" / "05.txt").write_text("one .\n\n \ntwo .\n", encoding="utf-8")
     with pytest.raises(NormbenchError, match=r"05\.txt has 2 sentences: a triple takes three\."):
@@ -307,47 +281,8 @@ def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) ->
         (tmp_path / "bookcorpus" / f"{i:02}.txt").unlink()
     with pytest.raises(NormbenchError, match=r"bookcorpus has 0 times 10000 sentences in 2 files: at least 10 books"):
         data.load(corpus, tmp_path)
-    with pytest.raises(NormbenchError, match=r"data\.source=nobody is neither a folder nor a name"):
+    with pytest.raises(NormbenchError, match=r"data\.source=nobody is not a folder that has parquet files"):
         data.load({**corpus, "source": "nobody"}, tmp_path)
-
-
-# --- made-up stories --------------------------------------------------------------------------------------------------
-
-
-def test_made_up_stories_go_on(tmp_path: Path) -> None:
-    config = compose.choice("data", "made_triples")
-    data.check(config, tmp_path / "absent")
-    loaded, other = (data.load(config, tmp_path / "absent", seed=seed) for seed in (1, 2))
-    verbs = [loaded.words.index(verb) for verb in made_triples.VERBS]
-    for part, split in loaded.splits.items():
-        assert len(split) == config["declares"]["sizes"][part]
-        batch = split.batch(slice(None)).tensors
-        before, here, after = (batch[name][:, 3] for name in AROUND)
-        assert all((here - verbs[0] + 1) % 6 == after - verbs[0]) and all(
-            (before - verbs[0] + 1) % 6 == here - verbs[0]
-        )
-        stays = (batch["sentence"][:, 2] == batch["next"][:, 2]).float().mean()
-        assert 0.7 < stays < 0.95
-        assert not np.array_equal(split["sentence"].values, other.splits[part]["sentence"].values)
-    assert config["words"] == len(loaded.words)
-    broken = config | {"declares": config["declares"] | {"sha256": "0" * 64}}
-    with pytest.raises(NormbenchError, match=r"sha256 [0-9a-f]{8}… instead of 00000000…"):
-        data.load(broken)
-
-
-def test_made_up_tasks_have_the_form_of_the_real_ones() -> None:
-    with made_triples.tasks(1) as folder:
-        found = {name: sets.unchecked(name, folder) for name in sets.ALL}
-        with made_triples.tasks(2) as other:
-            assert sets.unchecked("mr", other).all != found["mr"].all
-    assert not folder.exists()
-    for name in sets.CLASSIFIED:
-        labels = found[name].targets[name]
-        assert len(labels) == len(found[name].all) == made_triples.TASK_SIZES[name] and 0.3 < labels.mean() < 0.7
-    good = [bool(set(text.split()) & {"good", "fine", "glad"}) for text in found["mr"].all]
-    assert np.array_equal(good, found["mr"].targets["mr"])
-    scores = found["sick"].targets["train"]
-    assert scores.min() >= 1 and scores.max() == 5 and len(set(scores)) == 4
 
 
 @pytest.mark.data

@@ -15,7 +15,6 @@ from pathlib import Path
 import fake
 import pytest
 import tiny
-from rich.console import Console
 
 from normbench.commands import worker
 from normbench.config import compose
@@ -52,7 +51,7 @@ def started(plan: plans.Plan, host: str = "one", *words: str) -> subprocess.Pope
 
 
 def worked(plan: plans.Plan, shard: str = "0/1") -> int:
-    return worker.run(plan.path, shard, Console(width=1000))
+    return worker.command(plan.path, plan.results, shard)
 
 
 def trained_once(run: Path) -> bool:

@@ -1,0 +1,188 @@
+"""What every registered data set promises: sizes, types, determinism, its checksum, parts apart, words of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tinysets
+import torch
+
+from normbench import data
+from normbench.commands import data as data_command
+from normbench.config import compose
+from normbench.data import files
+from normbench.data.examples import Ragged, Split
+from normbench.errors import NormbenchError
+
+
+def is_read(name: str) -> bool:
+    try:
+        return bool(data.function(compose.choice("data", name)))
+    except NormbenchError:
+        return False
+
+
+SETS = [name for name in compose.choices("data") if is_read(name)]
+EMBEDDED = [name for name in SETS if "sha256" in compose.declaration("data", name) and name not in tinysets.WRITERS]
+TEXTS = ["imdb", "flickr8k_captions", "coco", "cnn_cloze", "novel_cloze", "novel_triples", "book_corpus"]
+CACHED = [*(name for name in TEXTS if name != "coco"), "cifar10"]
+WORD = "zebra"
+
+
+def small(name: str, root: Path, held: str = "") -> dict[str, Any]:
+    return compose.choice("data", name) if name in EMBEDDED else tinysets.write(name, root, held)
+
+
+def examples(split: Split) -> list[bytes]:
+    """Each example as bytes."""
+    batch = split.batch(slice(None)).tensors
+    rows = []
+    for row in range(len(split)):
+        own = (batch[name][row] for name in split.tensors)
+        masks = (batch.get(f"{name}_mask", {row: ...})[row] for name in split.tensors)
+        rows.append(b"|".join(tensor[mask].numpy().tobytes() for tensor, mask in zip(own, masks, strict=True)))
+    return rows
+
+
+def same(one: Split, other: Split) -> bool:
+    return examples(one) == examples(other) and list(one.tensors) == list(other.tensors)
+
+
+def refused(config: dict[str, Any], root: Path) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert caught.value.code == 2 and str(caught.value).isprintable()
+    return str(caught.value)
+
+
+def test_all_sets_are_tried() -> None:
+    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 20
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_sizes_shapes_and_types_are_the_declared_ones(name: str, tmp_path: Path) -> None:
+    config = small(name, tmp_path)
+    loaded = data.load(config, tmp_path, seed=1)
+    facts, sizes = config["declares"], {part: len(split) for part, split in loaded.splits.items()}
+    assert loaded.name == name and {"train", "test"} <= set(sizes) and all(sizes.values())
+    declared = facts.get("sizes", {})
+    if "valid" not in declared and "valid" in sizes:  # it is taken from the training part
+        sizes["train"] += sizes["valid"]
+    assert {part: sizes[part] for part in declared if part in sizes} == {
+        p: n for p, n in declared.items() if p != "all"
+    }
+    for split in loaded.splits.values():
+        for tensor in split.tensors.values():
+            values = tensor.values if isinstance(tensor, Ragged) else tensor
+            assert values.dtype in (torch.float32, torch.int64, torch.int32)
+            assert not values.dtype.is_floating_point or bool(values.isfinite().all())
+        if "inputs" in split.tensors and all(isinstance(size, int) for size in facts.get("shape", [])):
+            assert split["inputs"][0].numel() == facts["features"]
+        if "targets" in split.tensors:
+            assert int(split["targets"].min()) >= 0 and int(split["targets"].max()) < facts["classes"]
+        if loaded.words:
+            texts = [t.values for t in split.tensors.values() if isinstance(t, Ragged) and t.values.ndim == 1]
+            assert min(int(t.min()) for t in texts) >= 0 and max(int(t.max()) for t in texts) < len(loaded.words)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_process_reads_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, found = small(name, tmp_path), []
+    for cache in ("one", "one", "other"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache))
+        found.append(data.load(config, tmp_path, seed=3))
+    for again in found[1:]:
+        assert (again.copy, again.scale, list(again.words)) == (found[0].copy, found[0].scale, list(found[0].words))
+        assert all(same(split, again.splits[part]) for part, split in found[0].splits.items())
+
+
+# drawn independently of few possible ones: two parts have some in common by chance
+BY_CHANCE = {
+    "made_cloze",
+    "made_reviews",
+    "cnn_cloze",
+    "novel_cloze",
+    "novel_triples",
+    "flickr8k_captions",
+    "book_corpus",
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_example_is_in_two_parts(name: str, tmp_path: Path) -> None:
+    splits = data.load(small(name, tmp_path), tmp_path, seed=1).splits
+    if name not in BY_CHANCE:
+        seen = {part: set(examples(split)) for part, split in splits.items()}
+        assert sum(map(len, seen.values())) == len(set().union(*seen.values()))
+    if "valid" in splits and splits["valid"].index is not None and name in ("cifar10", "imdb"):
+        assert not set(splits["train"].index.tolist()) & set(splits["valid"].index.tolist())
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_an_embedded_set_of_other_bits_is_refused(name: str, tmp_path: Path) -> None:
+    config = compose.choice("data", name)
+    data.check(config, tmp_path / "absent")
+    assert data.problems(config, tmp_path / "absent") == []
+    line = refused(config | {"declares": config["declares"] | {"sha256": "0" * 64}}, tmp_path / "absent")
+    assert f"data={name}" in line and "instead of 00000000…" in line
+
+
+@pytest.mark.parametrize("name", tinysets.WRITERS)
+def test_missing_and_damaged_files_are_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By planning, by loading, and by `normbench data`."""
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path))
+    config = small(name, tmp_path)
+    assert data.problems(config, tmp_path) == [] and data_command._state(config).startswith("ready")
+    of = data.made_of(config)
+    for file in files.declared(of):
+        body = (tmp_path / file).read_bytes()
+        (tmp_path / file).write_bytes(body[: len(body) // 2])
+        (line,) = data.problems(config, tmp_path)
+        assert f"{tmp_path / file} is damaged" in line and line == refused(config, tmp_path)
+        assert data_command._state(config) == line
+        (tmp_path / file).unlink()
+        (line,) = data.problems(config, tmp_path)
+        assert f"{Path(file).name} is missing" in line and line == refused(config, tmp_path)
+        (tmp_path / file).write_bytes(body)
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
+    assert data_command._state(config).startswith("missing. ")
+    line = refused(config, tmp_path / "none")
+    assert line.startswith(f"{of['name'].upper()} is not in {tmp_path / 'none'}: ") and "NORMBENCH_DATA" in line
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_words_are_those_of_training_alone(name: str, tmp_path: Path) -> None:
+    """Those of captions also of validation (order-embedding's code)."""
+    plain, other = (data.load(small(name, tmp_path / held, held), tmp_path / held, seed=1) for held in ("", WORD))
+    assert list(plain.words) == list(other.words) and WORD not in other.words
+    assert same(plain.splits["train"], other.splits["train"])
+    assert not same(plain.splits["test"], other.splits["test"]) or name == "imdb", "words that no training text has"
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_the_cache_is_used_and_made_anew_where_it_is_damaged(
+    name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(name, tmp_path)
+    first = data.load(config, tmp_path)
+    assert first.notes == () or name == "cifar10"
+    (kept,) = (cache / name).iterdir()
+    whole = kept.read_bytes()
+    for damaged in (whole[:-9], b"", b"PK nonsense", whole.replace(b"descr", b"dexcr")):
+        kept.write_bytes(damaged)
+        assert same(data.load(config, tmp_path).splits["train"], first.splits["train"])
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "scratch", None)  # what would be written again fails
+        assert same(data.load(config, tmp_path).splits["test"], first.splits["test"])
+    for path in (tmp_path / "cache").rglob("*.npz"):
+        with np.load(path) as arrays:
+            assert arrays.files
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    blocked = data.load(config, tmp_path)
+    assert f"blocked/normbench/{name} cannot be used (Not a directory)" in blocked.notes[0]
+    assert same(blocked.splits["train"], first.splits["train"])
