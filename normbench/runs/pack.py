@@ -94,7 +94,7 @@ def read(path: Path) -> list[RunRecord]:
 
 
 def load(path: Path, parts: bool = True) -> Pack:
-    """A pack whose hashes fit; none where there is no file. Damaged, or of another schema: NormbenchError with one line.
+    """A pack whose hashes fit; an empty one where there is no file. NormbenchError if it is damaged.
 
     parts: with its runs, else its hash alone.
     """

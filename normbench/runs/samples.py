@@ -44,19 +44,15 @@ def can_be_published(name: str) -> bool:
 
 def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
-    listed: dict[Path, dict[str, list[store.Stored]]] = {place: {} for place in places}
-    for place, by_id in listed.items():
+    listed: dict[str, list[store.Stored]] = {}
+    for place in reversed(places):  # of several the last is taken
         for run in store.directories(place / "runs"):
-            by_id.setdefault(run.id, []).append(run)
+            listed.setdefault(run.id, []).append(run)
 
     def found(run_id: str) -> dict[str, bytes]:
-        for place, by_id in listed.items():
-            ended = [
-                stored.path for stored in store.by_id([run_id], by_id.get(run_id, []), False) if stored.state == "done"
-            ]
-            if ended:
-                return _files(ended[-1])
-        return {}
+        copies = store.by_id([run_id], listed.get(run_id, []), False)
+        done = [stored.path for stored in copies if stored.state == "done"]
+        return _files(done[-1]) if done else {}
 
     return found
 

@@ -1,4 +1,4 @@
-"""A checkpoint's two slots: a torn or damaged one leaves the other. Tensors in safetensors, progress in JSON; no pickle.
+"""A checkpoint's two slots: a damaged one leaves the other. Tensors in safetensors, progress in JSON; no pickle.
 
 The JSON file is written last: it has the hash of the tensors and makes them valid.
 """
