@@ -90,7 +90,7 @@ def check_archive(archive: zipfile.ZipFile, most: int) -> None:
 
 
 def decode(text: str | bytes) -> Any:
-    """A JSON value without NaN, Infinity and lone surrogates, or ValueError. For values whose parts the caller checks."""
+    """A JSON value without NaN, Infinity and lone surrogates, or ValueError. Its parts are not checked."""
     return orjson.loads(text)
 
 

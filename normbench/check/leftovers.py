@@ -40,7 +40,7 @@ def _permission(path: Path) -> Iterator[Finding]:
         needed, letters, access = (0o500, "rx", os.R_OK | os.X_OK) if folder else (0o400, "r", os.R_OK)
         if not stat.S_ISLNK(mode) and (mode & needed != needed or not os.access(path, access)):
             yield Finding("permission", path, f"it may not be {'listed' if folder else 'read'} (mode "
-                          f"{stat.S_IMODE(mode):04o}). Allow it: chmod u+{letters} {path}")  # fmt: skip
+                          f"{stat.S_IMODE(mode):04o}). Its owner can allow it: chmod +{letters} {path}")  # fmt: skip
 
 
 def _misnamed(path: Path) -> Iterator[Finding]:
