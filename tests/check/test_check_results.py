@@ -95,10 +95,16 @@ def swapped(one: Path, other: Path) -> None:
     other.write_bytes(content)
 
 
+def replaced(path: Path) -> None:
+    contents = [other.read_bytes() for other in sorted(path.parent.iterdir(), reverse=True) if other.is_file()]
+    path.write_bytes(next((content for content in contents if content not in (b"", path.read_bytes())), b"other"))
+
+
 EVERY: dict[str, Damage] = {  # what can become of any file
     "a bit": lambda path: flip(path, path.stat().st_size // 2),
     "cut": lambda path: os.truncate(path, path.stat().st_size * 2 // 3),
     "gone": Path.unlink,
+    "another file's content": replaced,
     "not to be read": lambda path: path.chmod(0o000),
 }
 PROMISED_NOTHING = ("lock", "output.log")
