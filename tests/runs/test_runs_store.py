@@ -16,6 +16,7 @@ from spoil import LISTED, READ, forbid
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, files, find, pack, run_file, store, writing
+from normbench.runs.damaged import Damaged
 from normbench.runs.resolve import resolve
 from normbench.train.weights import locate_run
 
@@ -166,6 +167,20 @@ def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
         assert curve_file.read(path) == fake.lines(2)[: whole[:end].count(b"\n")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{broken", b"\xff", b"[" * 10**5, b"[" * 900 + b"]" * 900, b"[]", b"{}", b'{"step": 1e999}', b"9" * 10**5],
+    ids=["empty", "torn", "binary", "deep", "deep and closed", "list", "no place", "infinity", "huge number"],
+)
+def test_a_bad_line_of_an_unfinished_curve_is_damage(line: bytes, tmp_path: Path) -> None:
+    """It has no hash yet."""
+    path = tmp_path / "curve.jsonl"
+    first, *others = map(files.line, fake.lines(2))
+    path.write_bytes(first + line + b"\n" + b"".join(others))
+    with pytest.raises(Damaged, match="line 2 of "):
+        curve_file.read(path)
 
 
 def test_a_curves_line_is_one_text_per_value() -> None:
