@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,16 @@ def test_any_damage_is_noticed(tmp_path_factory: pytest.TempPathFactory, place: 
         assert read(path) == GOOD
     except NormbenchError as error:
         assert str(error).startswith(str(path)) and "\n" not in str(error)
+
+
+def test_members_stay_in_memory_and_only_files_are_read(path: Path) -> None:
+    """Nothing is unpacked, so that no name or link leads out of a folder."""
+    links = [entry("link.txt", type=tarfile.SYMTYPE, linkname="/etc/passwd"), entry("pipe.txt", type=tarfile.FIFOTYPE)]
+    links.append(entry("hard.txt", type=tarfile.LNKTYPE, linkname="../x.txt"))
+    names = ("../x.txt", "/x.txt", "d/../../x.txt")
+    path.write_bytes(gzip.compress(tar([*links, *(entry(name, b"1") for name in names)])))
+    assert read(path) == dict.fromkeys(names, b"1")
+    assert [*path.parent.iterdir()] == [path] and not (path.parent.parent / "x.txt").exists()
 
 
 def test_missing(path: Path) -> None:
