@@ -23,9 +23,11 @@ def checked(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records of a curve. Without the hash that a finished run's run.json has: Damaged."""
     found = _bytes(path)
     recorded = content.get("curve_sha256")
-    if recorded and hashlib.sha256(found).hexdigest() != recorded:  # none while it is on its way
+    if not recorded:  # it is on its way
+        return _each(found, path.name)
+    if hashlib.sha256(found).hexdigest() != recorded:
         raise Damaged(f"{path.name} does not have the hash that run.json recorded")
-    return _each(found, path.name)
+    return [*map(reading.decode, found.splitlines())]  # as they were written
 
 
 def sha256(path: Path) -> str:
