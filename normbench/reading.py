@@ -19,6 +19,7 @@ import yaml
 
 DEEPEST = 50  # levels of a value, which other code walks by recursion
 MOST = 100_000  # values in a document, with each YAML alias counted in full
+WIDEST = 1000  # bits of a whole number: a larger one is no float
 LONGEST = 1 << 18  # characters of a YAML document: a second or two
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BRACKETS = 1000  # libyaml's loader recurses without a limit
@@ -104,7 +105,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def check(value: Any) -> None:
-    """ValueError if a value is too deep or too large, or has types that JSON lacks."""
+    """ValueError if a value is too deep or too large, has types that JSON lacks, or a number that is no float."""
     waiting, count = [(value, 0)], 0
     while waiting:
         one, depth = waiting.pop()
@@ -114,6 +115,8 @@ def check(value: Any) -> None:
             if depth >= DEEPEST:
                 raise ValueError("it is nested too deeply")
             waiting += [(inner, depth + 1) for inner in ((*one, *one.values()) if isinstance(one, dict) else one)]
+        elif isinstance(one, int) and one.bit_length() > WIDEST:
+            raise ValueError("a number in it is too large")
         elif not isinstance(one, str | int | float | None):
             raise ValueError(f"it has a {type(one).__name__}: {str(one)[:40]!r} needs quotes")
 
