@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,6 @@ def become(path: Path, make: Callable[[Path], object]) -> None:
     make(path)
 
 
-def become_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that may not be listed, also where the tests are root."""
     folder.mkdir()
@@ -48,94 +43,82 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "listdir", listdir)
 
 
-def become_pipe(path: Path) -> None:
-    """Whoever opens it waits for a writer that never comes."""
-    path.unlink()
-    os.mkfifo(path)
+def put(path: Path, what: str) -> None:
+    """Something else in a file's place."""
+    path.unlink(missing_ok=True)
+    PLACED[what](path)
 
 
-def become_large(path: Path) -> None:
+def _socket(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # a socket's address is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def _terabyte(path: Path) -> None:
     with open(path, "wb") as file:
         file.truncate(1 << 40)
 
 
-def digit(path: Path, part: str) -> None:
+PLACED: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a socket": _socket,
+    "a folder": lambda path: path.mkdir(),
+    "a link to zeros": lambda path: path.symlink_to("/dev/zero"),
+    "a link to memory": lambda path: path.symlink_to("/proc/self/mem"),
+    "a link to the terminal": lambda path: path.symlink_to("/dev/tty"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a terabyte": _terabyte,
+}
+
+
+def _text(text: str) -> Callable[[Path], object]:
+    return lambda path: (path / "run.json").write_text(text)
+
+
+def _part(part: str) -> Callable[[Path], object]:
     """Another number in a part of run.json, without its hash."""
-    content = json.loads((path / run_file.NAME).read_text())
-    content[part]["changed"] = 1
-    (path / run_file.NAME).write_text(json.dumps(content))
+
+    def make(path: Path) -> None:
+        content = json.loads((path / run_file.NAME).read_text())
+        content[part]["changed"] = 1
+        (path / run_file.NAME).write_text(json.dumps(content))
+
+    return make
+
+
+def _curve(old: str, new: str) -> Callable[[Path], object]:
+    return lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace(old, new, 1))
 
 
 # What is seen from run.json alone, so already when listing.
 LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no run.json": (lambda p: (p / "run.json").unlink(), "run.json is missing"),
-    "torn": (lambda p: (p / "run.json").write_text('{"schema": 1, "sta'), "run.json is not JSON"),
+    "torn": (_text('{"schema": 1, "sta'), "run.json cannot be read"),
     "binary": (lambda p: (p / "run.json").write_bytes(bytes(range(256))), "run.json cannot be read"),
-    "zeroed": (lambda p: (p / "run.json").write_bytes(bytes(500)), "run.json is not JSON"),
-    "deep": (lambda p: (p / "run.json").write_text("[" * 10**6), "run.json is not JSON"),
-    "huge number": (lambda p: (p / "run.json").write_text("9" * 10**5), "run.json is not"),
-    "list": (lambda p: (p / "run.json").write_text("[1]"), "is not a JSON object"),
+    "deep": (_text("[" * 10**6), "run.json cannot be read"),
+    "deep and closed": (_text("[" * 900 + "]" * 900), "nested too deeply"),
+    "huge number": (_text("9" * 10**5), "run.json cannot be read"),
+    "list": (_text("[1]"), "has schema None"),
     "older schema": (lambda p: change(p, schema=3), "has schema 3, this version reads 4"),
     "newer schema": (lambda p: change(p, schema=5), "has schema 5, this version reads 4: update normbench"),
-    "schema as text": (lambda p: change(p, schema="1"), "has schema '1'"),
-    "unknown status": (lambda p: change(p, status="finished"), "has no known status: 'finished'"),
-    "status of a wrong type": (lambda p: change(p, status=["done"]), "has no known status"),
-    "epochs as text": (lambda p: change(p, epochs="2"), "says epochs='2'"),
-    "no hash": (lambda p: change(p, curve_sha256=None), "says curve_sha256=None"),
-    "another configuration": (lambda p: digit(p, "config"), "was changed: config does not have its hash"),
-    "another environment": (lambda p: digit(p, "environment"), "was changed: environment does not have its hash"),
-    "axes as a list": (lambda p: change(p, axes=[1]), "says axes=[1]"),
-    "an interpolation": (lambda p: change(p, config={"seed": "${oc.env:HOME}"}), "an interpolation"),
-    "folder": (lambda p: become_folder(p / "run.json"), "cannot be read"),
-    "pipe": (lambda p: become_pipe(p / "run.json"), "cannot be read: it is no regular file"),
-    "endless": (lambda p: become_large(p / "run.json"), "cannot be read: it is larger than 8 MiB"),
-    "seconds beyond all": (lambda p: change(p, seconds=10**400), "run.json is not JSON"),
-    "seconds that are no number": (
-        lambda p: change(p, seconds=math.nan),
-        "run.json is not JSON",
-    ),
-    "link": (lambda p: ((p / "run.json").unlink(), (p / "run.json").symlink_to("x")), "it is a link"),
-    "file instead of a folder": (lambda p: become(p, lambda q: q.write_text("x")), "it is not a directory"),
+    "unknown status": (lambda p: change(p, status="finished"), "has no known status"),
+    "no hash": (lambda p: change(p, curve_sha256=None), "has no known curve_sha256"),
+    "another configuration": (_part("config"), "was changed: config does not have its hash"),
+    "another environment": (_part("environment"), "was changed: environment does not have its hash"),
+    "file instead of a folder": (lambda p: become(p, lambda q: q.write_text("x")), "Not a directory"),
     "dangling link": (lambda p: become(p, lambda q: q.symlink_to("nowhere")), "it is a dangling link"),
+    **{w: (lambda p, w=w: put(p / "run.json", w), "run.json cannot be read") for w in PLACED},
 }
 # What shows when the run's curve is wanted.
 READ: dict[str, tuple[Callable[[Path], object], str]] = {
     "no curve": (lambda p: (p / "curve.jsonl").unlink(), "curve.jsonl cannot be read: No such file"),
     "empty curve": (lambda p: (p / "curve.jsonl").write_text(""), "does not have the hash"),
-    "a changed number": (
-        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace("0.5", "0.4")),
-        "not have the hash",
-    ),
-    "a torn last line": (
-        lambda p: (p / "curve.jsonl").write_bytes((p / "curve.jsonl").read_bytes()[:-5]),
-        "does not have the hash",
-    ),
-    "a corrupt middle line": (
-        lambda p: (p / "curve.jsonl").write_text(
-            (p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epoch": 1x')
-        ),
-        "curve.jsonl line 2 of 5 is not JSON",
-    ),
-    "a line that is no record": (
-        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epok": 1')),
-        "curve.jsonl line 2 of 5 is not a record",
-    ),
-    "deep nonsense": (
-        lambda p: (p / "curve.jsonl").write_text("[" * 10**5 + "\n"),
-        "curve.jsonl line 1 of 1 is not JSON",
-    ),
-    "binary curve": (lambda p: (p / "curve.jsonl").write_bytes(b"\xff\xfe\n"), "curve.jsonl line 1 of 1 is not JSON"),
-    "folder as curve": (lambda p: become_folder(p / "curve.jsonl"), "cannot be read: Is a directory"),
-    "pipe as curve": (lambda p: become_pipe(p / "curve.jsonl"), "cannot be read: it is no regular file"),
-    "endless curve": (lambda p: become_large(p / "curve.jsonl"), "cannot be read: it is larger than 1024 MiB"),
-    "a number beyond all": (
-        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace("0.5", "1" + 400 * "0")),
-        "curve.jsonl line 1 of 5 is not",
-    ),
-    "a step beyond all": (
-        lambda p: (p / "curve.jsonl").write_text(
-            (p / "curve.jsonl").read_text().replace('"step": 0', '"step": 1' + 400 * "0")
-        ),
-        "curve.jsonl line 1 of 5 is not",
-    ),
+    "a changed number": (_curve("0.5", "0.4"), "does not have the hash"),
+    "cut": (lambda p: os.truncate(p / "curve.jsonl", 99), "does not have the hash"),
+    **{w: (lambda p, w=w: put(p / "curve.jsonl", w), "curve.jsonl cannot be read") for w in PLACED},
 }

@@ -11,7 +11,6 @@ import functools
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,7 +191,7 @@ def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        node = reading.load_yaml(reading.read(os.path.realpath(path), choice_file.LARGEST).decode(), finite=False)
+        node = reading.load_yaml(reading.read(path, choice_file.LARGEST).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     declares = node.get("declares") if isinstance(node, dict) else None

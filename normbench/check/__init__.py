@@ -26,11 +26,9 @@ class Check:
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All findings; `repair` removes leftovers on the way."""
         closed: list[Path] = []
-        for finding in leftovers.permissions(self.results, self.seen):
+        for finding in leftovers.check(self.results, repair, self.seen):
             closed += [finding.place] if finding.kind == "permission" else []
             yield finding
-        yield from leftovers.check(self.results, repair)
-        yield from leftovers.misnamed(self.results)
         yield from published.check(self.results, self._ids, self.seen)
         yield from plans.check(self.results)
         for stored in store.scan(self.results / "runs"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-HARMLESS = ("leftover", "unknown", "writable")  # reported, but no damage
+HARMLESS = ("leftover", "unknown")  # reported, but no damage
 
 
 @dataclass(frozen=True)

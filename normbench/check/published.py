@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.config import FIDELITIES, compose
@@ -46,95 +49,85 @@ def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
 def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
     """The verdicts there, without claims if they are damaged, and all findings."""
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
-    verdicts, first = _read(place / "verdicts.json", places.read_verdicts, again)
-    packed, second = _read(place / pack.NAME, pack.load, again)
-    _, third = _read(place / per_example_effects.NAME, per_example_effects.load)
-    archive, fourth = _read(place / sample_archive.NAME, sample_archive.load)
-    found = [*first, *second, *third, *fourth]
+    found: list[Finding] = []
+
+    def read(name: str, load: Callable[[Path], Any], needed: bool = True) -> Any:
+        path = place / name
+        try:
+            if needed and not path.exists():
+                found.append(_missing(path, again))
+            return load(path) if path.exists() or not needed else None
+        except NormbenchError as error:
+            found.append(Finding("damage", path, str(error).removeprefix(f"{path} ")))
+
+    verdicts, packed = read("verdicts.json", places.read_verdicts), read(pack.NAME, pack.load)
+    contrasts = read(per_example_effects.NAME, per_example_effects.load, needed=False)
+    samples = read(sample_archive.NAME, sample_archive.load, needed=False)
     if packed:
         seen["published runs"] += len(packed.runs)
-        found += _ids(place, packed.runs, ids)
-    if packed and verdicts and not fourth:
-        found += _samples(
-            place, packed.runs, archive or sample_archive.SampleArchive(), verdicts.get("samples_sha256", ""), again
-        )
-    if verdicts:
-        seen["verdicts"] += len(verdicts["claims"])
-    if verdicts and packed and not third:
+        found += _ids(place / pack.NAME, packed.runs, ids)
+    if not verdicts:
+        return {"claims": []}, found
+    seen["verdicts"] += len(verdicts["claims"])
+    if samples and samples.sha256 != (recorded := verdicts.get("samples_sha256", "")):
+        found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
+            "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "
+            f"(git checkout), or publish again: {again}"))  # fmt: skip
+    if packed and contrasts:
         try:
-            found += _follows(places.read(place, packed, ids.config_dir))
+            found += _follows(places.read(place, packed, ids.config_dir), contrasts)
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
-    return verdicts or {"claims": []}, found
+    return verdicts, found
 
 
-def _read(path: Path, read: Callable[[Path], Any], again: str = "") -> tuple[Any, list[Finding]]:
-    """`again`: the command that makes a file which must be there."""
-    if not path.exists():
-        remedy = f"Restore it (git checkout), or publish again: {again}"
-        return None, [Finding("missing", path, f"it is gone. {remedy}")] if again else []
-    try:
-        return read(path), []
-    except NormbenchError as error:
-        return None, [Finding("damage", path, str(error).removeprefix(f"{path} "))]
+def _missing(path: Path, again: str) -> Finding:
+    return Finding("missing", path, f"it is gone. Restore it (git checkout), or make it again: {again}")
 
 
-def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
-    unknown: dict[str, int] = {}
+def _ids(path: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
+    unknown: Counter[str] = Counter()
     for run in runs:
         try:
             computed = ids.of(run.config, run.id)
         except NormbenchError as error:
-            unknown[str(error)] = unknown.get(str(error), 0) + 1
+            unknown[str(error)] += 1
             continue
         if computed != run.id:
-            yield Finding("id", place / pack.NAME, f"the configuration of run {run.id} gives the id {computed}: one of "
-                          "them was changed, or this version computes otherwise. Restore the pack (git checkout), or "
-                          "train the run again")  # fmt: skip
+            yield Finding("id", path, f"the configuration of run {run.id} gives the id {computed}: one of them was "
+                          "changed, or this version computes otherwise. Restore the pack (git checkout), or train the "
+                          "run again")  # fmt: skip
     for why, count in unknown.items():
-        yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
+        yield Finding("unknown", path, f"the ids of {count} runs cannot be computed here: {why}")
 
 
-def _samples(
-    place: Path, runs: Sequence[RunRecord], archive: sample_archive.SampleArchive, sha256: str, again: str
-) -> Iterator[Finding]:
-    remedy = f"Restore it (git checkout), or publish again: {again}"
-    if sha256 and not archive.runs:
-        yield Finding("missing", place / sample_archive.NAME, f"it is gone. {remedy}")
-    elif archive.sha256 != sha256:
-        yield Finding(
-            "damage", place / sample_archive.NAME, f"it is not the one that verdicts.json has the hash of. {remedy}"
-        )
-    elif foreign := sorted(archive.runs.keys() - {run.id for run in runs}):
-        yield Finding("verdict", place / sample_archive.NAME, f"it has samples of {', '.join(foreign)}, which the pack "
-                      f"has not. {remedy}")  # fmt: skip
-
-
-def _follows(entry: Published) -> Iterator[Finding]:
+def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iterator[Finding]:
     """The files that differ from those that judging these runs again gives; nothing is written."""
-    place, again = entry.place, f"Judge again: {entry.again}"
-    if entry.artifact is None:
+    place, again, runs, artifact = entry.place, f"Judge again: {entry.again}", entry.runs, entry.artifact
+    if artifact is None:
         yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
-    runs = entry.runs
-    contrasts = per_example_effects.load(place / per_example_effects.NAME)
-    sha256 = entry.verdicts["pack_sha256"]
-    samples_sha256 = entry.verdicts.get("samples_sha256", "")
-    judged = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, sha256, contrasts, samples_sha256)
+    sha256s = entry.verdicts["pack_sha256"], contrasts, entry.verdicts.get("samples_sha256", "")
+    judged = publish.judge(artifact, runs, entry.fidelity, entry.verdicts, *sha256s)
     if (content := json.loads(json.dumps(judged))) != entry.verdicts:
         pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
-        others = [now["id"] for now, then in pairs if now != then]
-        what = f"of {', '.join(others)}" if others else "as a whole"
-        yield Finding("verdict", place / "verdicts.json", f"the verdicts {what} do not follow from the pack. {again}")
-    for name, content in publish.pages(entry.artifact, entry.fidelity, judged, runs).items():
+        others = ", ".join(now["id"] for now, then in pairs if now != then)
+        yield Finding("verdict", place / "verdicts.json", f"the verdicts {f'of {others}' if others else 'as a whole'} "
+                      f"do not follow from the pack. {again}")  # fmt: skip
+    for name, page in publish.pages(artifact, entry.fidelity, judged, runs).items():
         if not (place / name).exists():
-            yield Finding("missing", place / name, f"it is gone. {again}")
-        elif _bytes(place / name) != content:
+            yield _missing(place / name, entry.again)
+        elif _bytes(place / name) != page:
             yield Finding("verdict", place / name, f"it does not follow from the pack. {again}")
-    yield from _figure(entry, runs, again)
-    if entry.artifact.config_dir or place.parents[2].resolve() == SHIPPED:
-        yield from _stated(entry, entry.artifact, runs, contrasts)
+    figure = place / "figure.svg"  # by its hash: each version of matplotlib would draw another file
+    if figure.exists():
+        if why := svg_hash.unmarked(_bytes(figure), publish.figure_key(entry.verdicts)):
+            yield Finding("damage", figure, f"{why}. Delete it, and draw it again: {entry.again}")
+    elif artifacts.panels(artifact, runs):
+        yield _missing(figure, entry.again)
+    if artifact.config_dir or place.parents[2].resolve() == SHIPPED:
+        yield from _stated(entry, artifact, runs, contrasts)
 
 
 def _stated(
@@ -147,29 +140,18 @@ def _stated(
             yield Finding("stated", entry.place / "verdicts.json", f"{line}. Correct it in {artifact.path}")
 
 
-def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator[Finding]:
-    """By its hash: each version of matplotlib would draw another file."""
-    path = entry.place / "figure.svg"
-    if path.exists():
-        if why := svg_hash.unmarked(_bytes(path), publish.figure_key(entry.verdicts)):
-            yield Finding("damage", path, f"{why}. Delete it, and draw it again: {entry.again}")
-    elif entry.artifact and artifacts.panels(entry.artifact, runs):
-        yield Finding("missing", path, f"it is gone. {again}")
-
-
 def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if path.is_file() else b""
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError):
+        return reading.read(path, pack.LARGEST)
+    return b""
 
 
 def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
     """Whether each line is whole and follows the one before it, and the last one has the published verdict."""
     path = results / history.NAME
+    if not path.exists() and any(word != "not run" for word in judged.values()):
+        yield Finding("missing", path, "it is gone: no verdict has a history. Restore it (git checkout)")
     if not path.exists():
-        if any(word != "not run" for word in judged.values()):
-            yield Finding("missing", path, "it is gone: no verdict has a history. Restore it (git checkout)")
         return
     try:
         entries = history.read(results)

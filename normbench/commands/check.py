@@ -29,7 +29,6 @@ kinds of findings:
 no damage:
   leftover    a command that was killed left it; nothing reads it
   unknown     this version or this machine cannot check it
-  writable    anybody on this machine may change it
 
 exit codes: 0 whole; 4 something is damaged
 """

@@ -301,7 +301,7 @@ def _fits(value: Any, pattern: str) -> bool:
 def _parsed(pattern: str) -> Any:
     """The value that a word means, so that 1e-3 finds 0.001."""
     try:
-        return float(pattern) if "e" in pattern.lower() else reading.load_yaml(pattern, finite=False)
+        return float(pattern) if "e" in pattern.lower() else reading.load_yaml(pattern)
     except (ValueError, yaml.YAMLError):
         return pattern
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -39,14 +38,14 @@ Loader.add_implicit_resolver(
 @functools.cache
 def text(path: Path) -> str:
     """Errors as of `reading.read`, and UnicodeDecodeError."""
-    return reading.read(os.path.realpath(path), LARGEST).decode()
+    return reading.read(path, LARGEST).decode()
 
 
 @functools.cache
 def content(path: Path) -> Any:
     """As data that nobody may change; of an empty file no keys. Errors as of `text` and `reading.load_yaml`."""
     try:
-        found = reading.load_yaml(text(path), finite=False, loader=Loader)
+        found = reading.load_yaml(text(path), Loader)
     except Exception:
         text.cache_clear()  # it may be mended, and is then read anew
         raise

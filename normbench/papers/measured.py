@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,8 @@ def _read(folder: Path, shape: Callable[[Mapping[str, Any]], Entry]) -> Iterator
     """One entry per file, `damaged` if it cannot be read."""
     for path in sorted(folder.glob("*.json")):
         try:
-            yield {
-                "id": path.stem,
-                **shape(reading.parse(reading.read(os.path.realpath(path), LARGEST))),
-                "damaged": False,
-            }
+            content = reading.parse(reading.read(path, LARGEST))
+            yield {"id": path.stem, **shape(content), "damaged": False}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             yield {"id": path.stem, "title": path.name, "damaged": True}
 

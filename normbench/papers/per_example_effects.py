@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,7 +89,7 @@ def load(path: Path) -> Contrasts:
     """The contrasts published at `path`, none without a file. NormbenchError if it is damaged."""
     tables: dict[str, Table] = {}
     try:
-        with outcomes.arrays(os.path.realpath(path)) as arrays:
+        with outcomes.arrays(path) as arrays:
             for name in arrays:
                 if not name.endswith("|effects"):
                     continue

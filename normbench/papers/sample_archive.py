@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import zipfile
 import zlib
@@ -63,7 +62,7 @@ def load(path: Path) -> SampleArchive:
     if not path.exists():
         return SampleArchive()
     try:
-        content = reading.read(os.path.realpath(path), MOST)
+        content = reading.read(path, MOST)
         return SampleArchive(_unpacked(content), content)
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import orjson
-
 
 class Damaged(Exception):
     """A run directory that cannot be read; the message is the reason, in one line."""
@@ -15,8 +13,3 @@ class Damaged(Exception):
 def why(error: Exception) -> str:
     """What is wrong, without the number that the system has for it."""
     return getattr(error, "strerror", "") or str(error)
-
-
-def no_json(error: ValueError) -> str:
-    """What is wrong with a JSON file that is none, where that is more than that."""
-    return "" if isinstance(error, orjson.JSONDecodeError | UnicodeDecodeError) else f": {error}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ def convert_held(folder: Path) -> None:
 def _content(folder: Path) -> dict[str, Any]:
     status = _status(folder)
     hashes = status.pop("files", {})
-    config = _config(folder, hashes.pop(CONFIG, ""))
-    environment = _environment(folder, hashes.pop(ENVIRONMENT, ""))
+    config = _read(folder, CONFIG, reading.load_yaml, hashes.pop(CONFIG, ""))
+    environment = _read(folder, ENVIRONMENT, reading.parse, hashes.pop(ENVIRONMENT, ""))
     labels = {key: value for key, value in config.items() if key != "id"}
     content = {**labels, **status, "schema": run_file.SCHEMA, "environment": environment, "files": hashes}
     run_file.check(content)
@@ -72,44 +72,20 @@ def _status(folder: Path) -> dict[str, Any]:
         if (folder / "curve.jsonl").exists():
             raise Damaged(f"{STATUS} is missing")
         return {"status": "interrupted", "step": 0, "reason": "killed before it began"}
-    try:
-        status = reading.parse(_text(folder, STATUS))
-    except ValueError as error:
-        raise Damaged(f"{STATUS} is not JSON: {error}") from None
-    if not isinstance(status, dict) or status.get("schema") != SCHEMA:
-        raise Damaged(f"{STATUS} does not have schema {SCHEMA}")
-    if not files.is_sealed(status):
-        raise Damaged(f"{STATUS} was changed: it does not have its hash")
+    status = _read(folder, STATUS, reading.parse)
+    if status.get("schema") != SCHEMA or not files.is_sealed(status):
+        raise Damaged(f"{STATUS} was changed: it does not have its hash and schema {SCHEMA}")
     return {key: value for key, value in status.items() if key != files.SEAL}
 
 
-def _config(folder: Path, sha256: str) -> Mapping[str, Any]:
-    if not (folder / CONFIG).exists() and not sha256:  # it failed before it began
+def _read(folder: Path, name: str, parse: Callable[[str], Any], sha256: str = "") -> dict[str, Any]:
+    """What a file says; nothing where it is not there and has no recorded hash."""
+    if not sha256 and not (folder / name).exists():
         return {}
-    text = _text(folder, CONFIG, sha256)
-    try:
-        content = reading.load_yaml(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise Damaged(f"{CONFIG} cannot be read: {why(error)}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise Damaged(f"{CONFIG} has no configuration")
-    return content
-
-
-def _environment(folder: Path, sha256: str) -> Any:
-    if not (folder / ENVIRONMENT).exists() and not sha256:
-        return {}
-    try:
-        return reading.parse(_text(folder, ENVIRONMENT, sha256))
-    except ValueError as error:
-        raise Damaged(f"{ENVIRONMENT} is not JSON: {error}") from None
-
-
-def _text(folder: Path, name: str, sha256: str = "") -> str:
     try:
         content = reading.read(folder / name, run_file.LARGEST)
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
-            raise Damaged(f"{name} does not have the hash that {STATUS} recorded")
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"it does not have the hash that {STATUS} recorded")
+        return dict(parse(content.decode()))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"{name} cannot be read: {why(error)}") from None

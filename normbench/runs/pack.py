@@ -12,37 +12,26 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, own
-from normbench.runs.record import BESIDE, RunRecord, check_config, curve_sha256
+from normbench.runs.record import BESIDE, RunRecord, curve_sha256
 
 SCHEMA = 2
-FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
 _ID = re.compile(rb'"id": "([0-9a-f]{12})"')  # of a line: no option has this key
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
-KINDS: dict[str, Any] = {  # what everything else relies on
-    **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
-    **dict.fromkeys(("seed", "epochs", "steps"), int),
-    **dict.fromkeys(("axes", "environment", "config", "was"), dict),
-    "records": list,
-    "seconds": (int, float, type(None)),
-}
-DAMAGE = (
-    OSError, EOFError, ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError, zlib.error
-)  # fmt: skip
+DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
 
 
 class _Run(Protocol):
@@ -51,11 +40,6 @@ class _Run(Protocol):
 
 
 R = TypeVar("R", bound=_Run)
-P = TypeVar("P", bound="Published")
-
-
-class _Other(Exception):
-    """The schema of a pack, an older or a newer one."""
 
 
 @dataclass(frozen=True)
@@ -109,54 +93,50 @@ def read(path: Path) -> list[RunRecord]:
     return list(load(path).runs)
 
 
-def load(path: Path, cached: bool = True, parts: bool = True) -> Pack:
-    """A pack, every hash of it checked. A damaged one, or one of another schema: NormbenchError with one line.
+def load(path: Path, parts: bool = True) -> Pack:
+    """A pack whose hashes fit; an empty one where there is no file. NormbenchError if it is damaged.
 
-    cached: kept in memory for the next call. parts: with its runs, else its hash alone.
+    parts: with its runs, else its hash alone.
     """
     with _named(path):
         if not path.exists():
             return Pack()
-        return _parse(_content(path), cached) if parts else Pack((), _opened(_content(path)).sha256)
+        opened = _opened(path, reading.read(path, LARGEST))
+        return Pack(opened.runs if parts else (), opened.sha256)
 
 
 @dataclass(frozen=True)
-class Published:
+class Packed:
     """A run of the pack at `path`; `head` is without its records."""
 
     head: RunRecord
     evaluations: int  # how many records it has
     path: Path
+    line: bytes
 
     @property
     def id(self) -> str:
         return self.head.id
 
-
-@dataclass(frozen=True)
-class Packed(Published):
-    """One whose records were not looked at: the pack has its hash."""
-
-    number: int  # of its line
-
     def whole(self) -> RunRecord:
-        """The run, checked. Errors as of `load`."""
+        """The run with its records. Errors as of `load`."""
         with _named(self.path):
-            return replace(_opened(_content(self.path)).run(self.number), elsewhere=self.head.elsewhere)
+            records = reading.decode(self.line)["records"]
+        return replace(self.head, records=records)
 
 
 def heads(path: Path, ids: Set[str] | None = None) -> list[Packed]:
     """The runs of a pack, or those with these ids, without their records. Errors as of `load`."""
-    if not path.exists():
-        return []
     with _named(path):
-        content = _content(path)
-        found = _heads(content) if ids is None else _read_heads(content, ids)
-        return [Packed(head, count, path, number) for head, count, number in found]
+        if not path.exists():
+            return []
+        opened = _opened(path, reading.read(path, LARGEST))
+        return opened.heads if ids is None else [opened.head(line) for line in opened.lines if _named_in(line, ids)]
 
 
-def _content(path: Path) -> bytes:
-    return reading.read(os.path.realpath(path), LARGEST)  # behind a link as well
+def _named_in(line: bytes, ids: Set[str]) -> bool:
+    named = _ID.search(line)
+    return named is None or named[1].decode() in ids
 
 
 @contextmanager
@@ -164,139 +144,58 @@ def _named(path: Path) -> Iterator[None]:
     """What is wrong with a pack in one line."""
     try:
         yield
-    except _Other as other:
-        line = f"{path} has schema {other}, this version reads {SCHEMA}"
-        if other.args[0] > SCHEMA:
-            raise NormbenchError(f"{line}: update normbench.") from None
-        way_out = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
-        raise NormbenchError(f"{line}. {way_out}", code=4) from None
     except DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 
 
-@dataclass(frozen=True)
 class _Opened:
-    """A pack whose own hashes are checked: that of its runs, and their lines."""
+    """A pack whose hashes fit, so that what it says is what was published."""
 
-    sha256: str
-    lines: Sequence[bytes]
-    began: Mapping[str, str]  # by the run's id
-    runs: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
+    def __init__(self, path: Path, content: bytes) -> None:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            text = packed.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
+        first, _, body = text.partition(b"\n")
+        head = reading.parse(first)
+        if (schema := head["schema"]) != SCHEMA:
+            raise _of_another_schema(path, schema)
+        if head.pop("header_sha256", "") != files.seal(head):
+            raise ValueError("its header was changed")
+        if head["sha256"] != hashlib.sha256(body).hexdigest():
+            raise ValueError("its runs do not have the hash in its header")
+        self.path, self.sha256, self.lines = path, head["sha256"], body.splitlines()
+        self._began: Mapping[str, str] = head.get("began", {})
 
-    def run(self, number: int) -> RunRecord:
-        """The run of a line, checked once. Raises ValueError, which names the line."""
-        if number not in self.runs:
-            self.runs[number] = self.dated(_read(self.lines[number - FIRST], number, _run))
-        return self.runs[number]
+    @cached_property
+    def runs(self) -> Sequence[RunRecord]:
+        return tuple(map(self._run, self.lines))
 
-    def dated(self, run: RunRecord) -> RunRecord:
-        """The run with what the header says of it."""
-        return replace(run, began=self.began.get(run.id, ""))
+    @cached_property
+    def heads(self) -> list[Packed]:
+        return [self.head(line) for line in self.lines]
 
-    @property
-    def numbers(self) -> range:
-        return range(FIRST, FIRST + len(self.lines))
+    def head(self, line: bytes) -> Packed:
+        """A run without its records: its line has them as `_lines` wrote them, which saves their parse."""
+        before, start, rest = line.partition(b'"records": [')
+        records, end, after = rest.rpartition(b'], "seconds": ')
+        return Packed(self._run(before + start + end + after), records.count(b'"step": '), self.path, line)
 
-
-@lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
-def _opened(content: bytes) -> _Opened:
-    """Raises one of DAMAGE, or _Other."""
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-        text = packed.read(LARGEST + 1)  # gzip takes no bytes at all for an empty file
-    if not text:
-        raise ValueError("it is empty")
-    if len(text) > LARGEST:
-        raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
-    first, _, body = text.partition(b"\n")
-    head = reading.parse(first)
-    schema = head["schema"]
-    if type(schema) is int and schema != SCHEMA:
-        raise _Other(schema)
-    if head.pop("header_sha256", "") != files.seal(head) or schema != SCHEMA:
-        raise ValueError("its header was changed")
-    count = body.count(b"\n")
-    if head["runs"] != count:
-        raise ValueError(f"its header says {head['runs']} runs, it has {count}")
-    if head["sha256"] != hashlib.sha256(body).hexdigest():
-        raise ValueError("its runs do not have the hash in its header")
-    began = head.get("began", {})
-    if not isinstance(began, dict) or not all(isinstance(when, str) for when in began.values()):
-        raise ValueError(f"its header says began={began!r:.40}")
-    return _Opened(head["sha256"], body.splitlines(), began)
+    def _run(self, line: bytes) -> RunRecord:
+        content = reading.decode(line)
+        run = RunRecord(**{key: value for key, value in content.items() if key in FIELDS})
+        return replace(run, began=self._began.get(run.id, ""))
 
 
-def _parse(content: bytes, cached: bool) -> Pack:
-    """Raises one of DAMAGE, or _Other."""
-    opened = (_opened if cached else _opened.__wrapped__)(content)
-    return Pack(tuple(map(opened.run, opened.numbers)), opened.sha256)
+def _of_another_schema(path: Path, schema: Any) -> Exception:
+    line = f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}"
+    if isinstance(schema, int) and schema > SCHEMA:
+        return NormbenchError(f"{line}: update normbench.")
+    way_out = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
+    return NormbenchError(f"{line}. {way_out}", code=4)
 
 
-@lru_cache(maxsize=32)
-def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
-    return _read_heads(content, None)
-
-
-def _read_heads(content: bytes, ids: Set[str] | None) -> list[tuple[RunRecord, int, int]]:
-    """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Other."""
-    opened = _opened(content)
-    found = []
-    for number, line in zip(opened.numbers, opened.lines, strict=True):
-        if ids is not None and (named := _ID.search(line)) and named[1].decode() not in ids:
-            continue
-        head, records = _cut(line)
-        if not records:  # not as `_lines` writes them
-            run = opened.run(number)
-            found.append((replace(run, records=()), len(run.records), number))
-        else:
-            found.append((opened.dated(_read(head, number, _head)), records.count(b'"step": '), number))
-    return found
-
-
-def _cut(line: bytes) -> tuple[bytes, bytes]:
-    """A line without its records, and these: in a pack that has its hash they stand as `_lines` wrote them."""
-    before, start, rest = line.partition(b'"records": [')
-    records, end, after = rest.rpartition(b'], "seconds": ')
-    return (before + start + end + after, records) if start and end else (line, b"")
-
-
-def _read(line: bytes, number: int, parse: Callable[[bytes], RunRecord]) -> RunRecord:
-    """The run of a line; ValueError names one that is none."""
-    try:
-        return parse(line)
-    except DAMAGE as error:
-        raise ValueError(f"line {number}: {error}") from None
-
-
-def _run(text: bytes) -> RunRecord:
-    line = reading.decode(text)
-    run = _made(line, text)
-    if not run.records:
-        raise TypeError("it has no records")
-    # as they stand there, or made anew, which takes ten times as long
-    if line["curve_sha256"] != _curve_sha256(text) and line["curve_sha256"] != curve_sha256(run.records):
-        raise ValueError(f"the records of run {run.id} do not have its curve_sha256")
-    return run
-
-
-def _curve_sha256(line: bytes) -> str:
-    """The hash of the records as lines of a curve, of one where none holds what stands between two."""
-    _, records = _cut(line)
-    return hashlib.sha256(records.replace(b"}, {", b"}\n{") + b"\n").hexdigest()
-
-
-def _head(text: bytes) -> RunRecord:
-    return _made(reading.decode(text), text)
-
-
-def _made(line: Mapping[str, Any], text: bytes) -> RunRecord:
-    """The run, if its parts but for the records have the types that others rely on; else TypeError."""
-    run = RunRecord(**{key: value for key, value in line.items() if key in FIELDS})
-    for name, kind in KINDS.items():
-        value = getattr(run, name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r:.40}")
-    check_config(run.config, "${" if b"${" in text or b"\\" in text else "")
-    return run
+_opened = lru_cache(maxsize=32)(_Opened)  # a command over several artifacts looks into every pack for each of them
 
 
 def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:
@@ -307,13 +206,13 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
     return longest([*published, *fresh], lambda run: (run.steps, len(run.records)))
 
 
-def one_each(runs: Sequence[P]) -> list[P]:
+def one_each(runs: Sequence[Packed]) -> list[Packed]:
     """One per id, the longest, with the experiments and arms by which others of these file it."""
     filed: dict[str, dict[tuple[str, str], None]] = {}
     for run in runs:
         filed.setdefault(run.id, {})[run.head.experiment, run.head.arm] = None
 
-    def with_others(run: P) -> P:
+    def with_others(run: Packed) -> Packed:
         others = [names for names in filed[run.id] if names != (run.head.experiment, run.head.arm)]
         return replace(run, head=replace(run.head, elsewhere=others))
 

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
-from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.stored import MONITOR, OWN, RUN_GROUPS
+from normbench.stored import MONITOR
 
-SECTIONS = (*RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
 SHORTEST = 4  # characters of an id that name a run
@@ -76,26 +74,6 @@ def check_record(record: Any) -> None:
 
 def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (float, int) and -LARGEST <= value <= LARGEST
-
-
-def check_config(config: Any, text: str = "${") -> None:
-    """TypeError where a stored configuration lacks the form that everything else relies on, whatever it says.
-
-    text: that it was read from; an interpolation shows in it, literal or escaped.
-    """
-    if not isinstance(config, dict):
-        raise TypeError("is no configuration")
-    for key in SECTIONS:
-        if not isinstance(config.get(key, {}), dict):
-            raise TypeError(f"says {key}={config[key]!r:.40}")
-    own = config.get(OWN, {})
-    if not isinstance(own, dict) or not all(isinstance(text, str) for text in (*own, *own.values())):
-        raise TypeError(f"says {OWN}={own!r:.40}")
-    if ("${" in text or "\\" in text) and (found := reading.interpolation(config)):
-        raise TypeError(f"says {found!r:.40}: an interpolation, which no configuration here has")
-    for key, value in config.get("monitor", {}).items():
-        if not isinstance(value, str):
-            raise TypeError(f"says monitor.{key}={value!r:.40}")
 
 
 # Fields that depend on other runs: no part of it, so they are never written.

@@ -23,7 +23,6 @@ from normbench.runs.run_file import FINISHED
 
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 OLD = re.compile(r"\.old-[0-9]+\Z")  # ends the name of a directory whose run was trained anew
-DEEPEST = 20  # folders between the root and a run
 
 
 class Wanted(Protocol):
@@ -95,19 +94,14 @@ def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:
     None are looked for behind a link, nor among those that a newer run replaced. ids: of these runs alone.
     """
     found: list[Stored] = []
-    waiting = [(root, 0)] if os.path.lexists(root) else []
+    waiting = [root] if os.path.lexists(root) else []
     while waiting:
-        folder, depth = waiting.pop()
+        folder = waiting.pop()
         try:
-            if depth > DEEPEST:
-                raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
             names = os.listdir(folder)
-        except OSError as error:
+        except OSError as error:  # among the runs, to be seen: it may hold some
             names = []
-            found.append(_unlisted(folder, f"cannot be read: {error.strerror}"))
-        except Damaged as damage:
-            names = []
-            found.append(_unlisted(folder, str(damage)))
+            found.append(Stored(folder, "", folder.name, 0, "", {}, f"cannot be read: {error.strerror}"))
         experiment = str(folder.relative_to(root))
         for name in names:
             if name.startswith(".") or OLD.search(name):
@@ -119,13 +113,8 @@ def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:
             if match:
                 found.append(Stored(path, experiment, match["arm"], int(match["seed"]), match["id"], {}))
             elif path.is_dir() and not path.is_symlink():
-                waiting.append((path, depth + 1))
+                waiting.append(path)
     return sorted(found, key=lambda run: str(run.path))
-
-
-def _unlisted(folder: Path, reason: str) -> Stored:
-    """A folder that may hold runs and cannot be listed, among them to be seen."""
-    return Stored(folder, "", folder.name, 0, "", {}, reason)
 
 
 def read(run: Stored, convert: bool = True) -> Stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from normbench import reading
 from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import run_file, store
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import resolve
 
@@ -37,7 +38,7 @@ def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
     """The run's model with its stored weights, by default the last ones if there are any, and their name.
 
-    Errors: weights that are not stored, that do not fit, or that are not finite.
+    Errors: weights that are not stored, that are not those that were trained, that do not fit, or are not finite.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -49,10 +50,14 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     if chosen not in names:
         raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()
-    path = folder / "weights" / f"{chosen}.safetensors"
+    path, stored = folder / "weights" / f"{chosen}.safetensors", run_file.read(folder)
     try:
-        model.load_state_dict(load(reading.read(path, LARGEST)))
-    except (OSError, RuntimeError, SafetensorError) as error:
+        content = reading.read(path, LARGEST)
+        sha256 = stored.get("files", {}).get(f"weights/{path.name}")  # none of a run that has not ended
+        if sha256 and hashlib.sha256(content).hexdigest() != sha256:
+            raise ValueError(f"it does not have the hash that {run_file.NAME} recorded")
+        model.load_state_dict(load(content))
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
         raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
     if not models.finite(model.parameters()):

@@ -214,9 +214,8 @@ class _Service:
             raise HTTPException(404, "There is no such run.")
         labels = ("id", "experiment", "arm", "seed", "control", "fidelity", "axes", "epochs", "steps", "seconds")
         try:
-            with samples.below(self.index.results, path) as folder:
-                output, names = _tail(folder), samples.names(folder)
-        except OSError:  # published, damaged, or behind a link
+            output, names = _tail(path), samples.names(path)
+        except OSError:  # damaged
             output, names = [], []
         return {
             "labels": {label: getattr(head, label) for label in labels},
@@ -237,10 +236,8 @@ class _Service:
         """A sample in the run's list."""
         path = self.index.source(run_id)
         try:
-            if path is not None:
-                with samples.below(self.index.results, path) as folder:
-                    if name in samples.names(folder):
-                        return samples.read(folder, name), samples.TYPES[Path(name).suffix]
+            if path is not None and name in samples.names(path):
+                return samples.read(path, name), samples.TYPES[Path(name).suffix]
         except OSError:
             pass
         raise HTTPException(404, "There is no such sample.")
@@ -353,9 +350,9 @@ def _cell(value: Any) -> Any:
 # --- files of a run --------------------------------------------------------------------------------------------------
 
 
-def _tail(folder: int) -> list[str]:
+def _tail(folder: Path) -> list[str]:
     try:
-        lines = reading.tail("output.log", TAIL, folder).decode("utf-8", "replace").splitlines()
+        lines = reading.tail(folder / "output.log", TAIL).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [visible(line) for line in lines[-LINES:]]

@@ -24,21 +24,15 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 HOSTILE: dict[str, tuple[str, str]] = {
     "a value of the environment": (OWN.replace("eps: 1.0e-5", f"eps: ${{oc.env:{SECRET}}}"), "interpolations"),
-    "one within a text": (f"{OWN}\nmore: 'a ${{oc.env:{SECRET}}} b'\n", "interpolations"),
     "one for a key": (f"{OWN}\n'${{oc.env:{SECRET}}}': 1\n", "interpolations"),
-    "one among the defaults": (f"defaults:\n  - /optim: ${{oc.env:{SECRET}}}\n{OWN}", "interpolations"),
-    "another value of the configuration": (f"{OWN}\nmore: ${{seed}}\n", "interpolations"),
     "a bomb of aliases": (BOMB + OWN, "more than 100000 values"),
     "an alias of itself": (f"{OWN}\nmore: &x [*x]\n", "too deeply"),
     "many brackets": (f"{OWN}\nmore: {'[' * 10**5}\n", "too deeply"),
-    "brackets that close": (f"{OWN}\nmore: {'[' * 300}{']' * 300}\n", "too deeply"),
     "many dashes": (f"{OWN}\nmore:\n  {'- ' * 400}1\n", "too deeply"),
     "an object of Python": (f"{OWN}\nmore: !!python/object/apply:os.getcwd []\n", "python/object"),
     "a megabyte": (f"{OWN}\nmore: {'x' * 10**6}\n", "characters"),
     "ten megabytes": (f"{OWN}\nmore: {'x' * 10**7}\n", "larger than 1 MiB"),
     "a number without end": (f"{OWN}\nmore: {'9' * 10**4}\n", ""),
-    "nothing": ("", "'name' must be given"),
-    "bytes": ("\xff\xfe", ""),
 }
 
 

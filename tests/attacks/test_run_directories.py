@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import fake
 import pytest
+import spoil
 import tiny
-from hostile import CASES, FEW
 
 from normbench.cli import main
 from normbench.config.resolve import ResolvedRun
@@ -25,6 +26,50 @@ GOOD = 3  # runs beside the hostile ones
 PATIENCE = 20  # s for one command
 DIFFERS = re.compile(rf"^run [0-9a-f]{{12}}: ({DIFFERENT}|not deterministic, ({'|'.join(WORDS)}))\b", re.MULTILINE)
 EXPORTS = (("export", "csv", "--output", "out.csv"), ("export", "parquet", "--output", "out.parquet"))
+STEERS = "\x1b]0;owned\x07\x9b31m\u202e\n[/red]"
+FILES = (
+    "run.json", "lock", "curve.jsonl", "timing.jsonl", "output.log", "samples", "outcomes", "checkpoint", "weights",
+)  # fmt: skip
+
+
+def _placed(name: str, what: str, state: str) -> Callable[[Path], object]:
+    return lambda run: (spoil.change(run, status=state), spoil.put(run / name, what))
+
+
+def _renamed(name: bytes) -> Callable[[Path], object]:
+    """Another arm in the directory's name."""
+    return lambda run: os.rename(os.fsencode(run), os.fsencode(run.parent) + b"/" + name + os.fsencode(run.name[-16:]))
+
+
+def _folders(run: Path) -> None:
+    here = os.getcwd()
+    os.chdir(run.parent)
+    try:
+        for _ in range(400):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+
+
+PLACES = {
+    f"{what} for {name}, {state}": _placed(name, what, state)
+    for state in ("done", "running")
+    for name in FILES
+    for what in spoil.PLACED
+}
+SINGLE: dict[str, Callable[[Path], object]] = {
+    "a reason of 5 MB": lambda p: spoil.change(p, status="failed", reason=STEERS * 10**5),
+    "a reason that steers": lambda p: spoil.change(p, status="failed", reason=STEERS),
+    **{f"{key} steers": lambda p, k=key: spoil.change(p, **{k: STEERS}) for key in ("experiment", "arm", "control")},
+    "axes that steer": lambda p: spoil.change(p, axes={STEERS: STEERS}),
+    "a name that is not UTF-8": _renamed(b"bad\xff\xfe"),
+    "a name that steers": _renamed(b"a\x1b[31mred\x1b]0;t\x07\n"),
+    "a name with a seed of 200 digits": lambda p: p.rename(p.with_name(f"a.s{'9' * 200}.{p.name[-12:]}")),
+    "folders in folders": _folders,
+}
+CASES = SINGLE | PLACES
+FEW = SINGLE | dict([*PLACES.items()][::5])
 
 
 class Hangs(Exception):

@@ -9,11 +9,9 @@ undisturbed, did not make of what was left what it makes of a folder that no fau
 from __future__ import annotations
 
 import builtins
-import contextlib
 import errno
 import functools
 import hashlib
-import http.server
 import io
 import itertools
 import json
@@ -21,29 +19,23 @@ import os
 import random
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import driver
-import fake
 import tiny
 
-from normbench.check import Check
-from normbench.data import fetch
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish
+from normbench.papers import publish
 from normbench.runs import pack
 from normbench.runs.writing import directory
-from normbench.web import report
 
 DARK, OVER = 77, 3  # exit codes of a process whose power went; that was done before the fault came
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "ln2016/table1"  # a table alone: no second for a figure
-BYTES = random.Random(1).randbytes(200_000)
 
 
 class Disk:
@@ -191,31 +183,6 @@ def publish_all(folder: Path) -> None:
         raise NormbenchError(notes[0])
 
 
-def before_report(folder: Path) -> None:
-    shutil.copytree(ROOT / "results" / NAME / "paper", folder / NAME / "paper")
-    shutil.copyfile(ROOT / "results" / history.NAME, folder / history.NAME)
-
-
-def before_check(folder: Path) -> None:
-    before_report(folder)
-    run = fake.directory(folder / "runs", tiny.spec())
-    for left in (run / ".run.json.7.tmp", folder / NAME / "paper" / ".table.md.8.tmp"):
-        left.write_text("half")
-
-
-def check(folder: Path) -> None:
-    """Removes leftovers; what cannot be read is a finding, and no traceback."""
-    found = [finding for finding in Check(folder).findings(repair=True)]
-    if any(not finding.harmless or not finding.text.endswith("removed") for finding in found):
-        raise NormbenchError("; ".join(finding.text for finding in found))
-
-
-def bring(folder: Path) -> None:
-    """From a mirror in the parent."""
-    sums = {"set/one.bin": hashlib.sha256(BYTES).hexdigest()}
-    fetch.get({"name": "set", "declares": {"megabytes": 1, "files": sums}}, folder, mirrors=[os.environ["MIRROR"]])
-
-
 def nothing(folder: Path) -> None:
     pass
 
@@ -223,14 +190,10 @@ def nothing(folder: Path) -> None:
 COMMANDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "train": (nothing, train),
     "publish": (before_publish, publish_all),
-    "report": (before_report, lambda folder: report.build(folder) and None),
-    "check": (before_check, check),
-    "data": (nothing, bring),
 }
 
 
 TIMED = ("lock", ".normbench.lock", "timing.jsonl")
-MADE_ANEW = ("report",)  # by each call
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -274,22 +237,7 @@ def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
     return sorted(key for key in one | other if one.get(key) != other.get(key))
 
 
-class Mirror(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(BYTES)))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(BYTES)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 def main() -> None:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ["MIRROR"] = f"http://127.0.0.1:{server.server_port}/"
     found = {}
     for number, word in enumerate(sys.argv[2:]):
         name, fault, first, stride = word.split(":")
@@ -315,7 +263,7 @@ def tried(folder: Path, name: str, fault: str, first: int, stride: int) -> dict[
         report["ends"][str(code)] = report["ends"].get(str(code), 0) + 1
         if code not in (0, 2, DARK, OVER):
             report["wrong"].append([last, code, (folder / "problem").read_text()])
-        if code == OVER and name not in MADE_ANEW and tree(at) != expected:
+        if code == OVER and tree(at) != expected:
             report["wrong"].append([last, "it was not there for good", differing(tree(at), expected)])
         try:
             if os.waitstatus_to_exitcode(driver.wait(driver.fork(lambda: act(at)))):

@@ -159,7 +159,7 @@ def test_a_name_that_cannot_be_written_everywhere_stays_with_its_run(tmp_path: P
     (run / "samples").mkdir(parents=True)
     for name in names:
         Path(os.fsdecode(os.fsencode(run / "samples") + b"/" + name)).write_bytes(SVG)
-    assert samples._files(tmp_path, run) == {"whole.svg": SVG}
+    assert samples._files(run) == {"whole.svg": SVG}
 
 
 def test_a_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ import builtins
 import errno
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 import tiny
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, run_file, store, writing
+from normbench.runs import files, run_file, writing
 
 STEPS = ("open", "fsync", "replace", "fsync of the folder")
 
@@ -120,85 +117,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         writing.RunDirectory(tmp_path / "file" / "run").writing(),
     ):
         pass
-
-
-# --- a full disk -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 300 kB of its own, so that it can be filled."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if not shutil.which("mount"):
-        pytest.skip("no mount command")
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"may not mount a small disk here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=False)
-
-
-def fill(folder: Path, leave: int) -> Path:
-    """Take all space but `leave` bytes (in whole pages of 4 kB)."""
-    ballast = folder / "ballast"
-    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-    with open(ballast, "ab", buffering=0) as file:
-        file.write(bytes(max(0, free - leave)))
-    return ballast
-
-
-def fill_at(step: int, folder: Path, leave: int) -> Any:
-    """A `stopping` that fills the disk when the run is at that step, and stops nothing."""
-    calls = [0]
-
-    def stopping() -> bool:
-        calls[0] += 1
-        if calls[0] == step:
-            fill(folder, leave)
-        return False
-
-    return stopping
-
-
-WORDS = ("norm=batch", "train.epochs=3")
-
-
-@pytest.mark.parametrize("leave", [0, 4096, 8192, 20480])
-@pytest.mark.parametrize("seconds", ["0", "1e9"])
-def test_a_full_disk_loses_nothing(leave: int, seconds: str, disk: Path, tmp_path: Path) -> None:
-    """In the middle of a checkpoint (seconds 0), in the curve or in the status (1e9, and more or less room)."""
-    words = (*WORDS, f"train.checkpoint_seconds={seconds}", "model.hidden_sizes=[24]")
-    assert tiny.train(tmp_path / "calm", *words) == "done"
-    run = disk / writing.directory(disk, tiny.spec(*words)).path.name
-    assert tiny.train(run, *words, stopping=tiny.after(4)) == "interrupted"
-    try:
-        outcome = tiny.train(run, *words, stopping=fill_at(3, disk, leave))
-        assert leave and outcome == "done", "all that is left to write may fit where some room was left"
-    except NormbenchError as error:
-        assert error.code == 4 and "disk full" in str(error) and "free some space" in str(error)
-        (stored,) = store.scan(disk)
-        assert stored.state == "interrupted"
-        if stored.content["status"] == "interrupted":
-            assert stored.content["reason"].startswith(("disk full", "stopped"))
-        # while it is full, the same error again, and nothing lost by it
-        with pytest.raises(NormbenchError, match=r"disk full|cannot be written"):
-            fill(disk, 0)
-            tiny.train(run, *words)
-    (disk / "ballast").unlink()
-    assert tiny.train(run, *words) == "done"
-    assert tiny.result(run) == tiny.result(tmp_path / "calm")
-    assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")]
-
-
-def test_a_disk_that_is_full_from_the_start(disk: Path) -> None:
-    fill(disk, 0)
-    with pytest.raises(NormbenchError, match=r"disk full|cannot be made|cannot be written"):
-        tiny.train(disk / "run", *WORDS)
-    (disk / "ballast").unlink()
-    assert tiny.train(disk / "run", *WORDS) == "done"
 
 
 def test_another_error_of_the_system_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

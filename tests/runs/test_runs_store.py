@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import shutil
 from dataclasses import replace
@@ -17,9 +16,8 @@ from spoil import LISTED, READ, forbid
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, files, find, pack, run_file, store, writing
-from normbench.runs.record import RunRecord
+from normbench.runs.damaged import Damaged
 from normbench.runs.resolve import resolve
-from normbench.stored import LABELS
 from normbench.train.weights import locate_run
 
 
@@ -69,14 +67,14 @@ def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path
 def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated: the test may run as a user who may read anything."""
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
-    real = reading.at_once
+    real = reading.read
 
-    def forbidden(path: str | Path, flags: int) -> int:
+    def forbidden(path: str | Path, most: int) -> bytes:
         if Path(path).parent == paths[1]:
             raise PermissionError(13, "Permission denied", str(path))
-        return real(path, flags)
+        return real(path, most)
 
-    monkeypatch.setattr(reading, "at_once", forbidden)
+    monkeypatch.setattr(reading, "read", forbidden)
     found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
@@ -160,24 +158,6 @@ def test_a_run_that_is_too_short_is_missing(trio: list, tmp_path: Path) -> None:
     assert find.find([trio[0]], tmp_path).state(trio[0]) == "done"
 
 
-def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "runs"
-    status = {"schema": run_file.SCHEMA, "status": "done"} | dict.fromkeys(("curve_sha256", *LABELS), "")
-    status |= {key: {} for key in ("axes", "config", "environment", "files")}
-    status |= dict.fromkeys(("seed", "epochs", "steps"), 2)
-    for number in range(2000):
-        text = json.dumps(files.sealed(status | {"id": f"{number:012x}"}))
-        path = root / f"experiment{number % 7}" / f"arm.s{number}.{number:012x}"
-        path.mkdir(parents=True)
-        (path / "run.json").write_text(text)
-        (path / "curve.jsonl").write_text("{}\n")
-    opened: list[str] = []
-    real = reading.at_once
-    monkeypatch.setattr(reading, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
-    assert [stored.state for stored in store.scan(root)] == ["done"] * 2000
-    assert opened == ["run.json"] * 2000
-
-
 # --- curves ----------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +167,20 @@ def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
         assert curve_file.read(path) == fake.lines(2)[: whole[:end].count(b"\n")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{broken", b"\xff", b"[" * 10**5, b"[" * 900 + b"]" * 900, b"[]", b"{}", b'{"step": 1e999}', b"9" * 10**5],
+    ids=["empty", "torn", "binary", "deep", "deep and closed", "list", "no place", "infinity", "huge number"],
+)
+def test_a_bad_line_of_an_unfinished_curve_is_damage(line: bytes, tmp_path: Path) -> None:
+    """It has no hash yet."""
+    path = tmp_path / "curve.jsonl"
+    first, *others = map(files.line, fake.lines(2))
+    path.write_bytes(first + line + b"\n" + b"".join(others))
+    with pytest.raises(Damaged, match="line 2 of "):
+        curve_file.read(path)
 
 
 def test_a_curves_line_is_one_text_per_value() -> None:
@@ -239,38 +233,6 @@ def test_merging_never_loses_a_run(trio: list) -> None:
         assert merged[trio[0].id] == 4 and len(merged) == 3
     same = fake.record(trio[0], epochs=4, seconds=9.0)
     assert pack.merge([long], [same]) == [same], "fresh labels take the place of old ones"
-
-
-def gz(content: bytes) -> bytes:
-    return pack.gzip.compress(content)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"garbage",
-        gz(b"\xff\xfe\n"),
-        gz(b"{}\n"),
-        gz(b"[1]\n"),
-        gz(b"3\n"),
-        gz(b'{"schema": 1}\n'),
-        gz(b"[" * 10**5 + b"\n"),
-        gz(b'{"schema": 2}\n'),
-        gz(b'{"schema": 2, "runs": 0, "sha256": ""}\n'),
-        gz(b""),
-        fake.sealed_pack(['{"id": 3, "experiment": "", "arm": "", "seed": 1, "status": "", "epochs": 1}']),
-        fake.sealed_pack(['{"id": "a", "experiment": "", "arm": "", "seed": 1, "status": "done", "epochs": "1"}']),
-        fake.sealed_pack([json.dumps(dataclasses.asdict(RunRecord("a", "", "", 1, "done", 1, records=[3])))]),
-    ],
-    ids=range(14),
-)
-def test_a_damaged_pack_is_one_line(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / pack.NAME
-    path.write_bytes(content)
-    with pytest.raises(NormbenchError) as caught:
-        pack.read(path)
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_path: Path) -> None:

@@ -131,6 +131,6 @@ def test_a_damaged_status_is_not_trained_over(tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
     (run / "run.json").write_text("{")
-    with pytest.raises(NormbenchError, match=r"run\.json is not JSON") as caught:
+    with pytest.raises(NormbenchError, match=r"run\.json cannot be read") as caught:
         tiny.train(run)
     assert caught.value.code == 4

@@ -11,6 +11,7 @@ import importlib.machinery
 import io
 import json
 import math
+import shutil
 import sys
 import types
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ from normbench.models import base as models
 from normbench.models.base import Model, PerPlace
 from normbench.norms.modes import normalizers
 from normbench.rnn.layers import LSTM
-from normbench.runs import outcomes, writing
+from normbench.runs import outcomes, run_file, writing
 from normbench.runs.find import find
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
@@ -191,7 +192,11 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     written = sampled / "samples" / "last-seed-7-A-line-of-mine-bias-0.5-1.txt"
     assert written.read_text() == "A line, of mine! 0.5 7" and str(written) in console.file.getvalue()
     lost = sampled / "weights" / "step-7.safetensors"
+    shutil.copyfile(sampled / "weights" / "best.safetensors", lost)
+    with pytest.raises(NormbenchError, match=r"step-7\.safetensors .*does not have the hash"):
+        sample.run(asked_spec.id, tmp_path / "results", Asked(3, weights="step-7"), asked_spec.config_dir, console)
     save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
+    run_file.write(sampled, run_file.read(sampled) | {"files": run_file.hashes(sampled)})
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
         drawn(3, weights="step-7")
     for calls in (1, 5, 11):

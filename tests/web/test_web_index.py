@@ -248,7 +248,7 @@ def test_a_bad_line_in_a_growing_curve_is_damage(trio: list, tmp_path: Path) -> 
     with open(path / "curve.jsonl", "ab") as curve:
         curve.write(b"{broken\n")
     index.refresh()
-    assert whole(index)[0].reason == "curve.jsonl line 4 of 4 is not JSON"
+    assert whole(index)[0].reason.startswith("curve.jsonl line 4 of 4 is not a record")
     append(path, fake.lines(3)[-1])
     index.refresh()
     assert whole(index)[0].status == "damaged", "it goes on, but that line stays"
