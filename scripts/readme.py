@@ -25,7 +25,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import claim_file, measured, published, verdict_keys
 from normbench.papers.claims import Artifact
-from normbench.papers.summary import deciding
+from normbench.papers.describe import deciding
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent

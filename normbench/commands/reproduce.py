@@ -27,7 +27,7 @@ from normbench.launch.run_missing import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules
 from normbench.papers.claims import Artifact, Claim, place_of
-from normbench.papers.summary import decided
+from normbench.papers.describe import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord

@@ -29,7 +29,6 @@ from normbench.stats.statistics import (
     sign_test,
     signed_rank,
     t_interval,
-    within,
 )
 
 
@@ -239,7 +238,6 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "endpoint": str(part.endpoint),
         "unit": part.unit,
         "word": word,
-        "reason": _describe_reason(seen, word, alpha),
         "effect": seen.effect,
         "interval": _finite(seen.interval(1 - alpha)),
         "level": 1 - alpha if statistical else None,
@@ -253,7 +251,7 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "within": part.within,
         "band": part.band,
         "delta": seen.delta,
-        "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
+        "tost": _finite(seen.interval(1 - 2 * alpha)) if margin(seen) else None,
         "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
         "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
         "signed_rank": _signed_rank(seen) if seen.whole and part.kind != "size" else None,
@@ -272,98 +270,10 @@ def _signed_rank(seen: Observed) -> float:
     return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.numbers] if largest else [])
 
 
-# --- descriptions ----------------------------------------------------------------------------------------------------
-
-
-def _describe_reason(seen: Observed, word: str, alpha: float) -> str:
-    """One line: the effect, the margin it is compared with, and what is missing to a word."""
-    part, n = seen.part, len(seen.seeds)
-    if seen.reason:
-        return seen.reason
-    if not n:
-        return "no seed has a run in every cell"
-    text = _describe_values(seen, alpha)
-    if not seen.complete:
-        least = max(seen.least, rules.FEWEST)
-        planned = f"no verdict before the planned n = {least}" if n >= rules.FEWEST else f"no verdict below n = {least}"
-        return f"{text}; {planned}"
-    if seen.flat:
-        return f"{text}; all seeds alike: a spread of zero decides nothing"
-    if part.test == "t" and not seen.whole:
-        return f"{text}; a run without a number: no mean is tested"
-    if part.kind == "size":
-        predicted = f"our prediction interval {_format_interval(seen.prediction(1 - alpha))}"
-        return f"{text}; the paper's {show(part.paper)} ± {show(part.band)} against {predicted}"
-    if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
-        small = seen.interval(1 - 2 * alpha)
-        inside = within(small, margin)
-        if part.kind == "equivalence" or inside:
-            text += f"; {_format_percent(1 - 2 * alpha)} interval {_format_interval(small)} against ±{show(margin)}"
-        if inside and not seen.planned:
-            return f"{text}: inside, but this second look was not planned"
-        if inside and part.kind == "direction" and not seen.fresh:
-            return f"{text}: inside, but post hoc, as these seeds had been seen when it was declared"
-        if inside and part.kind == "direction" and not seen.whole:
-            return f"{text}: inside, but nothing is negligible where a value is censored"
-    if part.kind == "direction" and word in (rules.UNDECIDED, rules.OPPOSITE):
-        text += f"; claimed is {'less' if part.expect == 'negative' else 'more'} than 0"
-    return text + (_describe_power(seen, alpha) if word == rules.UNDECIDED else "")
-
-
-def _describe_values(seen: Observed, alpha: float) -> str:
-    part = seen.part
-    lost = [f"{seen.censored} censored"] if seen.censored else []
-    lost += [f"{seen.diverged} diverged"] if seen.diverged else []
-    interval = seen.interval(1 - alpha)
-    if part.test == "sign" or not seen.whole:
-        above, below = seen.signs
-        lost += [f"{above} above : {below} below zero, p = {show(sign_test(above, below))}"]
-    what = "median " if part.test == "sign" else ""
-    number = "" if seen.effect is None else f", {what}{part.unit} {show(seen.effect)} {_format_interval(interval)}"
-    if interval and alpha != rules.ALPHA:
-        number += f" ({_format_percent(1 - alpha)})"
-    over = f" seeds × {seen.spread.examples} test examples" if seen.spread else ""
-    return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
-
-
-def describe_effect(part: Mapping[str, Any]) -> str:
-    """`nats −0.02 [−0.05, 0.01]` of a part in verdicts.json; counts of its runs if they give no mean."""
-    if part["effect"] is not None:
-        what = "median " if part["test"] == "sign" else ""
-        level = "" if part["level"] in (None, 1 - rules.ALPHA) else f" ({_format_percent(part['level'])})"
-        return f"{what}{part['unit']} {show(part['effect'])} {_format_interval(part['interval'])}{level}"
-    if not part["n"]:
-        return rules.NOT_RUN
-    lost = [f"{part[what]} {what}" for what in ("censored", "diverged") if part[what]]
-    signs = part["sign_test"]
-    counts = [f"{signs['above']} above : {signs['below']} below zero"] if signs else []
-    return ", ".join([*lost, *counts]) or "no number"
-
-
-def _describe_power(seen: Observed, alpha: float) -> str:
-    """The effect that this n can detect; for the sign test, the fewest pairs."""
-    n = len(seen.seeds)
-    if seen.part.test == "sign":
-        fewest = rules.fewest_pairs(alpha)
-        return f"; the sign test needs {fewest} pairs or more" if n < fewest else ""
-    if seen.sd is None or seen.effect is None:
-        return ""
-    detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    return f"; detectable at n = {n}: {show(detectable)} ({_format_percent(rules.POWER)} power)"
-
-
-def _margin(seen: Observed) -> float | None:
+def margin(seen: Observed) -> float | None:
     return seen.part.within if seen.part.kind == "equivalence" else seen.delta
 
 
 def _finite(interval: Interval | None) -> Interval | None:
     """None where an end is open, as where a level was not reached."""
     return interval if interval and all(map(math.isfinite, interval)) else None
-
-
-def _format_percent(level: float) -> str:
-    return f"{100 * level:.3g} %"
-
-
-def _format_interval(interval: Interval | None) -> str:
-    return "without interval" if interval is None else f"[{show(interval[0])}, {show(interval[1])}]"

@@ -18,10 +18,10 @@ from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, per_example_effects, sample_archive, stated, svg_hash, verdicts
 from normbench.papers.claims import Artifact
+from normbench.papers.describe import findings, settings
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
-from normbench.papers.summary import findings, settings
 from normbench.runs import files, own, pack, samples
 from normbench.runs.record import RunRecord
 

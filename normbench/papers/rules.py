@@ -166,11 +166,14 @@ def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool
     return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
 
 
-def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper", share: str = "") -> str:
+def verdict(
+    setting: str, robust: str, ours: bool = False, fidelity: str = "paper", of: tuple[int, int] | None = None
+) -> str:
     """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's.
 
-    `share` is the text of how many parts have the word, where not all must.
+    of: how many of how many parts have the word, where not all must.
     """
+    share = "" if of is None else f" ({of[0]} of {of[1]} parts)"
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
     if fidelity != "paper":

@@ -21,9 +21,9 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
+from normbench.papers.describe import deciding, findings, tally, verb
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
-from normbench.papers.summary import deciding, findings, tally, verb
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord

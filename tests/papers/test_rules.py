@@ -13,6 +13,7 @@ from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effect
 from normbench.config import FIDELITIES
 from normbench.papers import rules
 from normbench.papers.claim_file import load
+from normbench.papers.describe import reason
 from normbench.papers.parts import Observed, result
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import t_interval
@@ -58,8 +59,8 @@ def test_seen_seeds_make_nothing_negligible_and_give_no_side_to_what_is_small() 
     for mean in (0.0, 0.5, -0.5):
         assert word(effects(mean, 0.4), delta=1.0, fresh=False) == "undecided"
         part = direction()
-        told = result(seen(part, effects(mean, 0.4), 1.0, fresh=False), "undecided")
-        assert "inside, but post hoc" in told["reason"]
+        told = reason(seen(part, effects(mean, 0.4), 1.0, fresh=False), "undecided", rules.ALPHA)
+        assert "inside, but post hoc" in told
     assert word(effects(1.5, 1.0), delta=1.0, fresh=False) == "holds"
     assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "opposite"
 
@@ -106,7 +107,7 @@ def test_where_a_value_is_censored_nothing_is_negligible() -> None:
     assert word(small, delta=0.1, part=signed) == "negligible"
     censored: list[Any] = [*small[:-1], (0.2, math.inf)]
     assert word(censored, delta=0.1, part=signed) == "undecided"
-    assert "censored" in result(seen(signed, censored, 0.1), "undecided")["reason"]
+    assert "censored" in reason(seen(signed, censored, 0.1), "undecided", rules.ALPHA)
 
 
 # --- an equivalence, a size, an order, an exact number ---------------------------------------------------------------

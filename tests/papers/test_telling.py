@@ -14,7 +14,7 @@ from judged import arms, artifact, direction, final_run
 from ruled import UNIT, effects
 
 from normbench.errors import NormbenchError
-from normbench.papers import history, power, rules, suggested_runs, summary, verdicts
+from normbench.papers import describe, history, power, rules, suggested_runs, verdicts
 from normbench.papers.claims import Part
 from normbench.stats import statistics as stats
 
@@ -52,20 +52,20 @@ def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
 
 def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     claims = artifact(direction())
-    (told,) = summary.findings(judged(claims, arms(-3.0)))
+    (told,) = describe.findings(judged(claims, arms(-3.0)))
     assert told.startswith("At the paper's setting, of 1 claim, 1 holds: C1 (points −3.02 [")
     open_claim = artifact(direction(), open=["learning rate"])
-    setting, across = summary.findings(judged(open_claim, arms(-3.0)))
+    setting, across = describe.findings(judged(open_claim, arms(-3.0)))
     assert setting == told and across == "The controls, settings that the paper leaves open, are not run."
     one_of_two = judged(open_claim, arms(-3.0) + arms(-2.0, control="lr-low"))
-    assert summary.findings(one_of_two)[1].endswith(" leaves open, C1 lacks control runs.")
+    assert describe.findings(one_of_two)[1].endswith(" leaves open, C1 lacks control runs.")
     depends = judged(open_claim, arms(-3.0) + arms(3.0, control="lr-low"))
-    assert summary.findings(depends)[1].endswith(" leaves open, C1 (under lr-low) changes its verdict.")
+    assert describe.findings(depends)[1].endswith(" leaves open, C1 (under lr-low) changes its verdict.")
     robust = judged(open_claim, arms(-3.0) + arms(-2.0, control="lr-low") + arms(-2.5, control="lr-high"))
-    assert summary.findings(robust)[1].endswith(" leaves open, C1 (lr-low −2.02, lr-high −2.52) says the same.")
-    assert summary.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
+    assert describe.findings(robust)[1].endswith(" leaves open, C1 (lr-low −2.02, lr-high −2.52) says the same.")
+    assert describe.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
     of_two, absent = (replace(claims.claims[0], id=id, parts=parts) for id, parts in (("C1", TWO), ("C2", (BEYOND,))))
-    (told,) = summary.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
+    (told,) = describe.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
     assert told.startswith("At the paper's setting, of 2 claims, 1 holds: C1 (a: points ")
     assert told.endswith("]); 1 is not run: C2.")
 
@@ -73,12 +73,12 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
 def test_parts_are_told_at_the_papers_setting_and_under_the_controls_that_were_run() -> None:
     claims = artifact(direction(), open=["learning rate"])
     own, low = arms(-3.0), arms(-1.5, control="lr-low")
-    assert summary.settings(judged(claims, own)["claims"]) == []
-    header, row = summary.settings(judged(claims, own + low)["claims"])
+    assert describe.settings(judged(claims, own)["claims"]) == []
+    header, row = describe.settings(judged(claims, own + low)["claims"])
     assert header == ["claim", "part", "the paper's setting", "lr-low", "lr-high"]
     assert row[0] == "C1" and row[-1] == "not run"
     assert row[2].startswith("points −3.02 [") and row[2].endswith("]: holds") and row[3].startswith("points −1.52 [")
-    assert summary.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
+    assert describe.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
 
 
 def test_runs_that_give_no_mean_are_told_as_runs() -> None:
@@ -97,7 +97,7 @@ def test_runs_that_give_no_mean_are_told_as_runs() -> None:
         "4 censored, 1 diverged, 0 above : 4 below zero: undecided": {"censored": 4, "diverged": 1, "sign_test": signs},
     }
     for text, changes in told.items():
-        assert summary._format_cell({**part, **changes}) == text
+        assert describe._format_cell({**part, **changes}) == text
 
 
 def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:

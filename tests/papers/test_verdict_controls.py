@@ -12,7 +12,7 @@ from judged import (
     verdict,
 )
 
-from normbench.papers.parts import describe_effect
+from normbench.papers.describe import describe_effect
 from normbench.runs.record import RunRecord
 
 
