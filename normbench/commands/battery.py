@@ -27,11 +27,11 @@ from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher
 from normbench.launch.run_missing import ensure_runs, missing
+from normbench.papers import describe
 from normbench.papers.ln2016 import table1
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
 from normbench.web import battery_page
-from normbench.web.forest import effect_text
 
 
 @dataclass(frozen=True)
@@ -263,8 +263,8 @@ def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> N
     for effect in outcome.effects:
         if effect.quantity not in {metrics.format_metric(where[0], where[2]) for where in tested}:
             continue
-        text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
-                            "sign_test": None})  # fmt: skip
+        part = {"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit}
+        text = describe.effect({**part, "sign_test": None, "test": "t", "level": None})
         say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
 
 

@@ -25,9 +25,8 @@ from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
-from normbench.papers import power, publish, rules
+from normbench.papers import describe, power, publish
 from normbench.papers.claims import Artifact, Claim, place_of
-from normbench.papers.describe import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
@@ -181,8 +180,8 @@ def _artifact(
     before = publish.last(request.results, artifact, request.fidelity) or {"claims": []}
     judged = _results(artifact, found.runs, request, console)
     counts["claims"] += len(judged["claims"])
-    counts["decided"] += decided(judged["claims"])
-    counts["decided before"] += decided(before["claims"])
+    counts["decided"] += describe.decided(judged["claims"])
+    counts["decided before"] += describe.decided(before["claims"])
     if ensured.interrupted:
         left = missing(specs, found, request.retry_failed)
         resumable = sum(found.state(spec) == "interrupted" for spec in left)
@@ -330,10 +329,10 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    table = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
+    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
     for claim in judged["claims"]:
-        colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
+        colour = COLOURS.get(describe.news(claim["verdict"]), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.format_evidence(claim)))
+        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(describe.in_full(claim)))
     console.print(table)
     console.print()

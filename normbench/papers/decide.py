@@ -10,7 +10,7 @@ from normbench.papers.claims import Claim, Part
 from normbench.papers.parts import Observed, result
 
 Parts = Sequence[tuple[Part, Observed]]
-Verdict = dict[str, Any]  # the numbers of an entry of `claims` in verdicts.json
+Verdict = dict[str, Any]  # an entry of `claims` in verdicts.json, with the keys of `verdict_keys.Claim`
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
 
 
@@ -21,10 +21,11 @@ def decide(
     controls: Mapping[str, Parts],
     reported: Parts = (),
     look: int = 1,
+    names: Mapping[str, str] | None = None,
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
-    look: the last look that has its runs, 0 for none.
+    look: the last look that has its runs, 0 for none. names: what sentences call arms and variants.
     """
     alpha = rules.ALPHA / 2 if look == 2 else rules.ALPHA
     undecidable = fidelity in claim.not_decidable
@@ -38,7 +39,7 @@ def decide(
     share = _share(word, *everywhere, alpha=alpha)
 
     def results(found: Parts) -> list[dict[str, Any]]:
-        return [result(seen, rules.part_word(part, seen, alpha), alpha) for part, seen in found]
+        return [result(seen, rules.part_word(part, seen, alpha), alpha, names) for part, seen in found]
 
     parts = results(setting)
     place = deciding(word, setting, alpha)
@@ -54,9 +55,13 @@ def decide(
         "setting": word,
         "robustness": robust,
         "verdict": rules.verdict(word, robust, claim.ours, fidelity, None if share is None else (share, len(setting))),
+        "undecidable": claim.not_decidable.get(fidelity, ""),
         "deciding": place if parts else None,
         "share": share,
         "scattered": scattered,
+        "unvaried": list(claim.unvaried),
+        "beside": list(claim.beside),
+        "alone": _alone(claim, fidelity),
         **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
         "alpha": alpha,
         "spent": _spent(claim, setting, undecidable, look, alpha),
@@ -107,3 +112,9 @@ def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: floa
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
     return rules.ALPHA + alpha if look == 2 else rules.ALPHA
+
+
+def _alone(claim: Claim, fidelity: str) -> dict[str, list[int]]:
+    """The first and the last of the seeds that alone decide, by control: "" is the paper's setting."""
+    own = {"": claim.alone(fidelity)} | {name: claim.alone(fidelity, name) for name in claim.control_seeds}
+    return {name: [seeds[0], seeds[-1]] for name, seeds in own.items() if seeds is not None}

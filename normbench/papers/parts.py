@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from normbench.draw.text import show
 from normbench.papers import rules
-from normbench.papers.claims import Part, format_cell
+from normbench.papers.claims import Part, compared, format_cell
 from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread
@@ -29,6 +28,7 @@ from normbench.stats.statistics import (
     sign_test,
     signed_rank,
     t_interval,
+    within,
 )
 
 
@@ -44,7 +44,8 @@ class Observed:
 
     part: Part
     gap: str = ""
-    reason: str = ""  # of the gap
+    why: str = ""  # of the gap, a key of `describe.WHY`
+    about: tuple[str, ...] = ()  # the cells, runs or numbers that `why` speaks of
     complete: bool = False
     planned: bool = True
     fresh: bool = True
@@ -143,8 +144,8 @@ def gather(
     }  # fmt: skip
     empty = [format_cell(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
-        of = "" if seeds is None or len(counted) == len(runs) else " of the planned seeds"
-        return Observed(gap=rules.NOT_RUN, reason=f"no runs{of}: {'; '.join(empty)}", **common)
+        why = "no runs" if seeds is None or len(counted) == len(runs) else "no planned runs"
+        return Observed(gap=rules.NOT_RUN, why=why, about=tuple(empty), **common)
     rows: list[list[Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
@@ -155,8 +156,8 @@ def gather(
         ]
         endpoint = levelled(part.endpoint, compared)
         if endpoint is None:
-            reason = f"in seed {seed} a run has not come {part.endpoint.least:g} from its start: it has hardly begun"
-            return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+            about = (f"{seed}", f"{part.endpoint.least:g}")
+            return Observed(gap=rules.NOT_DECIDABLE, why="hardly begun", about=about, **common)
         for _, run, variant in compared:
             outcome = outcome_of(endpoint, run, variant)
             if outcome is None:
@@ -164,8 +165,7 @@ def gather(
             else:
                 rows[-1].append(outcome)
     if lacking:
-        reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
-        return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+        return Observed(gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)), **common)
     flat = [outcome for row in rows for outcome in row]
     sides = [sides_of(part, row) for row in rows]
     whole = all(side is not None for side in sides)
@@ -196,36 +196,32 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
     ids = tuple(run.id for run in found)
     if not found:
-        return Observed(part, rules.NOT_RUN, f"no runs: {format_cell(cell)}")
+        return Observed(part, rules.NOT_RUN, "no runs", (format_cell(cell),))
     numbers = []
     for run in found:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
         if len(values) != 1:
-            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
-            return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
+            return Observed(part, rules.NOT_DECIDABLE, "no record", (run.id,), runs=ids)
         numbers += values
-    misses: tuple[tuple[float | None, str, Callable[[float, float], float]], ...] = (
-        (part.value, "=", lambda number, bound: abs(number - bound)),
-        (part.at_most, "≤", lambda number, bound: number - bound),
-        (part.at_least, "≥", lambda number, bound: bound - number),
-    )
-    asked = [(float(bound), sign, by) for bound, sign, by in misses if bound is not None]
-
-    def miss(number: float) -> float:
-        """By how much it misses what is asked of it, below 0 where by nothing."""
-        return math.inf if math.isnan(number) else max(by(number, bound) for bound, _, by in asked)
-
-    worst = max(numbers, key=miss)
-    wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
-    if part.at_most is not None and part.at_least is not None and show(part.at_most) == show(part.at_least):
-        middle, half = (part.at_most + part.at_least) / 2, (part.at_most - part.at_least) / 2
-        wanted = f"= {show(middle)} ± {show(half)}" if half else f"= {show(middle)}"
-    reason = f"{part.endpoint.key}: {show(worst)} {part.unit}, required {wanted}"
-    return Observed(part, reason=reason, complete=True, exact=miss(worst) <= 0, number=worst, runs=ids)
+    worst = max(numbers, key=lambda number: _miss(part, number))
+    return Observed(part, complete=True, exact=_miss(part, worst) <= 0, number=worst, runs=ids)
 
 
-def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
-    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it."""
+def _miss(part: Part, number: float) -> float:
+    """By how much a computed number misses what is required of it, 0 or less where it does not."""
+    misses = [abs(number - part.value)] if part.value is not None else []
+    misses += [number - part.at_most] if part.at_most is not None else []
+    misses += [part.at_least - number] if part.at_least is not None else []
+    return math.inf if math.isnan(number) else max(misses)
+
+
+def result(
+    seen: Observed, word: str, alpha: float = rules.ALPHA, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it.
+
+    names: what sentences call arms, variants and values of axes.
+    """
     part = seen.part
     above, below = seen.signs
     by_order = seen.effects and (part.test == "sign" or not seen.whole)
@@ -237,7 +233,10 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "test": part.test if statistical else "",
         "endpoint": str(part.endpoint),
         "unit": part.unit,
+        **compared(part, names or {}),
         "word": word,
+        "why": _why(seen, word, alpha),
+        "about": list(seen.about),
         "effect": seen.effect,
         "interval": _finite(seen.interval(1 - alpha)),
         "level": 1 - alpha if statistical else None,
@@ -247,11 +246,12 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "correlation": paired(plus, minus).correlation if any(minus) else None,
         "prediction": seen.prediction(1 - alpha),
         "expect": part.expect,
+        "required": None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
         "paper": part.paper,
         "within": part.within,
         "band": part.band,
         "delta": seen.delta,
-        "tost": _finite(seen.interval(1 - 2 * alpha)) if margin(seen) else None,
+        "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
         "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
         "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
         "signed_rank": _signed_rank(seen) if seen.whole and part.kind != "size" else None,
@@ -264,13 +264,34 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
     }
 
 
+def _why(seen: Observed, word: str, alpha: float) -> str:
+    """What keeps a part from a word, a key of `describe.WHY`; "" where the width of its interval does."""
+    part = seen.part
+    if seen.why or part.kind == "exact":
+        return seen.why
+    if not seen.complete:
+        return "incomplete"
+    if seen.flat:
+        return "alike"
+    if part.test == "t" and not seen.whole:
+        return "no mean"
+    if part.kind == "equivalence" or (part.kind == "direction" and word != rules.HOLDS):
+        inside = within(seen.interval(1 - 2 * alpha), _margin(seen))
+        if inside and not seen.planned:
+            return "second look"
+        if inside and part.kind == "direction" and not (seen.fresh and seen.whole):
+            return "censored" if seen.fresh else "seen seeds"
+    few = word == rules.UNDECIDED and part.test == "sign" and len(seen.seeds) < rules.fewest_pairs(alpha)
+    return "few pairs" if few else ""
+
+
 def _signed_rank(seen: Observed) -> float:
     """Effects that are equal up to rounding share their rank."""
     largest = max(abs(number) for numbers in (seen.numbers, *seen.sides) for number in numbers)
     return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.numbers] if largest else [])
 
 
-def margin(seen: Observed) -> float | None:
+def _margin(seen: Observed) -> float | None:
     return seen.part.within if seen.part.kind == "equivalence" else seen.delta
 
 

@@ -216,6 +216,19 @@ def fewest_pairs(alpha: float) -> int:
 
 
 def sha256(*content: Any) -> str:
-    """One hash of the rules, and of what else decides: claims, planned seeds, controls."""
-    text = json.dumps([RULES, *content], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """One hash of the rules, and of what else decides a claim: its smallest effects, planned seeds, controls.
+
+    A smallest effect that the claim does not use, as for another paper, is not among them.
+    """
+    general = {key: RULES[key] for key in ("version", "alpha", "fewest_seeds", "power")}
+    return _hash([general, *content])
+
+
+def sha256_3(*content: Any) -> str:
+    """That of verdicts of schema 3: of all rules, whatever a claim uses."""
+    return _hash([RULES, *content])
+
+
+def _hash(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

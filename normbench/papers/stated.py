@@ -23,10 +23,10 @@ def reason(amendment: Mapping[str, Any]) -> str:
 
 
 def _format_number(number: Mapping[str, Any]) -> str:
-    """`LN against BN, seeds 1 to 5, lr-low: points −0.02 [−0.05, 0.01]`."""
+    """`LN against BN, seeds 1 to 5, lr-low: −0.02 points (−0.05 to 0.01)`."""
     where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
     text = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
-    return f"{text}: {describe.describe_effect(number)}"
+    return f"{text}: {describe.effect(number)}"
 
 
 def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], contrasts: Contrasts) -> Iterator[str]:
@@ -48,8 +48,7 @@ def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], cont
                 yield f"{statement}, but no pack has its runs of seed {', '.join(lacking)}"
             elif _differ(number, found):
                 ends = [f"{end:.6g}" for end in _numbers(found) if end is not None]
-                ours = ", ".join(ends) or describe.reason(seen, "", 1 - number["level"])
-                yield f"{statement}, but the pack gives {ours}"
+                yield f"{statement}, but the pack gives {', '.join(ends) or describe.sentence(found)}"
 
 
 def _numbers(of: Mapping[str, Any]) -> tuple[float | None, ...]:

@@ -14,15 +14,14 @@ from normbench.errors import NormbenchError
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.decide import decide
-from normbench.papers.describe import in_words
+from normbench.papers.decide import Verdict, decide
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread
 
-SCHEMA = 3
+SCHEMA = 4
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
@@ -51,7 +50,6 @@ def judge(
         "command": f"{artifact.command} --fidelity {fidelity}{controls}",
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)],
         "claims_sha256": artifact.claims_sha256,
-        "rules_sha256": planned.sha256,
         "amendments": list(artifact.amendments),
         "note": _describe_note(artifact, previous),
         "expected_wrong": math.fsum(claim["spent"] for claim in claims),
@@ -75,17 +73,17 @@ class _Evidence:
         self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
         self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
 
-    def verdict(self) -> dict[str, Any]:
+    def verdict(self) -> Verdict:
         claim = self.claim
         setting, reported = (
             [(part, self.observe(part, "")) for part in parts] for parts in (claim.parts, claim.reported)
         )
         controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        found = decide(claim, self.fidelity, setting, controls, reported, self.look(""))
+        found = decide(claim, self.fidelity, setting, controls, reported, self.look(""), self.artifact.names)
         for control in found["controls"]:
             control["parts"] = control["parts"] if self.groups[control["name"]] else []
         amendments = [entry for entry in self.artifact.amendments if entry["claim"] == claim.id]
-        return {**in_words(claim, self.fidelity, found, setting, controls, reported), "amendments": amendments}
+        return {**found, "suggestion": None, "rules_sha256": self.plan.sha256(claim), "amendments": amendments}
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""
@@ -105,12 +103,8 @@ class _Evidence:
             spread=self.examples(part, control, used),
         )
         if part.kind == "size" and self.fidelity != "paper" and not seen.gap:
-            what = {
-                **dict.fromkeys(rules.OTHER_DATA, "of its own data, which others stand in for"),
-                **dict.fromkeys(rules.LESS, "of its own sizes and length of training, which are less"),
-            }
-            reason = f"the paper's number is {what[self.fidelity]} at {self.fidelity} fidelity"
-            return replace(seen, gap=rules.NOT_DECIDABLE, reason=reason)
+            why = "less training" if self.fidelity in rules.LESS else "other data"
+            return replace(seen, gap=rules.NOT_DECIDABLE, why=why)
         return seen
 
     def look(self, control: str) -> int:
@@ -148,7 +142,7 @@ def check_seal(content: Mapping[str, Any], path: Path) -> None:
     schema = content["schema"]
     if schema > SCHEMA:
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema < SCHEMA:
+    if schema < 3:
         place, fidelity = path.parent.parent, path.parent.name
         command = again(f"{place.parent.name}/{place.name}", fidelity)
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
