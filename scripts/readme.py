@@ -7,7 +7,6 @@ people write, as the models have them that validate these files.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,32 +20,22 @@ from pydantic import BaseModel
 from normbench.commands import answers
 from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
-from normbench.draw.text import show
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_file, measured, published, verdict_keys
+from normbench.papers import claim_file, describe, measured, published, rules, verdict_keys
 from normbench.papers.claims import Artifact
-from normbench.papers.summary import deciding
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
 OURS = "Our own hypotheses"
-COLUMNS = {"reproduced": "reproduced", "supported": "reproduced", "contradicted": "contradicted",
-           "refuted": "contradicted", "negligible": "negligible", "in part": "in part", "undecided": "undecided",
-           "not decidable": "not decidable", "not run": "not run"}  # fmt: skip
-IN_PART = ("holds", "opposite", "negligible")
+COLUMNS = ("reproduced", "contradicted", "negligible", "in part", "undecided", "not decidable", "not run")
 LESS = {
     "": "without runs",
     "reduced": "run with a smaller network or less training only",
     "proxy": "run on substitute data only",
 }
-WORDS = {  # by the first word of a verdict
-    **dict.fromkeys(("reproduced", "supported", "holds"), "yes"), "contradicted": "no", "refuted": "no",
-    "opposite": "no, the opposite", "negligible": "makes no difference", "undecided": "not shown",
-    "not decidable": "cannot be said here", "not run": "not run",
-}  # fmt: skip
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
 
 
@@ -61,7 +50,7 @@ def verdicts(artifact: Artifact, results: Path) -> tuple[str, dict[str, Mapping[
 
 def table(results: Path) -> str:
     """One row per claim: the verdict at its artifact's highest published fidelity, and what it rests on."""
-    lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
+    lines = ["| artifact | claim | verdict | answer |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
         fidelity, judged = verdicts(artifact, results)
@@ -74,10 +63,12 @@ def table(results: Path) -> str:
             )
             continue
         for claim in artifact.claims:
-            verdict = judged.get(claim.id, {"verdict": "not run", "evidence": ""})
+            verdict, answer = rules.NOT_RUN, ""
+            if claim.id in judged:
+                verdict, answer = judged[claim.id]["verdict"], describe.evidence(judged[claim.id])
             amended = " (amended)" if any(a["claim"] == claim.id for a in artifact.amendments) else ""
-            statement, evidence = escape(f"{claim.id}: {claim.statement}{amended}"), escape(verdict["evidence"])
-            lines.append(f"| {link} | {statement} | **{verdict['verdict']}** | {evidence} |")
+            statement = escape(f"{claim.id}: {claim.statement}{amended}")
+            lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
     return "\n".join(lines)
 
 
@@ -100,11 +91,10 @@ def caution(results: Path, name: str, fidelity: str) -> str:
 
 def findings(results: Path) -> str:
     """How many claims of each source have which verdict."""
-    columns = list(dict.fromkeys(COLUMNS.values()))
-    lines = [f"| claims of | in all | {' | '.join(columns)} |", f"|{' - |' * (len(columns) + 2)}"]
+    lines = [f"| claims of | in all | {' | '.join(COLUMNS)} |", f"|{' - |' * (len(COLUMNS) + 2)}"]
     for source, counted in counts(results).items():
         total = sum(number for number, _ in counted.values())
-        cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, columns)]
+        cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, COLUMNS)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -113,22 +103,26 @@ def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
     """By source and column, how many claims have such a verdict, and how many of these are exact ones."""
     papers = artifacts.papers()
     sources = [paper.title.split(" (")[0] for paper in papers.values()]
-    found = {source: dict.fromkeys(COLUMNS.values(), (0, 0)) for source in (*sources, OURS)}
+    found = {source: dict.fromkeys(COLUMNS, (0, 0)) for source in (*sources, OURS)}
     for name in artifacts.ids():
         artifact = artifacts.load(name)
         fidelity, judged = verdicts(artifact, results)
         for claim in artifact.claims:
             own = found[OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]]
-            column = COLUMNS[_in_short(judged[claim.id]["verdict"] if claim.id in judged else "not run", fidelity)]
+            column = _column(judged[claim.id], fidelity) if claim.id in judged else rules.NOT_RUN
             number, exact = own[column]
             own[column] = number + 1, exact + (claim.kind == "exact")
     return found
 
 
-def _in_short(verdict: str, fidelity: str) -> str:
-    """A verdict without its fidelity, share of parts and controls; `in part` where these leave something open."""
-    setting, word = verdict.split(" at the paper's setting")[0], _first(verdict)
-    return "in part" if word in IN_PART and (setting != verdict or fidelity != "paper") else word
+def _column(claim: Mapping[str, Any], fidelity: str) -> str:
+    """`in part` where controls or the fidelity leave something open."""
+    setting = claim["setting"]
+    if setting not in rules.DECIDED:
+        return "not decidable" if setting == rules.NOT_DECIDABLE else str(setting)
+    if fidelity != "paper" or claim["robustness"] not in ("", rules.ROBUST):
+        return "in part"
+    return {rules.HOLDS: "reproduced", rules.OPPOSITE: "contradicted"}.get(setting, str(setting))
 
 
 def questions(results: Path) -> str:
@@ -136,36 +130,23 @@ def questions(results: Path) -> str:
     lines = ["| question | answer so far | how sure |", "| - | - | - |"]
     for question in yaml.safe_load(QUESTIONS.read_text()):
         pairs = [_bench(one, results) if "bench" in one else _answer(one, results) for one in question["answers"]]
-        answers, sure = ("; ".join(texts) for texts in zip(*pairs, strict=True))
+        answers, sure = ("<br>".join(texts) for texts in zip(*pairs, strict=True))
         lines.append(f"| {question['ask']} | {answers} | {sure} |")
     return "\n".join(lines)
 
 
 def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
-    """`it trains faster: **not shown**, a loss between 0.14 and 2.6 times BN's`, and claim, verdict and n."""
+    """What is asked, the verdict's word and number; the claim, what it leaves open, and how sure the number is."""
     name, id = given["artifact"], given["claim"]
     fidelity, judged = verdicts(artifacts.load(name), results)
     if id not in judged:
         raise NormbenchError(f"{QUESTIONS}: {name} has no {id} with a verdict.")
     claim = judged[id]
-    answer = f"{given['what']}: **{WORDS[_first(claim['verdict'])]}**"
-    part = deciding(claim)
-    if "number" in given and part and part["n"]:
-        answer += f", {given['number'].format(**_numbers(claim, part))}"
-    n = f", n = {claim['n']}" if claim["kind"] != "exact" and claim["n"] else ""
-    verdict = claim["verdict"].replace(" at the paper's setting", "")  # which the table's legend says
-    return answer, f"[{id}](results/{name}/{fidelity}/table.md): {verdict}{n}"
-
-
-def _numbers(claim: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, str]:
-    """What an answer can name: the effect with its interval, log ratios as ratios, and how many parts hold."""
-    low, high = part["interval"] or (None, None)
-    values = {"effect": part["effect"], "low": low, "high": high}
-    if part["unit"] == "log ratio":
-        values = {key: None if value is None else math.exp(value) for key, value in values.items()}
-    held = sum(one["word"] == "holds" for one in claim["parts"])
-    numbers = {key: "?" if value is None else show(float(f"{value:.2g}")) for key, value in values.items()}
-    return {**numbers, "held": str(held), "parts": str(len(claim["parts"]))}
+    number, *sure = map(escape, describe.finding(claim))
+    left = [fidelity] if fidelity != "paper" else []
+    left += [f"controls {claim['robustness']}"] if claim["robustness"] not in ("", rules.ROBUST) else []
+    link = f"[{id}](results/{name}/{fidelity}/table.md)"
+    return f"{given['what']}: **{describe.word(claim)}**, {number}", ", ".join([link, *left, *sure[:1]])
 
 
 def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
@@ -176,11 +157,6 @@ def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     what = ", ".join(dict.fromkeys(row["case"].split(given["of"])[0].split(",")[0] for row in rows))
     answer = given["number"].format(low=ratios[0], high=ratios[1])
     return f"{answer} ({what})", f"[measured](results/bench/{name}.md) side by side, {len(rows)} settings"
-
-
-def _first(verdict: str) -> str:
-    """`holds` of `holds (proxy); controls undecided`."""
-    return verdict.split(" at the paper's setting")[0].split(" (")[0].removesuffix(" here")
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ class Plan:
     own: int
     control: int = 5
     delta: float | None = None
-    sha256: str = "c" * 64
+
+    def sha256(self, claim: Claim) -> str:
+        return "c" * 64
 
     def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
         planned = range(1, 1 + (self.control if control else self.own))
@@ -40,7 +42,9 @@ class AsThere:
     """The same of whatever seeds are there, five at least; no smallest effects but the parts' own."""
 
     runs: Sequence[RunRecord]
-    sha256: str = ""
+
+    def sha256(self, claim: Claim) -> str:
+        return ""
 
     def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
         seeds = {run.seed for run in self.runs if run.control == control}
@@ -106,7 +110,6 @@ def only(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str = "paper",
     content = judge(artifact, runs, fidelity, **more)
     json.dumps(content, allow_nan=False)
     (claim,) = content["claims"]
-    assert "\n" not in claim["evidence"]
     return dict(claim)
 
 

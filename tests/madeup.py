@@ -69,10 +69,11 @@ def hostile(results: Path) -> Path:
     place = published(results)
     content = json.loads((place / "verdicts.json").read_text())
     claim = content["claims"][0]
-    for key in ("id", "statement", "quote", "locator", "evidence", "way_on", "verdict", "unit"):
+    for key in ("id", "statement", "quote", "locator", "answer", "undecidable", "verdict", "unit"):
         claim[key] = HOSTILE
-    for key in ("id", "endpoint", "unit", "reason", "word"):
+    for key in ("id", "endpoint", "unit", "why", "word", "quantity", "place", "clock"):
         claim["parts"][0][key] = HOSTILE
+    claim["parts"][0]["sides"] = [HOSTILE] * 2
     claim["parts"][0]["cells"][0]["cell"] = {"arm": HOSTILE, HOSTILE: HOSTILE}
     content["deviations"].append(HOSTILE)
     content["command"] = HOSTILE

@@ -91,21 +91,24 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
 
 
 def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_open(script: ModuleType):
-    words = {
-        ("negligible (2 of 2 parts)", "paper"): "negligible",
-        ("negligible (2 of 2 parts) at the paper's setting; controls not run", "paper"): "in part",
-        ("opposite at the paper's setting; controls undecided", "paper"): "in part",
-        ("holds (proxy); controls robust", "proxy"): "in part",
-        ("not decidable here (reduced)", "reduced"): "not decidable",
-        ("reproduced", "paper"): "reproduced",
+    columns = {
+        ("negligible", "robust", "paper"): "negligible",
+        ("negligible", "not run", "paper"): "in part",
+        ("opposite", "undecided", "paper"): "in part",
+        ("opposite", "", "paper"): "contradicted",
+        ("holds", "robust", "proxy"): "in part",
+        ("not decidable here", "", "reduced"): "not decidable",
+        ("undecided", "", "proxy"): "undecided",
+        ("holds", "robust", "paper"): "reproduced",
     }
-    assert {case: script._in_short(*case) for case in words} == words
+    for (setting, robustness, fidelity), column in columns.items():
+        assert script._column({"setting": setting, "robustness": robustness}, fidelity) == column in script.COLUMNS
 
 
 def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
     """What it is for and eight questions, then four commands that say how long they take, then what is not there."""
     text = (ROOT / "README.md").read_text()
-    assert len(text.encode()) <= 12_000
+    assert len(text.encode()) <= 13_500
     first, commands, limits, *_ = text.split("\n## ")
     table = script.questions(ROOT / "results")
     assert table in first and len(table.splitlines()) == 2 + 8 and "*your* normalizer" in first
@@ -125,12 +128,10 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
     assert list(rows) == [question["ask"] for question in questions]
     path = ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
     (claim,) = [claim for claim in published.read_verdicts(path)["claims"] if claim["id"] == "LN-F1"]
-    low, high = (f"{math.exp(end):.2g}" for end in claim["parts"][0]["interval"])
+    ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim["effect"], *claim["parts"][0]["interval"]))
     row = rows["Is LN better than BN at batch 128?"]
-    assert f"**not shown**, a loss between {low} and {high} times BN's" in row and f"undecided, n = {claim['n']}" in row
-    judged = (script.verdicts(artifacts.load(name), ROOT / "results")[1] for name in artifacts.ids())
-    words = {script._first(claim["verdict"]) for claims in judged for claim in claims.values()}
-    assert words <= script.WORDS.keys()
+    assert f"**{claim['setting']}**" in row
+    assert all(f" {number} " in row for number in (ratio, low, high, claim["n"]))
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published
 
@@ -203,13 +204,12 @@ def test_published_runs_count_as_done(place: Path):
 def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(place: Path):
     name = str(place.parent.relative_to(ROOT / "results"))
     for claim in json.loads((place / "verdicts.json").read_text())["claims"]:
-        lacks, _, command = claim["way_on"].partition(": normbench ")
-        if command:
+        if claim["suggestion"] and claim["suggestion"]["command"]:
             reproduce = cli.Commands().get_command(None, "reproduce")
-            given = reproduce.make_context("reproduce", command.split()[1:]).params
+            given = reproduce.make_context("reproduce", claim["suggestion"]["command"].split()[2:]).params
             assert [*given["words"]] == [name]
             specs = Reproduce(**given).planned(artifacts.load(name))
-            assert len(missing(specs, find.find(specs, ROOT / "results"))) == int(lacks.split()[0]), claim["id"]
+            assert len(missing(specs, find.find(specs, ROOT / "results"))) == claim["suggestion"]["runs"], claim["id"]
 
 
 @pytest.mark.parametrize("name", artifacts.ids())

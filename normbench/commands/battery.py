@@ -268,8 +268,8 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
 def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> None:
     """Print last values, cost and effects of one trial."""
     from normbench.battery import trials
+    from normbench.papers import describe
     from normbench.web import battery_page
-    from normbench.web.forest import effect_text
 
     trial = outcome.trial
     say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
@@ -291,8 +291,8 @@ def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> N
     for effect in outcome.effects:
         if effect.quantity not in {metrics.format_metric(where[0], where[2]) for where in tested}:
             continue
-        text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
-                            "sign_test": None})  # fmt: skip
+        part = {"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit}
+        text = describe.effect({**part, "sign_test": None, "test": "t", "level": None})
         say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
 
 

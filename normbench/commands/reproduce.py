@@ -174,8 +174,7 @@ class Reproduce(options.Answering):
         self, artifact: Artifact, specs: list[ResolvedRun], launcher: Launcher, watch: Watch, left: float | None
     ) -> tuple[int, dict[str, Any]]:
         """Exit code as `run`, and the answer. left: seconds."""
-        from normbench.papers import publish
-        from normbench.papers.summary import decided
+        from normbench.papers import describe, publish
 
         ensured = ensure_runs(
             specs,
@@ -203,7 +202,7 @@ class Reproduce(options.Answering):
         judged, files = self._results(artifact, found.runs)
         claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in judged["claims"]]
         answer |= {"failures": failures, "claims": claims, "files": files}
-        answer |= {"decided": decided(judged["claims"]), "decided_before": decided(before["claims"])}
+        answer |= {"decided": describe.decided(judged["claims"]), "decided_before": describe.decided(before["claims"])}
         if ensured.interrupted:
             to_come = missing(specs, found, self.retry_failed)
             resumable = sum(found.state(spec) == "interrupted" for spec in to_come)
@@ -363,15 +362,15 @@ def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
-    from normbench.papers import publish, rules
+    from normbench.papers import describe, publish
 
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    table = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
+    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
     for claim in judged["claims"]:
-        colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
+        colour = COLOURS.get(describe.news(claim["verdict"]), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(publish.format_evidence(claim)))
+        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(describe.in_full(claim)))
     console.print(table)
     console.print()

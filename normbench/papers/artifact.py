@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from normbench import reading, user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import claims, default_artifact, rules
+from normbench.papers import claims, default_artifact, describe, rules
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
 
@@ -167,8 +167,6 @@ class Plan:
         self.artifact, self.fidelity = artifact, fidelity
         self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
         self.data = plan.data_name(artifact.experiment, fidelity, artifact.config_dir)
-        cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
-        self.sha256 = rules.sha256(artifact.claims_sha256, artifact.seen, self.data, cells)
 
     def seeds(self, part: claims.Part, control: str, alone: Sequence[int] | None) -> list[int]:
         """Those that all cells of the part share; of a claim with seeds of its own those alone."""
@@ -178,6 +176,21 @@ class Plan:
     def smallest_effect(self, part: claims.Part) -> float | None:
         """In the part's unit."""
         return rules.smallest_effect(part, self.data)
+
+    def sha256(self, claim: claims.Claim) -> str:
+        """Of all that was fixed before the claim was judged."""
+        effects = [self.smallest_effect(part) for part in (*claim.parts, *claim.reported)]
+        return rules.sha256(*self._fixed, effects)
+
+    @property
+    def sha256_3(self) -> str:
+        """As verdicts of schema 3 have it."""
+        return rules.sha256_3(*self._fixed)
+
+    @property
+    def _fixed(self) -> list[Any]:
+        cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
+        return [self.artifact.claims_sha256, self.artifact.seen, self.data, cells]
 
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
         """Seeds that are planned wherever `cell` lies."""
@@ -276,6 +289,11 @@ def caution(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> str:
     """One sentence that comes first, on the page and in README, where the module has a `caution(artifact, runs)`."""
     warn = getattr(drawing(artifact), "caution", None)
     return str(warn(artifact, runs)) if warn else ""
+
+
+def plainly(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """What the figure's curves show beside what was claimed."""
+    return describe.curves(panels(artifact, runs), artifact.names)
 
 
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:

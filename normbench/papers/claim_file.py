@@ -428,6 +428,8 @@ class Artifact(Model):
     id: Text = Field(description="PAPER/NAME, as the file lies")
     title: Text = Field(description="what pages call it")
     locator: Text = Field(description="where the paper has it")
+    question: Text = optional("that it answers, in one sentence")
+    names: dict[Text, Text] = optional("what sentences call arms, variants, metrics and values of axes")
     experiment: Text = Field(description="whose runs decide the claims")
     seeds: Count = Field(description="n, fixed in advance")
     seen: Count = optional(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from normbench.config.plan import axis_text
 from normbench.stats.series import CLOCKS, LOSSES
 
 MODES = {  # of the records that an endpoint reads
@@ -64,6 +65,20 @@ class Endpoint:
         level = f"{100 * self.share:g} % of the way to the best of {whose}" if self.of else f"{self.level:g}"
         return f"{CLOCKS[self.clock]} to {self.split} {metric} {level} ({where})"
 
+    def quantity(self, names: Mapping[str, str]) -> str:
+        """What a sentence calls it: `mean train NLL`; of a time the level alone."""
+        names = {"nll": "NLL", **names}
+        metric = f"{names.get(self.split, self.split)} {names.get(self.metric, self.metric)}"
+        if self.kind == "value":
+            return names.get(self.key, self.key.replace("_", " "))
+        if self.kind == "time_to_level":
+            whose = f" of {name_of(self.of, names)}" if not isinstance(self.of, str) else ""
+            share = f"{100 * self.share:g} % of the way to the best {metric}{whose}"
+            return share if self.of else f"{metric} {self.level:g}"
+        if self.kind == "chosen" and self.epoch not in ("best", "own"):
+            return f"{metric} at {'the last epoch' if self.epoch == 'last' else f'epoch {self.epoch}'}"
+        return {"final": "final ", "area": "mean ", "gain": "late gain in "}.get(self.kind, "") + metric
+
 
 @dataclass(frozen=True)
 class Part:
@@ -118,7 +133,8 @@ class Claim:
 @dataclass(frozen=True)
 class Artifact:
     """A figure or table of a paper. `claims_sha256` identifies its claims; `path`: its file; `config_dir`: where an
-    artifact of one's own has its experiment, None of one shipped.
+    artifact of one's own has its experiment, None of one shipped. `names`: what sentences call arms, variants, metrics
+    and values of axes.
     """
 
     id: str
@@ -132,6 +148,8 @@ class Artifact:
     claims: tuple[Claim, ...]
     claims_sha256: str
     seen: int = 0
+    question: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
     path: Path = Path()
     config_dir: Path | None = None
 
@@ -162,3 +180,34 @@ def format_cell(cell: Cell) -> str:
     arm = [f"arm {cell['arm']}"] if "arm" in cell else []
     axes = ", ".join(f"{key} {value}" for key, value in cell.items() if key != "arm")
     return " at ".join([*arm, axes] if axes else arm) or "any run"
+
+
+def name_of(cell: Cell, names: Mapping[str, str]) -> str:
+    """`BN with batch statistics at batch size 25`, with the names that the artifact gives."""
+    keys = [f"{axis_text(key)} {value}" for key, value in cell.items() if key not in ("arm", "variant")]
+    places = [names.get(key, f"at {key}") for key in keys]
+    named = [names.get(str(cell[key]), str(cell[key])) for key in ("arm", "variant") if key in cell]
+    return " ".join([*named, *places])
+
+
+def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
+    """The names for a sentence about a part: its `sides`, two of a difference of two cells, one of a single cell; what
+    is measured, and where.
+
+    Another contrast, and a value that a probe computed, has no sides: the part's id says what is compared.
+    """
+    end, weights = part.endpoint, [weight for weight, _ in part.contrast]
+    pair = sorted(weights) == [-1, 1]
+    cells = [cell for _, cell in sorted(part.contrast, key=lambda term: -term[0])] if pair or weights == [1] else []
+    if end.kind == "value":
+        cells = []
+    places = [place_of(cell) for cell in cells]
+    shared = {k: v for k, v in places[0].items() if k != "arm" and places[-1].get(k) == v} if cells else {}
+    return {
+        "sides": [name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells],
+        "quantity": end.quantity(names),
+        "place": name_of(shared, names),
+        "scale": part.scale,
+        "better": end.better if cells and (pair or end.kind == "gain") else "",
+        "clock": CLOCKS[end.clock] if end.kind == "time_to_level" else "",
+    }

@@ -21,8 +21,8 @@ from normbench.runs import files
 
 NAME = "history.jsonl"
 LARGEST = 1 << 27  # bytes
+Node = Mapping[str, Any]
 WITHDRAWN = "withdrawn"  # the word of a claim that is no longer made, as when it is split
-_CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
 
 
 def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
@@ -37,29 +37,39 @@ def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
 def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bytes:
     """Those that are to be added."""
     old = {claim["id"]: claim for claim in before["claims"]} if before else {}
-    cause = [name for name, key in _CAUSES.items() if before and before[key] != after[key]]
     place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
     last = {entry["claim"]: entry["after"] for entry in read(results) if place.items() <= entry.items()}
     ended = [
-        {"id": name, "verdict": WITHDRAWN, "n": 0}
+        {"id": name, "verdict": WITHDRAWN, "n": 0, "rules_sha256": claim["rules_sha256"]}
         for name, claim in old.items()
         if claim["verdict"] != "not run" and name not in {c["id"] for c in after["claims"]}
     ]
     lines = b""
     for claim in [*after["claims"], *ended]:
         was = old.get(claim["id"])
-        now = _state(claim, after)
+        now = _state(claim)
         if (was["verdict"] if was else "not run") == claim["verdict"] or last.get(claim["id"]) == now:
             continue
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        previous = _state(was, before) if was and before else None
+        previous = _state(was) if was else None
+        cause = _cause(before, after, was, claim) if before else []
         entry = {"date": date, **place, "claim": claim["id"], "before": previous, "after": now, "cause": cause}
         lines += files.line(files.sealed(entry))
     return lines
 
 
-def _state(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
-    return {"verdict": claim["verdict"], "n": claim["n"], "rules": judged["rules_sha256"]}
+def _cause(before: Node, after: Node, was: Node | None, claim: Node) -> list[str]:
+    """What differs."""
+    differs = {
+        "claims": before["claims_sha256"] != after["claims_sha256"],
+        "rules": was is not None and was["rules_sha256"] != claim["rules_sha256"],
+        "runs": before["pack_sha256"] != after["pack_sha256"],
+    }
+    return [name for name, other in differs.items() if other]
+
+
+def _state(claim: Mapping[str, Any]) -> dict[str, Any]:
+    return {"verdict": claim["verdict"], "n": claim["n"], "rules": claim["rules_sha256"]}
 
 
 def read(results: Path) -> list[dict[str, Any]]:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from normbench.draw.text import show
 from normbench.papers import rules
-from normbench.papers.claims import Part, format_cell
+from normbench.papers.claims import Part, compared, format_cell
 from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread
@@ -45,7 +44,8 @@ class Observed:
 
     part: Part
     gap: str = ""
-    reason: str = ""  # of the gap
+    why: str = ""  # of the gap, a key of `describe.WHY`
+    about: tuple[str, ...] = ()  # the cells, runs or numbers that `why` speaks of
     complete: bool = False
     planned: bool = True
     fresh: bool = True
@@ -144,8 +144,8 @@ def gather(
     }  # fmt: skip
     empty = [format_cell(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
-        of = "" if seeds is None or len(counted) == len(runs) else " of the planned seeds"
-        return Observed(gap=rules.NOT_RUN, reason=f"no runs{of}: {'; '.join(empty)}", **common)
+        why = "no runs" if seeds is None or len(counted) == len(runs) else "no planned runs"
+        return Observed(gap=rules.NOT_RUN, why=why, about=tuple(empty), **common)
     rows: list[list[Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
@@ -156,8 +156,8 @@ def gather(
         ]
         endpoint = levelled(part.endpoint, compared)
         if endpoint is None:
-            reason = f"in seed {seed} a run has not come {part.endpoint.least:g} from its start: it has hardly begun"
-            return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+            about = (f"{seed}", f"{part.endpoint.least:g}")
+            return Observed(gap=rules.NOT_DECIDABLE, why="hardly begun", about=about, **common)
         for _, run, variant in compared:
             outcome = outcome_of(endpoint, run, variant)
             if outcome is None:
@@ -165,8 +165,7 @@ def gather(
             else:
                 rows[-1].append(outcome)
     if lacking:
-        reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
-        return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+        return Observed(gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)), **common)
     flat = [outcome for row in rows for outcome in row]
     sides = [sides_of(part, row) for row in rows]
     whole = all(side is not None for side in sides)
@@ -197,36 +196,32 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
     ids = tuple(run.id for run in found)
     if not found:
-        return Observed(part, rules.NOT_RUN, f"no runs: {format_cell(cell)}")
+        return Observed(part, rules.NOT_RUN, "no runs", (format_cell(cell),))
     numbers = []
     for run in found:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
         if len(values) != 1:
-            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
-            return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
+            return Observed(part, rules.NOT_DECIDABLE, "no record", (run.id,), runs=ids)
         numbers += values
-    misses: tuple[tuple[float | None, str, Callable[[float, float], float]], ...] = (
-        (part.value, "=", lambda number, bound: abs(number - bound)),
-        (part.at_most, "≤", lambda number, bound: number - bound),
-        (part.at_least, "≥", lambda number, bound: bound - number),
-    )
-    asked = [(float(bound), sign, by) for bound, sign, by in misses if bound is not None]
-
-    def miss(number: float) -> float:
-        """By how much it misses what is asked of it, below 0 where by nothing."""
-        return math.inf if math.isnan(number) else max(by(number, bound) for bound, _, by in asked)
-
-    worst = max(numbers, key=miss)
-    wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
-    if part.at_most is not None and part.at_least is not None and show(part.at_most) == show(part.at_least):
-        middle, half = (part.at_most + part.at_least) / 2, (part.at_most - part.at_least) / 2
-        wanted = f"= {show(middle)} ± {show(half)}" if half else f"= {show(middle)}"
-    reason = f"{part.endpoint.key}: {show(worst)} {part.unit}, required {wanted}"
-    return Observed(part, reason=reason, complete=True, exact=miss(worst) <= 0, number=worst, runs=ids)
+    worst = max(numbers, key=lambda number: _miss(part, number))
+    return Observed(part, complete=True, exact=_miss(part, worst) <= 0, number=worst, runs=ids)
 
 
-def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
-    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it."""
+def _miss(part: Part, number: float) -> float:
+    """By how much a computed number misses what is required of it, 0 or less where it does not."""
+    misses = [abs(number - part.value)] if part.value is not None else []
+    misses += [number - part.at_most] if part.at_most is not None else []
+    misses += [part.at_least - number] if part.at_least is not None else []
+    return math.inf if math.isnan(number) else max(misses)
+
+
+def result(
+    seen: Observed, word: str, alpha: float = rules.ALPHA, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it.
+
+    names: what sentences call arms, variants and values of axes.
+    """
     part = seen.part
     above, below = seen.signs
     by_order = seen.effects and (part.test == "sign" or not seen.whole)
@@ -238,8 +233,10 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "test": part.test if statistical else "",
         "endpoint": str(part.endpoint),
         "unit": part.unit,
+        **compared(part, names or {}),
         "word": word,
-        "reason": _describe_reason(seen, word, alpha),
+        "why": _why(seen, word, alpha),
+        "about": list(seen.about),
         "effect": seen.effect,
         "interval": _finite(seen.interval(1 - alpha)),
         "level": 1 - alpha if statistical else None,
@@ -249,6 +246,7 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "correlation": paired(plus, minus).correlation if any(minus) else None,
         "prediction": seen.prediction(1 - alpha),
         "expect": part.expect,
+        "required": None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
         "paper": part.paper,
         "within": part.within,
         "band": part.band,
@@ -266,90 +264,31 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
     }
 
 
+def _why(seen: Observed, word: str, alpha: float) -> str:
+    """What keeps a part from a word, a key of `describe.WHY`; "" where the width of its interval does."""
+    part = seen.part
+    if seen.why or part.kind == "exact":
+        return seen.why
+    if not seen.complete:
+        return "incomplete"
+    if seen.flat:
+        return "alike"
+    if part.test == "t" and not seen.whole:
+        return "no mean"
+    if part.kind == "equivalence" or (part.kind == "direction" and word != rules.HOLDS):
+        inside = within(seen.interval(1 - 2 * alpha), _margin(seen))
+        if inside and not seen.planned:
+            return "second look"
+        if inside and part.kind == "direction" and not (seen.fresh and seen.whole):
+            return "censored" if seen.fresh else "seen seeds"
+    few = word == rules.UNDECIDED and part.test == "sign" and len(seen.seeds) < rules.fewest_pairs(alpha)
+    return "few pairs" if few else ""
+
+
 def _signed_rank(seen: Observed) -> float:
     """Effects that are equal up to rounding share their rank."""
     largest = max(abs(number) for numbers in (seen.numbers, *seen.sides) for number in numbers)
     return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.numbers] if largest else [])
-
-
-# --- descriptions ----------------------------------------------------------------------------------------------------
-
-
-def _describe_reason(seen: Observed, word: str, alpha: float) -> str:
-    """One line: the effect, the margin it is compared with, and what is missing to a word."""
-    part, n = seen.part, len(seen.seeds)
-    if seen.reason:
-        return seen.reason
-    if not n:
-        return "no seed has a run in every cell"
-    text = _describe_values(seen, alpha)
-    if not seen.complete:
-        least = max(seen.least, rules.FEWEST)
-        planned = f"no verdict before the planned n = {least}" if n >= rules.FEWEST else f"no verdict below n = {least}"
-        return f"{text}; {planned}"
-    if seen.flat:
-        return f"{text}; all seeds alike: a spread of zero decides nothing"
-    if part.test == "t" and not seen.whole:
-        return f"{text}; a run without a number: no mean is tested"
-    if part.kind == "size":
-        predicted = f"our prediction interval {_format_interval(seen.prediction(1 - alpha))}"
-        return f"{text}; the paper's {show(part.paper)} ± {show(part.band)} against {predicted}"
-    if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
-        small = seen.interval(1 - 2 * alpha)
-        inside = within(small, margin)
-        if part.kind == "equivalence" or inside:
-            text += f"; {_format_percent(1 - 2 * alpha)} interval {_format_interval(small)} against ±{show(margin)}"
-        if inside and not seen.planned:
-            return f"{text}: inside, but this second look was not planned"
-        if inside and part.kind == "direction" and not seen.fresh:
-            return f"{text}: inside, but post hoc, as these seeds had been seen when it was declared"
-        if inside and part.kind == "direction" and not seen.whole:
-            return f"{text}: inside, but nothing is negligible where a value is censored"
-    if part.kind == "direction" and word in (rules.UNDECIDED, rules.OPPOSITE):
-        text += f"; claimed is {'less' if part.expect == 'negative' else 'more'} than 0"
-    return text + (_describe_power(seen, alpha) if word == rules.UNDECIDED else "")
-
-
-def _describe_values(seen: Observed, alpha: float) -> str:
-    part = seen.part
-    lost = [f"{seen.censored} censored"] if seen.censored else []
-    lost += [f"{seen.diverged} diverged"] if seen.diverged else []
-    interval = seen.interval(1 - alpha)
-    if part.test == "sign" or not seen.whole:
-        above, below = seen.signs
-        lost += [f"{above} above : {below} below zero, p = {show(sign_test(above, below))}"]
-    what = "median " if part.test == "sign" else ""
-    number = "" if seen.effect is None else f", {what}{part.unit} {show(seen.effect)} {_format_interval(interval)}"
-    if interval and alpha != rules.ALPHA:
-        number += f" ({_format_percent(1 - alpha)})"
-    over = f" seeds × {seen.spread.examples} test examples" if seen.spread else ""
-    return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
-
-
-def describe_effect(part: Mapping[str, Any]) -> str:
-    """`nats −0.02 [−0.05, 0.01]` of a part in verdicts.json; counts of its runs if they give no mean."""
-    if part["effect"] is not None:
-        what = "median " if part["test"] == "sign" else ""
-        level = "" if part["level"] in (None, 1 - rules.ALPHA) else f" ({_format_percent(part['level'])})"
-        return f"{what}{part['unit']} {show(part['effect'])} {_format_interval(part['interval'])}{level}"
-    if not part["n"]:
-        return rules.NOT_RUN
-    lost = [f"{part[what]} {what}" for what in ("censored", "diverged") if part[what]]
-    signs = part["sign_test"]
-    counts = [f"{signs['above']} above : {signs['below']} below zero"] if signs else []
-    return ", ".join([*lost, *counts]) or "no number"
-
-
-def _describe_power(seen: Observed, alpha: float) -> str:
-    """The effect that this n can detect; for the sign test, the fewest pairs."""
-    n = len(seen.seeds)
-    if seen.part.test == "sign":
-        fewest = rules.fewest_pairs(alpha)
-        return f"; the sign test needs {fewest} pairs or more" if n < fewest else ""
-    if seen.sd is None or seen.effect is None:
-        return ""
-    detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    return f"; detectable at n = {n}: {show(detectable)} ({_format_percent(rules.POWER)} power)"
 
 
 def _margin(seen: Observed) -> float | None:
@@ -359,11 +298,3 @@ def _margin(seen: Observed) -> float | None:
 def _finite(interval: Interval | None) -> Interval | None:
     """None where an end is open, as where a level was not reached."""
     return interval if interval and all(map(math.isfinite, interval)) else None
-
-
-def _format_percent(level: float) -> str:
-    return f"{100 * level:.3g} %"
-
-
-def _format_interval(interval: Interval | None) -> str:
-    return "without interval" if interval is None else f"[{show(interval[0])}, {show(interval[1])}]"

@@ -16,12 +16,20 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, per_example_effects, sample_archive, stated, svg_hash, verdicts
+from normbench.papers import (
+    describe,
+    history,
+    per_example_effects,
+    sample_archive,
+    stated,
+    svg_hash,
+    verdicts,
+    verdicts_3,
+)
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
-from normbench.papers.summary import findings, settings
 from normbench.runs import files, own, pack, samples
 from normbench.runs.record import RunRecord
 
@@ -53,14 +61,17 @@ def judge(
         artifact = replace(artifact, claims=(), amendments=())
     judged = verdicts.judge(artifact, runs, fidelity, previous, planned, contrasts.spread)
     for claim, found in zip(artifact.claims, judged["claims"], strict=True):
-        found["way_on"] = suggested_runs(artifact, claim, found, runs, fidelity, planned)
+        found["suggestion"] = suggested_runs(artifact, claim, found, runs, fidelity, planned)
+        found["answer"] = describe.answer(found)
     return verdicts.sealed(judged, pack_sha256, contrasts.sha256, samples_sha256)
 
 
 def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | None:
     """The verdicts that are there, None without any; NormbenchError where they cannot be read, or were moved there."""
     path = folder(results, artifact, fidelity) / "verdicts.json"
-    return verdicts_of(artifact.id, fidelity, path) if path.exists() else None
+    if not path.exists():
+        return None
+    return verdicts_3.with_rules(verdicts_of(artifact.id, fidelity, path), artifact, fidelity)
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
@@ -195,15 +206,22 @@ def _page(
     artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
 ) -> str:
     """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
-    paragraphs = [artifacts.caution(artifact, runs), *findings(judged), *artifacts.explanation(artifact, runs)]
+    summary = describe.tally(judged["claims"], ids=True) if judged["claims"] else ""
+    paragraphs = [
+        artifact.question,
+        artifacts.caution(artifact, runs),
+        summary,
+        *artifacts.plainly(artifact, runs),
+        *artifacts.explanation(artifact, runs),
+    ]
     words = "".join(f"{tables.escape(text)}\n\n" for text in paragraphs if text)
     e = tables.escape
     rows = "".join(
-        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(format_evidence(c))} |\n"
+        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(describe.in_full(c))} |\n"
         for c in judged["claims"]
     )
-    decided = f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
-    tried = settings(judged["claims"])
+    decided = f"| claim | statement | verdict | answer |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
+    tried = describe.settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
     of_seeds = _describe_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
@@ -241,8 +259,3 @@ def _describe_seeds(entries: Sequence[Entry]) -> str:
         f" Means with 95 % intervals over all published seeds (n = {counts[0]} to {counts[-1]}, see table.csv); a "
         "verdict counts those that were planned for it."
     )
-
-
-def format_evidence(claim: Mapping[str, Any]) -> str:
-    """The evidence, and what would decide where something is open."""
-    return "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)

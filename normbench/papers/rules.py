@@ -166,11 +166,14 @@ def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool
     return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
 
 
-def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper", share: str = "") -> str:
+def verdict(
+    setting: str, robust: str, ours: bool = False, fidelity: str = "paper", of: tuple[int, int] | None = None
+) -> str:
     """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's.
 
-    `share` is the text of how many parts have the word, where not all must.
+    of: how many of how many parts have the word, where not all must.
     """
+    share = "" if of is None else f" ({of[0]} of {of[1]} parts)"
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
     if fidelity != "paper":
@@ -213,6 +216,19 @@ def fewest_pairs(alpha: float) -> int:
 
 
 def sha256(*content: Any) -> str:
-    """One hash of the rules, and of what else decides: claims, planned seeds, controls."""
-    text = json.dumps([RULES, *content], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """One hash of the rules, and of what else decides a claim: its smallest effects, planned seeds, controls.
+
+    A smallest effect that the claim does not use, as for another paper, is not among them.
+    """
+    general = {key: RULES[key] for key in ("version", "alpha", "fewest_seeds", "power")}
+    return _hash([general, *content])
+
+
+def sha256_3(*content: Any) -> str:
+    """That of verdicts of schema 3: of all rules, whatever a claim uses."""
+    return _hash([RULES, *content])
+
+
+def _hash(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

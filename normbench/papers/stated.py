@@ -7,8 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from normbench.papers import describe
 from normbench.papers.claims import Artifact
-from normbench.papers.parts import describe_effect, gather, result
+from normbench.papers.parts import gather, result
 from normbench.papers.per_example_effects import Contrasts
 from normbench.runs.record import RunRecord
 
@@ -22,10 +23,10 @@ def reason(amendment: Mapping[str, Any]) -> str:
 
 
 def _format_number(number: Mapping[str, Any]) -> str:
-    """`LN against BN, seeds 1 to 5, lr-low: points −0.02 [−0.05, 0.01]`."""
+    """`LN against BN, seeds 1 to 5, lr-low: −0.02 points (−0.05 to 0.01)`."""
     where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
     text = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
-    return f"{text}: {describe_effect(number)}"
+    return f"{text}: {describe.effect(number)}"
 
 
 def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], contrasts: Contrasts) -> Iterator[str]:
@@ -47,7 +48,7 @@ def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], cont
                 yield f"{statement}, but no pack has its runs of seed {', '.join(lacking)}"
             elif _differ(number, found):
                 ends = [f"{end:.6g}" for end in _numbers(found) if end is not None]
-                yield f"{statement}, but the pack gives {', '.join(ends) or found['reason']}"
+                yield f"{statement}, but the pack gives {', '.join(ends) or describe.sentence(found)}"
 
 
 def _numbers(of: Mapping[str, Any]) -> tuple[float | None, ...]:

@@ -1,4 +1,4 @@
-"""The runs that would decide an open claim: the command that trains them, and their cost.
+"""The runs that would decide an open claim: the command that trains them, and their cost; `describe` says so.
 
 Missing planned runs come first. Where all are there, the number of fresh seeds that would show effects as large as the
 observed ones, on either side: those have to be planned in the claim before they are run.
@@ -19,33 +19,36 @@ from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, w
 
 MOST = 1000  # seeds that are within reach
 
+Suggestion = dict[str, Any]  # keys as of `verdict_keys.Suggestion`
+NOTHING: Suggestion = {"runs": None, "hours": None, "seeds": None, "under": [], "command": ""}
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
 def suggested_runs(
     artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Plan
-) -> str:
-    """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
+) -> Suggestion | None:
+    """None where nothing is open, else by `kind`: planned runs are `missing`; fresh `seeds` have to be planned; or why
+    no seeds help: a `control` is not planned, `single runs` spread, there is `no mean`, an effect is `out of reach`.
+    """
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
-        return ""
+        return None
     word, robust = judged["setting"], judged["robustness"]
     if fidelity != "paper" and word == rules.NOT_DECIDABLE:  # as a size is there
-        return ""
+        return None
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
-        return ""
+        return None
     first = lacking(claim, [""], runs, plan, fidelity)
     if first:
-        return _format_command(artifact, claim, first, runs, fidelity)
-    if word in rules.DECIDED:
-        if controls := lacking(claim, claim.controls, runs, plan, fidelity):
-            return _format_command(artifact, claim, controls, runs, fidelity)
-        open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
-        if not open_ones and claim.unvaried:
-            return f"a control that varies the {' and the '.join(claim.unvaried)} has to be planned first"
-        under = f" under {', '.join(control['name'] for control in open_ones)}"
-        parts = [part for control in open_ones for part in control["parts"]]
-        return _describe_seeds_needed(claim, parts, runs, word, judged["alpha"], under, len(open_ones))
-    return _describe_seeds_needed(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
+        return _missing(artifact, claim, first, runs, fidelity)
+    if word not in rules.DECIDED:
+        return _seeds_needed(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
+    if controls := lacking(claim, claim.controls, runs, plan, fidelity):
+        return _missing(artifact, claim, controls, runs, fidelity)
+    open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
+    if not open_ones and claim.unvaried:
+        return {**NOTHING, "kind": "control", "under": list(claim.unvaried)}
+    parts = [part for control in open_ones for part in control["parts"]]
+    return _seeds_needed(claim, parts, runs, word, judged["alpha"], [control["name"] for control in open_ones])
 
 
 def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
@@ -71,46 +74,52 @@ def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
     return _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
 
 
-def _format_command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
+def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> Suggestion:
     words = [f"{artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
-    hours = core_hours(left, runs)
-    cost = "" if hours is None else f", about {_format_hours(hours)} core-hours"
-    missing = "1 planned run is missing" if len(left) == 1 else f"{len(left)} planned runs are missing"
-    return f"{missing}{cost}: {' '.join(words)}"
+    return {
+        **NOTHING,
+        "kind": "missing",
+        "runs": len(left),
+        "hours": _rounded(core_hours(left, runs)),
+        "command": " ".join(words),
+    }
 
 
-def _describe_seeds_needed(
+def _seeds_needed(
     claim: Claim,
     parts: Sequence[Mapping[str, Any]],
     runs: Sequence[RunRecord],
     word: str,
     alpha: float = rules.ALPHA,
-    under: str = "",
-    settings: int = 1,
-) -> str:
-    """How many seeds would show what was seen, if it is what it looks like; `under`: in how many settings, by name."""
+    under: Sequence[str] = (),
+) -> Suggestion | None:
+    """How many seeds would show what was seen, if it is what it looks like; `under`: the controls that are open."""
     open_parts = [part for part in parts if part["word"] != word and (part["effect"] is not None or part["sign_test"])]
     if open_parts and all(part["kind"] == "size" for part in open_parts):
-        return "more seeds do not narrow the spread of single runs, which a size is held against"
+        return {**NOTHING, "kind": "single runs"}
     if any(part["effect"] is None and part["n"] and part["test"] == "t" for part in parts):
-        pairs = rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts)))
-        return (
-            "a test of means needs a number of every run: longer runs, or the sign test with "
-            f"{pairs} seeds or more; plan them in the claim first"
-        )
+        return {**NOTHING, "kind": "no mean", "seeds": rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts)))}
     needed = [_seeds(part, alpha) for part in open_parts if part["kind"] != "size"]
-    if not needed or None in needed:
-        return f"no number of seeds within reach would show the effects seen{under}" if needed else ""
+    if not needed:
+        return None
+    if None in needed:
+        return {**NOTHING, "kind": "out of reach", "under": list(under)}
     most = max(n for n in needed if n is not None)
     places = dict.fromkeys(tuple(place_of(cell).items()) for part in claim.parts for _, cell in part.contrast)
     asked = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
-    number = len(asked) * most * settings
+    settings = max(1, len(under))
     hours = _hours(asked * most, runs)
-    cost = "" if hours is None else f" ({number} runs, about {_format_hours(hours * settings)} core-hours)"
-    power = f"would show effects as large as those seen{under} with {100 * rules.POWER:.0f} % power"
-    return f"about {most} fresh seeds{cost} {power}; plan them in the claim first"
+    hours = None if hours is None else _rounded(hours * settings)
+    return {
+        **NOTHING,
+        "kind": "seeds",
+        "seeds": most,
+        "runs": len(asked) * most * settings,
+        "hours": hours,
+        "under": list(under),
+    }
 
 
 def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
@@ -140,9 +149,9 @@ def _of_seeds(part: Mapping[str, Any]) -> float:
     return half / t_quantile(part["n"] - 1, part["level"]) / math.sqrt(1 + 1 / part["n"])
 
 
-def _format_hours(hours: float) -> str:
-    """`0.02`, `12`, `640`."""
-    return f"{float(f'{hours:.2g}'):.12g}"
+def _rounded(hours: float | None) -> float | None:
+    """Two digits: it is a guess."""
+    return None if hours is None else float(f"{hours:.2g}")
 
 
 def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from normbench.config.validation import Model, Number, optional
 
 Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+Ends = Annotated[list[int], Field(min_length=2, max_length=2)]
 Span = Annotated[list[Number], Field(min_length=2, max_length=2)]
 
 
@@ -43,7 +44,15 @@ class Part(Published):
     endpoint: str = Field(description="what is measured, in words")
     unit: str = Field(description="of the effect")
     word: str = Field(description="what it says by itself")
-    reason: str = Field(description="why, in a sentence")
+    why: str = Field(description="what keeps it from another word; empty: the width of its interval, or nothing")
+    about: list[str] = Field(description="the cells, runs or numbers that `why` speaks of")
+    sides: list[str] = Field(description="names of both sides of a difference, or of a single cell")
+    quantity: str = Field(description="what is measured, in short")
+    place: str = Field(description="where, in words")
+    scale: str = Field(description="log: the effect is the logarithm of a ratio; percent or linear: a difference")
+    better: str = Field(description="lower or higher; empty: neither")
+    clock: str = Field(description="of a time")
+    required: dict[str, Number | None] | None = Field(description="bounds of a computed number")
     effect: Number | None = Field(description="mean over the seeds, or median with the sign test")
     interval: Span | None = Field(description="of the effect, at `level`")
     level: Number | None = Field(description="of the interval")
@@ -75,6 +84,8 @@ class Control(Published):
     name: str = Field(description="of the control")
     word: str = Field(description="of the claim under it")
     strict: str = optional("the same, at the level that one of several controls is asked for")
+    deciding: Whole = Field(description="place of the part that decides")
+    share: Whole | None = Field(description="how many of several parts are negligible, where the word is")
     parts: list[Part] = Field(description="as at the paper's setting")
 
 
@@ -108,6 +119,17 @@ class Amendment(Published):
     stated: list[Stated] = optional("numbers in it")
 
 
+class Suggestion(Published):
+    """Which runs would decide an open claim."""
+
+    kind: str = Field(description="missing, seeds, control, no mean, single runs or out of reach")
+    runs: Whole | None = Field(description="to train")
+    hours: Number | None = Field(description="of one core")
+    seeds: Whole | None = Field(description="fresh ones that would decide")
+    under: list[str] = Field(description="controls that are open, or choices that one has to vary")
+    command: str = Field(description="that trains the missing runs")
+
+
 class Claim(Published):
     """A claim and its verdict."""
 
@@ -121,8 +143,16 @@ class Claim(Published):
     setting: str = Field(description="the word at the paper's setting")
     robustness: str = Field(description="of that word over the controls")
     verdict: str = Field(description="both together")
-    evidence: str = Field(description="what it rests on, in a sentence")
-    way_on: str = Field(description="which runs would decide it")
+    answer: str = optional("both in a sentence, for people")
+    undecidable: str = Field(description="why no run could tell; empty: one could")
+    deciding: Whole | None = Field(description="place of the part that decides")
+    share: Whole | None = Field(description="how many of several parts are negligible, where the word is")
+    scattered: bool = Field(description="whether other parts are negligible under each control")
+    unvaried: list[str] = Field(description="open choices that no control varies")
+    beside: list[str] = Field(description="reported parts without which the number would mislead")
+    alone: dict[str, Ends] = Field(description="first and last of the seeds that alone decide, by control; '': none")
+    suggestion: Suggestion | None = Field(description="which runs would decide it")
+    rules_sha256: str = Field(description="of the rules, smallest effects and planned seeds that it uses")
     n: Whole = Field(description="seeds of the part that decides")
     effect: Number | None = optional("of the part that decides")
     unit: str = Field(description="of this effect")
@@ -150,7 +180,6 @@ class Verdicts(Published):
     command: str = Field(description="what makes these runs")
     deviations: list[str] = Field(description="from the paper, in sentences")
     claims_sha256: str = Field(description="of the claims as they were judged")
-    rules_sha256: str = Field(description="of rules, claims and planned seeds")
     amendments: list[Amendment] = Field(description="changes of claims after runs had been seen")
     note: str = Field(description="what is irregular")
     expected_wrong: Number | None = Field(description="how many claims are wrong by chance, at most")

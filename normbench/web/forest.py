@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from normbench.draw.text import show
+from normbench.papers import describe
 
 WIDTH = 260.0  # of a row's plot, in CSS pixels; zero is in the middle
 Part = Mapping[str, Any]
@@ -103,7 +103,7 @@ def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
     return Mark(
         limit=f"±{limit:g}",
         unit=axis,
-        text=effect_text(part),
+        text=describe.effect(part),
         effect=x(part["effect"]),
         low=ends[0],
         high=ends[1],
@@ -121,12 +121,3 @@ def by_axis(rows: Iterable[tuple[Row, Mark | None]]) -> list[tuple[Mark | None, 
     for row, mark in rows:
         groups.setdefault(mark.unit if mark else "", []).append((row, mark))
     return [(own[0][1], own) for _, own in sorted(groups.items(), key=lambda group: not group[0])]
-
-
-def effect_text(part: Part) -> str:
-    """`0.183 [0.0461, 0.319] log ratio`, as it was measured (not turned); order alone as `8 : 0`."""
-    if part["effect"] is None:
-        test = part["sign_test"]
-        return "" if not test else f"{test['above']:g} above : {test['below']:g} below, p = {test['p']:.2g} (sign test)"
-    interval = f" [{show(part['interval'][0])}, {show(part['interval'][1])}]" if part["interval"] else ""
-    return f"{show(part['effect'])}{interval} {part['unit']}"

@@ -19,11 +19,10 @@ from normbench.draw import tables
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import measured, published, sample_archive, stated
+from normbench.papers import describe, measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
-from normbench.papers.summary import deciding, findings, tally, verb
+from normbench.papers.rules import DECIDED, NEWS, UNDECIDED
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
@@ -248,26 +247,11 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
     return [
         {
             "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
-            "paper": page.paper, "ours": bool(claim.get("ours")), "word": _word(claim),
-            "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": deciding(claim),
-            "computed": _computed(claim), "failing": [p for p in claim["parts"] if p["word"] != HOLDS],
-            "way_on": claim["way_on"].split(": ")[0],  # the command is on the artifact's page
+            "paper": page.paper, "ours": bool(claim.get("ours")), "word": describe.word(claim),
+            "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": describe.deciding(claim),
         }
         for claim in entry.verdicts["claims"]
     ]  # fmt: skip
-
-
-def _word(claim: Mapping[str, Any]) -> str:
-    """The first word of the verdict, whole where it is two."""
-    first = (claim["verdict"].split() or [""])[0]
-    return first if first in NEWS and NEWS[first] != "none" else claim["setting"]
-
-
-def _computed(claim: Mapping[str, Any]) -> str:
-    held = sum(part["word"] == "holds" for part in claim["parts"])
-    return (
-        f"{held} of {len(claim['parts'])} computed numbers hold" if claim["kind"] == "exact" and claim["parts"] else ""
-    )
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -287,14 +271,14 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             few = group[:OPEN] if word in DECIDED and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
-                folded.append((f"{len(rest)}{' more' if few else ''} {verb(word, len(rest))}", rest))
+                folded.append((f"{len(rest)}{' more' if few else ''} {describe.verb(word, len(rest))}", rest))
         kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
         blocks.append(
             {
                 "ours": ours,
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
-                "tally": tally([row["claim"] for row in own], kind),
+                "tally": describe.tally([row["claim"] for row in own], kind),
                 "unfolded": unfolded,
                 "folded": folded,
             }
@@ -344,7 +328,6 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         {
             "claim": claim,
             "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
-            "computed": _computed(claim),
             "reported": [(part, forest.mark(part, scale)) for part in claim["reported"]],
             "controls": [
                 (control["name"], [(part, forest.mark(part, scale)) for part in control["parts"]])
@@ -367,7 +350,8 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": claims,
         "ids": [claim["id"] for claim in verdicts["claims"]],
-        "findings": [artifacts.caution(entry.artifact, entry.runs) if entry.artifact else "", *findings(verdicts)],
+        "question": entry.artifact.question if entry.artifact else "",
+        "findings": _findings(entry),
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "meanings": artifacts.meanings(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),
@@ -382,6 +366,15 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "runs": [_run(run) for run in sorted(entry.runs, key=_order)],
         "environments": _environments(entry.runs),
     }  # fmt: skip
+
+
+def _findings(entry: Published) -> list[str]:
+    """A caution, how many claims have which word, and what the curves plainly show."""
+    claims = entry.verdicts["claims"]
+    tally = describe.tally(claims, ids=True) if claims else ""
+    if entry.artifact is None:
+        return [tally]
+    return [artifacts.caution(entry.artifact, entry.runs), tally, *artifacts.plainly(entry.artifact, entry.runs)]
 
 
 def _order(run: RunRecord) -> tuple[Any, ...]:

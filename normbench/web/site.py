@@ -18,8 +18,8 @@ from markupsafe import Markup
 
 from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, code_of
+from normbench.papers import describe
 from normbench.papers.claims import format_cell
-from normbench.papers.rules import NEWS
 from normbench.runs import files
 from normbench.web import forest
 
@@ -105,7 +105,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "verdict_class": lambda verdict: NEWS.get((verdict.split() or [""])[0], "none"),
+        "verdict_class": describe.news,
         "word_and_rest": _word_and_rest,
         "linked": _linked,
         "code": _code,
@@ -113,7 +113,11 @@ def environment() -> jinja2.Environment:
         "number": show,
         "json": htmlsafe_json_dumps,
         "how": _how,
-        "effect": forest.effect_text,
+        "effect": describe.effect,
+        "sentence": describe.sentence,
+        "answer": describe.answer,
+        "evidence": describe.evidence,
+        "suggestion": describe.suggestion,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),
     }

@@ -117,7 +117,7 @@ def test_intervals_are_those_of_seeds_and_examples_together(tmp_path: Path) -> N
     alone = only(artifact(part()), runs, Contrasts({}))
     assert told["interval"] == pytest.approx(expected.interval(), abs=1e-3)
     assert alone["interval"] == pytest.approx(t_interval(table.mean(axis=1)).interval, abs=1e-3)
-    assert told["parts"][0]["examples"] == 60 and "n = 5 seeds × 60 test examples" in told["evidence"]
+    assert told["parts"][0]["examples"] == 60
     assert told["interval"][1] - told["interval"][0] > 3 * (alone["interval"][1] - alone["interval"][0])
 
 

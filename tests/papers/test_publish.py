@@ -195,7 +195,7 @@ def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
     [
         *((schema, r"\. Restore it \(git checkout\), or delete it and judge again: normbench reproduce ln2016/fig6 "
            "--fidelity reduced --max-time 0$") for schema in (0, 2)),
-        (4, r": update normbench\.$"),
+        (5, r": update normbench\.$"),
     ],
 )  # fmt: skip
 def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, way: str, tmp_path: Path):
@@ -205,7 +205,7 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
     path.write_text(json.dumps(content | {"sha256": files.seal(content)}))
     before = path.read_bytes()
     for reader in (lambda: published.read_verdicts(path), lambda: _publish(_runs("none"), tmp_path)):
-        with pytest.raises(NormbenchError, match=f"{path} has schema {schema}, this version reads 3{way}") as caught:
+        with pytest.raises(NormbenchError, match=f"{path} has schema {schema}, this version reads 4{way}") as caught:
             reader()
         assert caught.value.code == 2
     assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME)) == 1
@@ -241,8 +241,9 @@ def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
 
 def test_a_claim_that_is_not_made_any_more_ends_in_the_history(tmp_path: Path):
     def judged(**words: str) -> dict[str, Any]:
-        claims = [{"id": name.replace("_", "-"), "verdict": word, "n": 5} for name, word in words.items()]
-        hashes = dict.fromkeys(("claims_sha256", "rules_sha256", "pack_sha256"), str(words))
+        own = {"n": 5, "rules_sha256": "r"}
+        claims = [{"id": name.replace("_", "-"), "verdict": word, **own} for name, word in words.items()]
+        hashes = dict.fromkeys(("claims_sha256", "pack_sha256"), str(words))
         return {"artifact": "ln2016/fig6", "fidelity": "paper", "claims": claims, **hashes}
 
     whole, split = judged(A="inconclusive", B="not run", C="reproduced"), judged(C="reproduced", A_1="not run")
@@ -287,9 +288,9 @@ def test_verdicts_have_the_promised_fields(tmp_path: Path):
     path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
     assert json.loads(path.read_text()) == judged
     assert set(judged) >= {"schema", "artifact", "fidelity", "command", "deviations", "expected_wrong"}
-    assert set(judged) >= {"claims_sha256", "rules_sha256", "pack_sha256", "contrasts_sha256"}
+    assert set(judged) >= {"claims_sha256", "pack_sha256", "contrasts_sha256"}
     fields = {"id", "kind", "quote", "locator", "endpoint", "verdict", "n", "effect", "unit", "interval", "level"}
-    fields |= {"setting", "robustness", "way_on", "looks", "detectable", "runs"}
+    fields |= {"setting", "robustness", "answer", "suggestion", "rules_sha256", "looks", "detectable", "runs"}
     assert all(set(claim) >= fields for claim in judged["claims"])
 
 

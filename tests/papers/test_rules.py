@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import arms, artifact, final_run, only
+from judged import artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
-from normbench.config import FIDELITIES
 from normbench.papers import rules
 from normbench.papers.claim_file import load
 from normbench.papers.parts import Observed, result
-from normbench.runs.record import RunRecord
 from normbench.stats.statistics import t_interval
 
 # --- a direction -----------------------------------------------------------------------------------------------------
@@ -39,8 +37,6 @@ def test_a_direction_is_first_negligible_then_has_a_side(mean: float, half: floa
     assert word(effects(mean, half), delta=1.0) == expected
     mirrored = {"holds": "opposite", "opposite": "holds"}.get(expected, expected)
     assert word(effects(mean, half), delta=1.0, part=direction(expect="negative")) == mirrored
-    told = result(seen(direction(), effects(mean, half), 1.0), expected)
-    assert told["effect"] == pytest.approx(mean) and (told["interval"][0] > 0) == (mean - half > 0)  # the sign is told
 
 
 def test_without_a_smallest_effect_nothing_is_negligible() -> None:
@@ -57,9 +53,7 @@ def test_at_exactly_the_smallest_effect_nothing_is_negligible() -> None:
 def test_seen_seeds_make_nothing_negligible_and_give_no_side_to_what_is_small() -> None:
     for mean in (0.0, 0.5, -0.5):
         assert word(effects(mean, 0.4), delta=1.0, fresh=False) == "undecided"
-        part = direction()
-        told = result(seen(part, effects(mean, 0.4), 1.0, fresh=False), "undecided")
-        assert "inside, but post hoc" in told["reason"]
+        assert result(seen(direction(), effects(mean, 0.4), 1.0, fresh=False), "undecided")["why"] == "seen seeds"
     assert word(effects(1.5, 1.0), delta=1.0, fresh=False) == "holds"
     assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "opposite"
 
@@ -70,6 +64,7 @@ def test_an_unplanned_second_look_makes_nothing_negligible_nor_equivalent() -> N
     equal = direction(kind="equivalence", expect=None, within=1.0)
     assert word(effects(0.0, 0.4), part=equal) == "holds"
     assert word(effects(0.0, 0.4), part=equal, planned=False) == "undecided"
+    assert result(seen(equal, effects(0.0, 0.4), planned=False), "undecided")["why"] == "second look"
     assert word(effects(3.0, 0.4), part=equal, planned=False) == "opposite"
 
 
@@ -90,7 +85,7 @@ def test_a_spread_that_is_rounding_alone_decides_nothing() -> None:
     found = only(artifact(direction(scale="percent", delta={"is": 0.1, "why": "w"})), runs)
     assert 0 < found["parts"][0]["sd"] < 1e-12  # one example of 625 in every seed
     assert (found["verdict"], found["robustness"]) == ("undecided", "")
-    assert "a spread of zero decides nothing" in found["evidence"]
+    assert found["parts"][0]["why"] == "alike"
 
 
 def test_a_run_without_a_number_leaves_means_undecided_and_signs_not() -> None:
@@ -106,7 +101,7 @@ def test_where_a_value_is_censored_nothing_is_negligible() -> None:
     assert word(small, delta=0.1, part=signed) == "negligible"
     censored: list[Any] = [*small[:-1], (0.2, math.inf)]
     assert word(censored, delta=0.1, part=signed) == "undecided"
-    assert "censored" in result(seen(signed, censored, 0.1), "undecided")["reason"]
+    assert result(seen(signed, censored, 0.1), "undecided")["why"] == "censored"
 
 
 # --- an equivalence, a size, an order, an exact number ---------------------------------------------------------------
@@ -239,16 +234,6 @@ def test_a_part_that_was_not_run_comes_before_one_that_is_not_decidable() -> Non
     assert rules.claim_word(sure + gaps[1:]) == "not decidable here"
 
 
-def test_a_negligible_claim_says_how_many_of_its_parts() -> None:
-    parts = [direction(name, contrast=((1.0, {"arm": name}), (-1.0, {"arm": "bn"}))) for name in ("a", "b", "c")]
-    runs = [final_run("bn", seed, 10.0) for seed in range(1, 6)]
-    for name, mean in (("a", 0.0), ("b", 5.0), ("c", 0.01)):
-        runs += [final_run(name, seed, 10.0 + e) for seed, e in enumerate(effects(mean, 0.4), 1)]
-    delta = {"is": 1.0, "why": "w"}
-    found = only(artifact(*(replace(part, delta=delta) for part in parts)), runs)
-    assert (found["setting"], found["verdict"]) == ("negligible", "negligible (2 of 3 parts)")
-
-
 # --- controls, and the verdict ---------------------------------------------------------------------------------------
 
 H, O, N, U, R = "holds", "opposite", "negligible", "undecided", "not run"  # noqa: E741  # the O of opposite is no zero here
@@ -349,28 +334,6 @@ def test_surely_larger_counts_the_controls_and_the_parts(controls: int, parts: i
         assert rules.control_words(small, controls, setting=held[:parts]) == ("negligible", expected)
 
 
-def test_a_control_without_all_seeds_of_every_part_is_not_run() -> None:
-    other = direction("q", contrast=((1.0, {"arm": "rms"}), (-1.0, {"arm": "bn"})))
-    claims = artifact(direction(), other, open=("rate",))
-
-    def runs(seeds: int, **more: Any) -> list[RunRecord]:
-        rms = [final_run("rms", seed, 20.0 + seed % 3 + seed / 9, **more) for seed in range(1, seeds + 1)]
-        return compared(effects(3.0, 1.0), **more) + rms
-
-    both = runs(5) + runs(5, control="lr-low")
-    assert only(claims, both + runs(5, control="lr-high"))["robustness"] == "robust"
-    for seeds in (0, 3, 4):
-        assert only(claims, both + runs(seeds, control="lr-high"))["robustness"] == "not run"
-
-
-def test_a_control_needs_its_planned_seeds_and_five() -> None:
-    claims = artifact(direction(), open=("rate",))
-    runs = compared(effects(3.0, 1.0)) + compared(effects(3.0, 1.0), control="lr-low")
-    short = compared(effects(3.0, 1.0), control="lr-high")[:-2]
-    assert only(claims, runs + short)["robustness"] == "not run"
-    assert only(claims, runs + compared(effects(3.0, 1.0), control="lr-high"))["robustness"] == "robust"
-
-
 @pytest.mark.parametrize(
     ("setting", "robust", "ours", "fidelity", "expected"),
     [
@@ -396,22 +359,3 @@ def test_a_control_needs_its_planned_seeds_and_five() -> None:
 def test_the_words_of_a_verdict(setting: str, robust: str, ours: bool, fidelity: str, expected: str) -> None:
     assert rules.verdict(setting, robust, ours, fidelity) == expected
     assert expected.split(" ")[0] in rules.NEWS
-
-
-@pytest.mark.parametrize("fidelity", ["reduced", "proxy", "smoke"])
-@pytest.mark.parametrize("setting", [H, O, N, U])
-def test_below_paper_nothing_is_reproduced_or_contradicted(fidelity: str, setting: str) -> None:
-    for robust in ("", "robust", "depends", "undecided", "not run"):
-        for ours in (True, False):
-            said = rules.verdict(setting, robust, ours, fidelity)
-            assert said.startswith(f"{setting} ({fidelity})")
-
-
-def test_a_size_is_held_against_the_papers_own_protocol_alone() -> None:
-    claim = artifact(direction(kind="size", expect=None, paper=-1.0, band=9.0), kind="size")
-    claim = replace(claim, deviations=dict.fromkeys(FIDELITIES, ("d",)))
-    found = {f: only(claim, [replace(run, fidelity=f) for run in arms(-1.0)], f) for f in FIDELITIES}
-    words = {fidelity: judged["setting"] for fidelity, judged in found.items()}
-    assert words.pop("paper") == "holds" and set(words.values()) == {"not decidable here"} and len(words) == 3
-    assert "of its own sizes and length of training" in found["reduced"]["evidence"]
-    assert "of its own data" in found["proxy"]["evidence"] and found["proxy"]["parts"][0]["effect"] is not None

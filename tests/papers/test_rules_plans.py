@@ -1,22 +1,21 @@
 """What is fixed in advance: smallest effects, seeds, what no plan could decide, the published claims."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import artifact, only
-from ruled import claim_data, compared, direction, effects, fig6_part, seen, written
+from judged import artifact
+from ruled import claim_data, direction, fig6_part, seen, written
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
 from normbench.papers.claim_file import load
-from normbench.papers.claims import Artifact, Endpoint, Part
+from normbench.papers.claims import Artifact, Endpoint
 from normbench.runs.record import RunRecord
 from normbench.stats.series import area, at_epoch, best_step, log_floored
 
@@ -125,9 +124,13 @@ def test_planned_seeds_are_those_of_all_places_that_are_compared(monkeypatch: py
     assert seeds({"arm": "ln"}, {"arm": "bn"}, alone=range(6, 99)) == [6, 7]
     assert seeds(large, control="lr-low") == [1, 2, 3, 4, 5] and seeds({"arm": "bn"}, control="lr-low") == []
     other = [replace(artifact(direction()), seen=5), replace(artifact(direction()), claims_sha256="b" * 64)]
-    hashes = {artifacts.Plan(one, "paper").sha256 for one in other} | {planned.sha256}
+
+    def sha256(of: Artifact) -> str:
+        return artifacts.Plan(of, "paper").sha256(of.claims[0])
+
+    hashes = {sha256(one) for one in (*other, artifact(direction()))}
     cells[0] = (cells[0][0], range(1, 10))
-    assert len(hashes | {artifacts.Plan(artifact(direction()), "paper").sha256}) == 4
+    assert len(hashes | {sha256(artifact(direction()))}) == 4
 
 
 def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,86 +139,6 @@ def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: py
     written(tmp_path, claim)
     with pytest.raises(NormbenchError, match="claim C1: seeds are added up to 20, ln2016/fig6 plans 10"):
         artifacts.load("fig")
-
-
-# --- seeds that alone count, and added ones ---------------------------------------------------------------------------
-
-
-class Plan:
-    """Seeds 1 to n everywhere but under `controls`, and 1 as the smallest effect."""
-
-    sha256 = "r"
-
-    def __init__(self, n: int, **controls: int) -> None:
-        self.n, self.controls = n, controls
-
-    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
-        planned = range(1, self.controls.get(control, self.n) + 1)
-        return [seed for seed in planned if alone is None or seed in alone]
-
-    def smallest_effect(self, part: Part) -> float | None:
-        return 1.0
-
-
-def alone(claims: Artifact, seeds: range) -> Artifact:
-    """The one claim, judged on these seeds alone."""
-    return replace(claims, claims=(replace(claims.claims[0], seeds={"paper": seeds}),))
-
-
-def test_seeds_that_had_been_seen_do_not_count_beside_fresh_ones() -> None:
-    old, fresh = compared(effects(5.0, 0.4), first=1), compared(effects(-5.0, 0.4), first=6)
-    claims = alone(artifact(direction()), range(6, 11))
-    found = only(claims, old + fresh, planned=Plan(10))
-    assert found["verdict"] == "contradicted" and found["parts"][0]["seeds"] == [6, 7, 8, 9, 10]
-    assert found["effect"] == pytest.approx(-5.0) and "judged on seeds 6 to 10 alone" in found["evidence"]
-    assert only(claims, old, planned=Plan(10))["setting"] in ("undecided", "not run")
-    assert only(claims, old + fresh[:-2], planned=Plan(10))["setting"] == "undecided"
-    pooled = only(artifact(direction()), old + fresh, planned=Plan(10))
-    assert pooled["parts"][0]["seeds"] == list(range(1, 11)) and pooled["setting"] == "undecided"
-
-
-def test_a_control_may_have_fresh_seeds_of_its_own() -> None:
-    """What was undecided under one control is decided there on others, while setting and other controls keep theirs."""
-    opened = artifact(direction(), open=["rate"], controls=["low", "high"])
-    claims = replace(opened, claims=(replace(opened.claims[0], control_seeds={"high": {"paper": range(6, 11)}}),))
-    setting, low = compared(effects(-5.0, 0.4)), compared(effects(-4.0, 0.4), control="low")
-    seen, fresh = compared(effects(0.5, 4.0), control="high"), compared(effects(-3.0, 0.4), first=6, control="high")
-    assert only(opened, [*setting, *low, *seen], planned=Plan(5))["robustness"] == "undecided"
-    found = only(claims, [*setting, *low, *seen, *fresh], planned=Plan(5, high=10))
-    assert found["verdict"] == "contradicted" and found["parts"][0]["seeds"] == [1, 2, 3, 4, 5]
-    assert [control["parts"][0]["seeds"] for control in found["controls"]] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
-    assert found["evidence"].endswith("; under high on seeds 6 to 10 alone")
-    assert only(claims, [*setting, *low, *seen], planned=Plan(5, high=10))["robustness"] == "not run"
-    both = replace(claims, claims=(replace(claims.claims[0], seeds={"paper": range(1, 6)}),))
-    told = only(both, [*setting, *low, *fresh], planned=Plan(5, high=10))["evidence"]
-    assert told.endswith("; judged on seeds 1 to 5, under high on seeds 6 to 10 alone")
-
-
-def test_what_is_small_on_seen_seeds_is_negligible_on_fresh_ones_alone() -> None:
-    claims = replace(alone(artifact(direction()), range(6, 11)), seen=5)
-    small = compared(effects(0.0, 0.4), first=6)
-    assert only(claims, small, planned=Plan(10))["verdict"] == "negligible"
-    found = only(replace(claims, seen=6), small, planned=Plan(10))
-    assert found["verdict"] == "undecided" and "post hoc" in found["evidence"]
-
-
-def test_planned_seeds_alone_count_and_all_of_them() -> None:
-    runs = compared(effects(3.0, 1.0), first=1)
-    further = compared(effects(-30.0, 1.0), first=6)
-    assert only(artifact(direction()), runs + further, planned=Plan(5))["verdict"] == "reproduced"
-    assert only(artifact(direction()), runs, planned=Plan(6))["setting"] == "undecided"
-
-
-def test_a_second_look_that_was_not_planned() -> None:
-    claims = artifact(direction(), added=(5, 10))
-    small = compared(effects(0.0, 0.4), first=1)
-    assert only(claims, small, planned=Plan(10))["setting"] == "negligible"  # the first was
-    found = only(claims, small + compared(effects(0.1, 0.4), first=6), planned=Plan(10))
-    assert (found["setting"], found["alpha"]) == ("undecided", 0.025) and "not planned" in found["evidence"]
-    fewer = only(claims, small, planned=Plan(5))  # no seeds are planned beyond the first look: there was no second
-    assert (fewer["setting"], fewer["look"]) == ("negligible", 1)
-    large = compared(effects(3.0, 1.0), first=1) + compared(effects(3.1, 1.0), first=6)
-    assert only(claims, large, planned=Plan(10))["setting"] == "holds"
 
 
 # --- the best evaluation ----------------------------------------------------------------------------------------------
@@ -283,13 +206,28 @@ def test_published_orders_are_those_of_the_sentence_and_of_the_authors_logs(clai
 # --- hashes -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_hash_of_the_rules_changes_with_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = rules.sha256("claims", 5)
-    assert before == rules.sha256("claims", 5) != rules.sha256("claims", 6)
-    for changed in ({"alpha": 0.1}, {"version": 99}, {"smallest_effects": []}):
-        monkeypatch.setattr(rules, "RULES", {**rules.RULES, **changed})
-        assert rules.sha256("claims", 5) != before
-        monkeypatch.undo()
+def test_the_hash_of_a_claim_is_of_the_rules_and_smallest_effects_that_it_uses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that an entry for another paper refuses nobody's verdicts."""
+    artifact = artifacts.read("ln2016/fig6")
+
+    def hashes() -> dict[str, str]:
+        return {claim.id: artifacts.Plan(artifact, "paper").sha256(claim) for claim in artifact.claims}
+
+    before = hashes()
+    invented = {"of": "a score", "endpoint": ["final"], "metric": ["bleu"], "scale": ["linear"], "is": 0.5}
+    own = rules.RULES["smallest_effects"]
+    for changed, others in (
+        ({"smallest_effects": [*own, invented]}, set()),
+        ({"smallest_effects": [{**own[0], "data": {"mnist": 0.2}}, *own[1:]]}, {"LN-F2"}),  # an error's; LN-F4 has none
+        ({"alpha": 0.1}, set(before)),
+        ({"version": 99}, set(before)),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(rules, "RULES", {**rules.RULES, **changed})
+            assert {name for name, found in hashes().items() if found != before[name]} == others
+    assert hashes() == before
 
 
 def test_smallest_effects_are_of_metrics_that_some_model_has() -> None:

@@ -40,13 +40,13 @@ def differing(found: Artifact, n: int = 5) -> list[str]:
         ({"effect": -1.0, "interval": [-1.3, -0.7]}, ""),
         ({"interval": [-1.316, -0.726]}, "the pack gives"),
         ({"interval": None}, "the pack gives"),
-        ({"control": "lr-low"}, "seeds 1 to 5, lr-low: points −1.02 [−1.32, −0.724], but the pack gives -2.02"),
+        ({"control": "lr-low"}, "lr-low: −1 points (−1.3 to −0.72), but the pack gives -2.02"),
         ({"control": "lr-low", "effect": -2.02, "interval": [-2.316, -1.724]}, ""),
         ({"control": "lr-high"}, "no pack has its runs of seed 1, 2, 3, 4, 5"),
         ({"seeds": {"from": 4, "to": 7}}, "no pack has its runs of seed 6, 7"),
         ({"level": 0.9}, "the pack gives -1.02, -1.24"),
         ({"test": "sign", "effect": -1.0, "interval": None}, ""),
-        ({"test": "sign"}, "median points −1.02"),
+        ({"test": "sign"}, "median −1 points"),
         ({"fidelity": "proxy", "effect": 7.0}, ""),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_number_that_the_runs_do_not_give_is_told(changes: dict[str, Any], tol
 def test_pages_tell_the_numbers_after_the_reason() -> None:
     (amendment,) = amended(control="lr-low", fidelity="proxy").amendments
     told = stated.reason(amendment)
-    assert told == "y. From published runs: p, seeds 1 to 5, lr-low, proxy: points −1.02 [−1.32, −0.724]."
+    assert told == "y. From published runs: p, seeds 1 to 5, lr-low, proxy: −1 points (−1.3 to −0.72)."
     assert stated.reason({"reason": "y."}) == "y."
 
 

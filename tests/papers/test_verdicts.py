@@ -1,4 +1,4 @@
-"""Verdicts on synthetic runs: true, false, tied, missing, few, looked at twice, in several parts and settings."""
+"""From runs to verdicts: a table of (runs, what was planned -> word), and the numbers behind the words."""
 
 import json
 import random
@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged import (
+    ACCURACY,
     BN,
     ERROR,
+    JITTER,
     LN,
     NLL,
     TIME,
@@ -28,275 +30,411 @@ from judged import (
 )
 
 from normbench.errors import NormbenchError
-from normbench.papers.claims import Part
+from normbench.papers.claims import Artifact, Endpoint, Part
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
 
-# direction
+SMALL = {"is": 1.0, "why": "w"}
+SIGN = direction(TIME, scale="log", test="sign", unit="log ratio")
+REACHED = [timed_run("ln", seed, 3) for seed in range(6)]
+NEVER = [timed_run("bn", seed, None) for seed in range(6)]
+OUTLIER = [
+    final_run(arm, s, 100 + v * (arm == "ln"))
+    for s, v in enumerate((-1, -1.1, -1.2, -1.3, -0.9, -50))
+    for arm in ("ln", "bn")
+]
+LOW, HIGH = (lambda effect, name=name, **more: arms(effect, control=name, **more) for name in ("lr-low", "lr-high"))
 
 
-def test_a_true_a_false_and_an_undecided_direction() -> None:
-    claim = artifact(direction())
-    assert verdict(claim, arms(-1.0)) == "reproduced"
-    assert verdict(claim, arms(+1.0)) == "contradicted"
-    assert verdict(claim, arms(-0.1)) == "undecided"
-    for effect in (0.0, -1.0):
-        alike = only(claim, arms(effect, spread=0.0))
-        assert alike["verdict"] == "undecided" and alike["interval"] is None
-        assert alike["evidence"].endswith("all seeds alike: a spread of zero decides nothing")
+def equal(within: float) -> Part:
+    return direction(kind="equivalence", expect=None, within=within)
 
 
-def test_an_effect_that_is_surely_smaller_than_the_smallest_one_is_negligible_on_either_side() -> None:
-    claim, runs = artifact(direction()), arms(-0.5)
-    assert verdict(claim, runs, planned=Plan(5)) == "reproduced"
-    for effect in (-0.5, 0.5):
-        found = only(claim, arms(effect), planned=Plan(5, delta=1.0))
-        assert found["verdict"] == "negligible" and found["effect"] == pytest.approx(effect - 0.02)
-        assert found["evidence"].endswith("against ±1") and "90 % interval" in found["evidence"]
-    seen = only(replace(claim, seen=1), runs, planned=Plan(5, delta=1.0))
-    assert seen["verdict"] == "undecided" and "inside, but post hoc" in seen["evidence"], "one of five had been seen"
-    two = artifact(direction(name="a"), direction(name="b"))
-    assert verdict(two, runs, planned=Plan(5, delta=1.0)) == "negligible (2 of 2 parts)"
-    own = artifact(direction(delta={"is": 1.0, "why": "w"}))
-    assert verdict(own, runs) == "negligible", "a part's own, without a plan"
+def size(paper: float, band: float, **more: Any) -> Part:
+    return direction(kind="size", expect=None, paper=paper, band=band, **more)
 
 
-def test_a_hypothesis_of_our_own_has_words_of_its_own() -> None:
-    claim = artifact(direction(), ours=True)
-    assert [verdict(claim, arms(effect)) for effect in (-1.0, 1.0, 0.0)] == ["supported", "refuted", "undecided"]
+def times(*epochs: int) -> list[RunRecord]:
+    """BN's, and LN's of always 2."""
+    return [run for s, epoch in enumerate(epochs) for run in (timed_run("ln", s, 2), timed_run("bn", s, epoch))]
 
 
-def test_the_fields_of_a_verdict() -> None:
-    content = judge(artifact(direction()), arms(-1.0), "paper")
-    assert list(content) == [
-        *("schema", "artifact", "fidelity", "command", "deviations", "claims_sha256", "rules_sha256", "amendments"),
-        *("note", "expected_wrong", "claims"),
-    ]
-    assert content["command"] == "normbench reproduce x/fig --fidelity paper" and content["deviations"] == ["d"]
-    controlled = judge(artifact(direction()), [*arms(-1.0), *arms(-1.0, control="lr-low")], "paper")
-    assert controlled["command"] == f"{content['command']} --controls"
-    (claim,) = content["claims"]
-    assert (claim["n"], claim["level"], claim["alpha"], claim["unit"]) == (5, 0.95, 0.05, "points")
-    assert (claim["setting"], claim["robustness"], claim["verdict"]) == ("holds", "", "reproduced")
-    assert claim["effect"] == pytest.approx(-1.02)
-    sd = 0.23874673
-    assert claim["interval"] == pytest.approx(
-        [-1.02 - 2.776445 * sd / 5**0.5, -1.02 + 2.776445 * sd / 5**0.5], rel=1e-5
-    )
-    assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
-    assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
-    measured = "p: final test error (evaluation mode), points −1.02 [−1.32, −0.724]"
-    assert claim["evidence"] == f"{measured}, n = 5"
-    (part,) = claim["parts"]
-    assert part["word"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [1, 2, 3, 4, 5]
-    assert part["prediction"][0] < claim["interval"][0]
+def fresh(runs: Sequence[RunRecord], by: int = 5) -> list[RunRecord]:
+    return [replace(run, seed=run.seed + by) for run in runs]
 
 
-def test_an_undecided_one_says_what_was_seen_and_what_would_decide() -> None:
-    claim = only(artifact(direction()), arms(-0.1))
-    assert claim["evidence"] == (
-        "p: final test error (evaluation mode), points −0.12 [−0.416, 0.176], n = 5; claimed is less than 0; "
-        "detectable at n = 5: 0.402 (80 % power)"
-    )
-    assert "; claimed is less than 0" in only(artifact(direction()), arms(1.0))["evidence"]
-    assert "claimed" not in only(artifact(direction()), arms(-1.0))["evidence"]
+# --- one part --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "runs", "word", "why"),
+    [
+        (direction(), arms(-1.0), "reproduced", ""),
+        (direction(), arms(1.0), "contradicted", ""),
+        (direction(), arms(-0.1), "undecided", ""),
+        (direction(), arms(-1.0, spread=0.0), "undecided", "alike"),
+        (direction(delta=SMALL), arms(-0.5), "negligible", ""),
+        (direction(delta=SMALL), arms(0.5), "negligible", ""),
+        (equal(0.5), arms(0.0), "reproduced", ""),
+        (equal(0.2), arms(0.0), "undecided", ""),
+        (equal(0.5), arms(0.5), "undecided", ""),
+        (equal(0.5), arms(-1.0), "contradicted", ""),
+        (equal(0.5), arms(0.0, status="diverged")[:2] + arms(0.0)[2:], "undecided", "no mean"),
+        (size(-1.0, 1.0), arms(-1.0), "reproduced", ""),  # prediction interval [−1.75, −0.29]
+        (size(-1.0, 0.5), arms(-1.0), "undecided", ""),  # one more run of ours may lie further from it
+        (size(-1.7, 1.0), arms(-1.0), "undecided", ""),
+        (size(-2.0, 9.0), arms(-1.0), "contradicted", ""),
+        (size(-0.1, 9.0), arms(-1.0), "contradicted", ""),
+        (size(-0.7, 0.5, endpoint=TIME, scale="log"), REACHED + NEVER, "undecided", "no mean"),
+        (direction(), [*arms(-1.0)[1:], final_run("bn", 1, None)], "not decidable here", "no record"),
+        (direction(contrast=((1.0, {"arm": "rms"}), (-1.0, BN))), arms(-1.0), "not run", "no runs"),
+        (direction(), fresh(arms(-1.0)[::2]) + arms(-1.0)[1::2], "undecided", "incomplete"),
+        (direction(), OUTLIER, "undecided", ""),  # it is most of the spread
+        (direction(test="sign"), OUTLIER, "reproduced", ""),
+        (SIGN, REACHED + NEVER, "reproduced", ""),
+        (replace(SIGN, expect="positive"), REACHED + NEVER, "contradicted", ""),
+        (replace(SIGN, test="t"), REACHED + NEVER, "undecided", "no mean"),
+        (SIGN, REACHED[:5] + NEVER[:5], "undecided", "few pairs"),
+        (SIGN, [timed_run("ln", s, 0) for s in range(6)] + [timed_run("bn", s, 4) for s in range(6)], "reproduced", ""),
+        (direction(TIME, scale="log"), times(4, 4, 4, 4, 5), "reproduced", ""),
+    ],
+)  # fmt: skip
+def test_the_word_of_one_part(part: Part, runs: list[RunRecord], word: str, why: str) -> None:
+    found = only(artifact(part, kind=part.kind), runs)
+    assert (found["verdict"], found["parts"][0]["why"]) == (word, why)
+    ours = {"reproduced": "supported", "contradicted": "refuted"}
+    assert verdict(artifact(part, kind=part.kind, ours=True), runs) == ours.get(word, word)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_no_word_below_five_seeds(n: int) -> None:
-    for effect in (-5.0, 5.0):
-        claim = only(artifact(direction()), arms(effect, n=n, spread=0.01))
-        assert claim["verdict"] == "undecided" and claim["n"] == n
-        assert f"n = {n}; no verdict below n = 5" in claim["evidence"]
+    for effect, plan in ((-5.0, None), (5.0, None), (5.0, Plan(n))):  # the last as at smoke fidelity
+        claim = only(artifact(direction()), arms(effect, n=n, spread=0.01), planned=plan)
+        assert (claim["verdict"], claim["n"], claim["parts"][0]["why"]) == ("undecided", n, "incomplete")
         assert (claim["interval"] is None) == (n == 1)
-        planned = only(artifact(direction()), arms(effect, n=n, spread=0.01), planned=Plan(n))  # as at smoke fidelity
-        assert planned["verdict"] == "undecided" and "no verdict below n = 5" in planned["evidence"]
 
 
-def test_seeds_that_were_seen_before_an_amendment_decide_nothing() -> None:
-    """Fresh and old seeds pooled would be reproduced here: of ten, five are far below zero."""
-    seen, fresh = arms(-9.0), [replace(run, seed=run.seed + 5) for run in arms(0.1)]
-    claim = artifact(direction(), seeds=5)
-    alone = replace(claim, claims=(replace(claim.claims[0], seeds={"paper": range(6, 11)}),))
-    assert only(claim, [*seen, *fresh])["verdict"] == "reproduced"
-    judged = only(alone, [*seen, *fresh])
-    assert (judged["verdict"], judged["n"]) == ("undecided", 5)
-    assert judged["parts"][0]["seeds"] == [6, 7, 8, 9, 10] and judged["evidence"].endswith(
-        "judged on seeds 6 to 10 alone"
-    )
-    assert only(alone, seen)["verdict"] == "not run"
-    smoke = [replace(run, fidelity="smoke") for run in seen]
-    assert only(alone, smoke, "smoke")["verdict"] == "holds (smoke)", "seeds of its own at paper alone: all count here"
-    alone = replace(claim, claims=(replace(claim.claims[0], seeds={"smoke": range(6, 11)}),))
-    assert only(alone, smoke, "smoke")["setting"] == "not run" and only(alone, seen)["verdict"] == "reproduced"
+def probe(value: Any, name: str = "probe") -> RunRecord:
+    return RunRecord(name, "x/fig", name, 0, "done", 0, records=[{"gap": value}])
 
 
-def test_nothing_is_decided_before_the_planned_n_and_nothing_beyond_it_counts() -> None:
-    """The n of a claim of ten seeds is ten: who looks at five, six, ... finds some effect at one of them."""
-    claim = artifact(direction(), seeds=10)
-    early = only(claim, arms(-1.0, n=9), planned=Plan(10))
-    assert early["verdict"] == "undecided" and early["evidence"].endswith("no verdict before the planned n = 10")
-    assert verdict(claim, arms(-1.0, n=10), planned=Plan(10)) == "reproduced"
-    assert only(claim, arms(-1.0, n=4), planned=Plan(10))["evidence"].count("no verdict") == 1
-    late = only(claim, [*arms(-0.1), *arms(-1.0, n=10)[10:]], planned=Plan(5))
-    assert (late["verdict"], late["parts"][0]["seeds"]) == ("undecided", [1, 2, 3, 4, 5])
-    opened = artifact(direction(), open=["rate"], seeds=10)
-    runs = [*arms(1.0, n=10), *arms(1.0, n=5, control="lr-low"), *arms(1.0, n=5, control="lr-high")]
-    assert verdict(opened, runs, planned=Plan(10)) == "contradicted"
-    assert verdict(opened, runs, planned=Plan(10, 10)) == "opposite at the paper's setting; controls not run"
+@pytest.mark.parametrize(
+    ("bounds", "values", "word", "worst"),
+    [
+        ({"at_most": 1e-9}, [1e-12], "reproduced", 1e-12),
+        ({"at_most": 1e-9}, [1e-3], "contradicted", 1e-3),
+        ({"at_most": 1}, [9, "NaN", 3], "contradicted", None),
+        ({"at_least": 1e-3}, [0.1], "reproduced", 0.1),
+        ({"at_least": 1}, [5, 2, 3], "reproduced", 2),
+        ({"at_least": 1, "at_most": 4}, [2, 9, 0], "contradicted", 9),
+        ({"value": 1}, [True], "reproduced", 1),
+        ({"value": 4}, [4, 1, 6], "contradicted", 1),
+    ],
+)
+def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
+    bounds: Mapping[str, float], values: list[Any], word: str, worst: float | None
+) -> None:
+    claim = artifact(
+        Part("e", "exact", Endpoint("value", key="gap"), ((1.0, {}),), "linear", "relative", **bounds), kind="exact"
+    )  # type: ignore[arg-type]
+    content = judge(claim, [probe(value, name) for name, value in zip("abc", values, strict=False)], "paper")
+    (found,) = content["claims"]
+    assert (found["verdict"], found["effect"], found["level"], content["expected_wrong"]) == (word, worst, None, 0)
+    assert verdict(claim, []) == "not run"
+    for records in ([{"other": 1}], [{"gap": 1}, {"gap": 2}]):
+        assert verdict(claim, [replace(probe(0), records=records)]) == "not decidable here"
 
 
-def test_test_examples_widen_the_interval() -> None:
-    """Ten seeds on one test set: which examples it has is drawn too, and no seed draws it again."""
-    runs, claim = arms(-1.0, n=10), artifact(direction())
-    plain = only(claim, runs)
-    bn, ln = (np.array([run.records[-1]["error"] for run in runs[first::2]]) for first in (0, 1))
-    offset = np.linspace(-1, 1, 20)
-    asked = []
-
-    def found(width: float, runs: list[RunRecord] = runs) -> dict[str, Any]:
-        def examples(part: Part, control: str, seeds: Sequence[int]) -> Any:
-            asked.append((control, list(seeds)))
-            return spread((ln - bn)[:, None] + width * offset[None, :])
-
-        return only(claim, runs, examples=examples)
-
-    narrow, wide = found(0.1), found(10.0)
-    assert [told["verdict"] for told in (narrow, wide, plain)] == ["reproduced", "undecided", "reproduced"]
-    assert [told["parts"][0]["examples"] for told in (narrow, wide, plain)] == [20, 20, 0]
-    assert narrow["effect"] == wide["effect"] == plain["effect"] and asked[0] == ("", list(range(1, 11)))
-    assert "n = 10 seeds × 20 test examples" in narrow["evidence"] and "n = 10" in plain["evidence"]
-    assert wide["evidence"].endswith("(80 % power)"), "more seeds make their part no smaller"
-    lost = replace(runs[0], status="diverged", records=runs[0].records[:1])
-    assert found(0.1, [lost, *runs[1:]])["parts"][0]["examples"] == 0, "one seed has no number"
+def test_the_numbers_of_a_verdict() -> None:
+    content = judge(artifact(direction()), arms(-1.0), "paper")
+    assert content["command"] == "normbench reproduce x/fig --fidelity paper" and content["deviations"] == ["d"]
+    controlled = judge(artifact(direction()), [*arms(-1.0), *LOW(-1.0)], "paper")
+    assert controlled["command"] == f"{content['command']} --controls"
+    (claim,) = content["claims"]
+    assert (claim["n"], claim["level"], claim["alpha"], claim["unit"]) == (5, 0.95, 0.05, "points")
+    assert claim["effect"] == pytest.approx(-1.02)
+    sd = 0.23874673
+    assert claim["interval"] == pytest.approx([-1.02 + s * 2.776445 * sd / 5**0.5 for s in (-1, 1)], rel=1e-5)
+    assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
+    assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
+    (part,) = claim["parts"]
+    assert part["word"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [1, 2, 3, 4, 5]
+    assert part["prediction"] == pytest.approx([-1.75, -0.29], abs=0.01) and part["signed_rank"] == 0.0625
 
 
 def test_only_seeds_of_every_cell_count() -> None:
-    runs = arms(-1.0, n=7)
-    runs = [run for run in runs if not (run.arm == "ln" and run.seed == 2)]
-    claim = only(artifact(direction()), runs)
+    claim = only(artifact(direction()), [run for run in arms(-1.0, n=7) if (run.arm, run.seed) != ("ln", 2)])
     assert claim["n"] == 6 and not any("-2-" in run for run in claim["runs"])
-    disjoint = [replace(run, seed=run.seed + 100 * (run.arm == "ln")) for run in runs]
-    assert only(artifact(direction()), disjoint)["verdict"] == "undecided"
-    assert "no seed" in only(artifact(direction()), disjoint)["evidence"]
 
 
-def test_missing_runs_are_named() -> None:
-    cell = {"arm": "ln", "train.batch_size": 4}
-    claim = artifact(direction(contrast=((1.0, cell), (-1.0, BN))))
-    found = only(claim, arms(-1.0, axes={"train.batch_size": 128}))
-    assert (found["verdict"], found["evidence"]) == ("not run", "no runs: arm ln at train.batch_size 4")
-    assert only(claim, [])["evidence"] == "no runs: arm ln at train.batch_size 4; arm bn"
-
-
-def test_a_number_that_was_not_logged_is_not_decidable_here() -> None:
-    runs = [*arms(-1.0)[1:], final_run("bn", 1, None)]
-    found = only(artifact(direction()), runs)
-    assert found["verdict"] == "not decidable here" and "bn-1" in found["evidence"]
-    assert verdict(artifact(direction(TIME)), runs) == "not decidable here"
-    claims = artifact(direction(), not_decidable={"reduced": "needs 40 000 images"})
-    stated = only(claims, [replace(run, fidelity="reduced") for run in arms(-1.0)], "reduced")
-    assert (stated["verdict"], stated["evidence"]) == ("not decidable here", "needs 40 000 images")
-    assert only(claims, arms(-1.0))["setting"] == only(artifact(direction()), arms(-1.0))["setting"] == "holds"
-
-
-def test_scales_and_four_cells() -> None:
+def test_scales_and_cells() -> None:
     cells = [{"arm": arm, "b": b} for arm in ("ln", "bn") for b in (4, 128)]
     contrast = tuple(zip((1.0, -1.0, -1.0, 1.0), cells, strict=True))
     values = {("ln", 4): 0.04, ("ln", 128): 0.02, ("bn", 4): 0.16, ("bn", 128): 0.04}
     runs = [final_run(arm, s, v, axes={"b": b}) for (arm, b), v in values.items() for s in range(5)]
     for scale, effect in (("linear", -0.1), ("percent", -10.0), ("log", -0.693147)):
         assert only(artifact(direction(contrast=contrast, scale=scale)), runs)["effect"] == pytest.approx(effect)
-    halves = contrast[0], (-0.5, cells[1]), (-0.5, cells[2])
-    assert only(artifact(direction(contrast=halves)), runs)["effect"] == pytest.approx(0.04 - 0.01 - 0.08)
     zero = [final_run(arm, s, v, "nll") for s in range(5) for arm, v in (("ln", 0.0), ("bn", 1e-12))]
     assert only(artifact(direction(NLL, scale="log")), zero)["effect"] == 0.0
-
-
-def test_a_tie_up_to_rounding_is_no_effect() -> None:
-    cells = [{"arm": "ln", "b": b} for b in (1, 2, 3, 4)]
-    contrast = tuple(zip((1.0, 1.0, -1.0, -1.0), cells, strict=True))
+    four = [{"arm": "ln", "b": b} for b in (1, 2, 3, 4)]
+    tie = tuple(zip((1.0, 1.0, -1.0, -1.0), four, strict=True))
     runs = [final_run("ln", s, v, axes={"b": b}) for s in range(5) for b, v in ((1, 0.1), (2, 0.2), (3, 0.3), (4, 0.0))]
-    assert 0.1 + 0.2 - 0.3 != 0
-    found = only(artifact(direction(contrast=contrast)), runs)
-    assert (found["verdict"], found["effect"]) == ("undecided", 0)
+    assert 0.1 + 0.2 - 0.3 != 0 and only(artifact(direction(contrast=tie)), runs)["effect"] == 0
 
 
-# several parts
+def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
+    """Of the runs of one cell alone; not where the evaluation after that share of the updates is lacking."""
+    part = direction(
+        Endpoint("gain", "mr", "along", "accuracy", better="higher", share=0.5),
+        "positive",
+        contrast=((1.0, LN),),
+        scale="percent",
+    )
+
+    def run(seed: int, gained: float, middle: int = 20) -> RunRecord:
+        place, values = {"split": "mr", "mode": "along"}, {0: 0.9, middle: 0.6, 30: 0.0, 40: 0.6 + gained}
+        records = [{**place, "step": step, "epoch": step / 7, "accuracy": value} for step, value in values.items()]
+        return RunRecord(f"ln-{seed}", "x/fig", "ln", seed, "done", 0, steps=40, records=records)
+
+    for gained, expected in ((0.05, "reproduced"), (-0.05, "contradicted")):
+        found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
+        assert found["verdict"] == expected and found["effect"] == pytest.approx(100 * gained, abs=0.1)
+    assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "not decidable here"
 
 
-def test_all_parts_must_hold_and_one_refutes() -> None:
-    runs = [*arms(-1.0), *arms(-1.0, metric="accuracy", control="unused")]
-    both = lambda effect: [  # noqa: E731
-        replace(
-            run,
-            records=[
-                *run.records,
-                {"epoch": 3, "step": 30, "split": "train", "mode": "eval", "nll": nll.records[1]["nll"]},
-            ],
-        )
-        for run, nll in zip(arms(-1.0), arms(effect, metric="nll"), strict=True)
+def test_examples_of_the_test_set_widen_the_interval() -> None:
+    """Ten seeds on one test set: which examples it has is drawn too, and no seed draws it again."""
+    runs, claim, asked = arms(-1.0, n=10), artifact(direction()), []
+    bn, ln = (np.array([run.records[-1]["error"] for run in runs[first::2]]) for first in (0, 1))
+
+    def found(width: float, runs: list[RunRecord] = runs) -> dict[str, Any]:
+        def examples(part: Part, control: str, seeds: Sequence[int]) -> Any:
+            asked.append((control, list(seeds)))
+            return spread((ln - bn)[:, None] + width * np.linspace(-1, 1, 20)[None, :])
+
+        return only(claim, runs, examples=examples)
+
+    narrow, wide, plain = found(0.1), found(10.0), only(claim, runs)
+    assert [one["verdict"] for one in (narrow, wide, plain)] == ["reproduced", "undecided", "reproduced"]
+    assert [one["parts"][0]["examples"] for one in (narrow, wide, plain)] == [20, 20, 0]
+    assert narrow["effect"] == wide["effect"] == plain["effect"] and asked[0] == ("", list(range(1, 11)))
+    lost = replace(runs[0], status="diverged", records=runs[0].records[:1])
+    assert found(0.1, [lost, *runs[1:]])["parts"][0]["examples"] == 0, "one seed has no number"
+
+
+# --- runs without a number -------------------------------------------------------------------------------------------
+
+
+def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
+    slow = [timed_run("bn", seed, None if seed % 2 else 6) for seed in range(6)]
+    (part,) = only(artifact(SIGN), REACHED + slow)["parts"]
+    assert (part["word"], part["effect"], part["interval"], part["censored"]) == ("holds", None, None, 3)
+    assert part["sign_test"] == {"above": 0, "below": 6, "p": 0.03125}
+    assert part["cells"][1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
+    small = replace(SIGN, delta={"is": 0.9, "why": "w"})
+    runs = [timed_run(arm, s, epoch) for s in range(1, 13) for arm, epoch in (("ln", 3), ("bn", 4 + s % 2))]
+    assert verdict(artifact(small), runs) == "negligible"
+    (part,) = only(artifact(small), [runs[0], timed_run("bn", 1, None), *runs[2:]])["parts"]
+    assert (part["word"], part["delta"]) == ("holds", None), "an unobserved time cannot show that an effect is small"
+    assert only(artifact(direction(test="sign")), OUTLIER)["effect"] == -1.15, "the median"
+
+
+@pytest.mark.parametrize(
+    ("ln", "bn", "counts"),
+    [
+        (timed_run("ln", 9, None), timed_run("bn", 9, None), (0, 5)),
+        (timed_run("ln", 9, 4), timed_run("bn", 9, 4), (0, 5)),
+        (timed_run("ln", 9, None), timed_run("bn", 9, 4), (1, 5)),
+        (timed_run("ln", 9, 6), timed_run("bn", 9, None, epochs=3), (0, 5)),  # three epochs: six say nothing
+        (timed_run("ln", 9, 6), timed_run("bn", 9, None, status="diverged"), (0, 6)),  # it never gets there
+    ],
+)
+def test_pairs_without_known_order_do_not_count(ln: RunRecord, bn: RunRecord, counts: tuple[int, int]) -> None:
+    test = only(artifact(direction(TIME, scale="log")), [*REACHED[:5], *NEVER[:5], ln, bn])["parts"][0]["sign_test"]
+    assert (test["above"], test["below"]) == counts
+
+
+def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
+    """From the highest start of a seed's runs to their lowest value; a run that never comes so far is slower."""
+
+    def run(arm: str, seed: int, *errors: float) -> RunRecord:
+        records = [
+            {"epoch": 3 * e, "split": "valid", "mode": "eval", "error": value, "step": 30 * e}
+            for e, value in enumerate(errors)
+        ]
+        return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, "done", 9, records=records)
+
+    def part(endpoint: Endpoint, *runs: RunRecord) -> Any:
+        return only(artifact(direction(endpoint, scale="log")), runs)["parts"][0]
+
+    def steps(endpoint: Endpoint, *runs: RunRecord) -> list[str]:
+        return [cell["values"] for cell in part(endpoint, *runs)["cells"]]
+
+    time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", share=0.5, of="best", clock="step")
+    ln, bn = run("ln", 1, 1.0, 0.6, 0.2, 0.3), run("bn", 1, 1.2, 1.1, 0.8, 0.5)
+    other = [run("ln", 2, 1.0, 0.9, 0.8, 0.8), run("bn", 2, 1.0, 0.0, 0.0, 0.0)]
+    assert steps(time, ln, bn) == [["22.5"], ["70"]]
+    assert steps(replace(time, share=1.0), ln, bn) == [["60"], ["≥ 90"]]
+    assert steps(time, ln, bn, *other) == [["22.5", "≥ 90"], ["70", "15"]]
+    assert steps(replace(time, of=BN), ln, bn) == [["11.3"], ["55"]], "from 1.2 to 0.5, whatever ln does"
+    assert steps(replace(time, better="higher"), ln, bn) == [["≥ 90"], ["0"]], "up from 1 to 1.2"
+    where = {"split": "valid", "mode": "eval", "metric": "error"}
+    begun = [
+        Endpoint("chosen", **where, epoch="best"),
+        Endpoint("area", **where),
+        *(replace(time, of=of) for of in (LN, BN, "best")),
     ]
-    claim = artifact(direction(name="a"), direction(NLL, name="b"))
-    assert verdict(claim, both(-1.0)) == "reproduced"
-    assert only(claim, both(0.05))["evidence"].startswith("1 of 2 parts hold; b: points 0.03 [")
-    assert verdict(claim, both(0.05)) == "undecided"
-    refuted = only(claim, both(1.0))
-    assert refuted["verdict"] == "contradicted" and refuted["effect"] > 0
-    assert verdict(claim, runs) == "not decidable here"  # the second number is not logged
+    for endpoint in begun:  # bn has come 0.7
+        assert part(replace(endpoint, least=0.75), ln, bn)["why"] == "hardly begun"
+        assert part(replace(endpoint, least=0.6), ln, bn)["why"] != "hardly begun"
 
 
-def test_the_first_of_several_deciding_parts_is_shown() -> None:
-    cells = [{"arm": "ln", "b": 4}, {"arm": "bn", "b": 4}]
-    claim = artifact(direction(name="a"), direction(name="b", contrast=tuple(zip((1.0, -1.0), cells, strict=True))))
-    claim = replace(claim, claims=tuple(replace(c, parts=(at_128(c.parts[0]), c.parts[1])) for c in claim.claims))
-    first = only(claim, [*arms(1.0, axes={"b": 128}), *arms(2.0, axes={"b": 4})])
-    assert first["verdict"] == "contradicted" and first["effect"] == pytest.approx(1.0, abs=0.1)
-    second = only(claim, [*arms(-1.0, axes={"b": 128}), *arms(2.0, axes={"b": 4})])
-    assert second["effect"] == pytest.approx(2.0, abs=0.1) and second["evidence"].startswith("1 of 2 parts hold; b: ")
-    third = only(
-        claim, [*arms(0.34, axes={"b": 128}), *arms(2.0, axes={"b": 4})]
-    )  # p = 0.03 is no evidence of one of two
-    assert third["parts"][0]["word"] == "opposite" and third["evidence"].startswith("0 of 2 parts hold; b: ")
-    undecided = [*arms(0.0, axes={"b": 128}), *arms(0.1, axes={"b": 4})]
-    assert only(claim, undecided)["evidence"].startswith("0 of 2 parts hold; a: ")
+@pytest.mark.parametrize(("endpoint", "expect"), [(ERROR, "negative"), (ACCURACY, "positive")])
+def test_a_diverged_run_is_worst(endpoint: Endpoint, expect: str) -> None:
+    runs = arms(-1.0 if expect == "negative" else 1.0, n=6, metric=endpoint.metric)
+    runs[0] = replace(runs[0], status="diverged", records=runs[0].records[:1])  # bn, seed 1
+    claim = artifact(direction(endpoint, expect, test="sign"))
+    found = only(claim, runs)
+    assert (found["verdict"], found["parts"][0]["diverged"], found["effect"]) == ("reproduced", 1, None)
+    assert found["parts"][0]["cells"][1]["values"][0] == "diverged"
+    assert verdict(artifact(direction(endpoint, expect)), runs) == "undecided", "it has no mean"
+    runs[1] = replace(runs[1], status="diverged", records=runs[1].records[:1])  # now ln, seed 1 as well
+    assert verdict(claim, runs) == "undecided"
+    infinite = [*arms(-1.0)[2:], final_run("bn", 1, "Infinity"), final_run("ln", 1, 1.0)]
+    assert only(artifact(direction()), infinite)["parts"][0]["diverged"] == 1
+    late = times(4, 4, 4, 4, 5)
+    late[0] = replace(late[0], status="diverged")  # after it had reached the level
+    (part,) = only(artifact(direction(TIME, scale="log")), late)["parts"]
+    assert (part["word"], part["diverged"]) == ("holds", 1)
 
 
-def at_128(part: Part) -> Part:
-    return replace(part, contrast=tuple((weight, {**cell, "b": 128}) for weight, cell in part.contrast))
+def test_the_order_of_a_lost_run_is_known_over_any_number_of_cells() -> None:
+    cells = [{"arm": arm} for arm in ("a", "b", "c", "d")]
+    contrast = tuple(zip((1.0, -1.0, -1.0, 1.0), cells, strict=True))
+    runs = [final_run(arm, s, float(ord(arm) ** 2) + (arm == "d") * JITTER[s]) for s in range(10) for arm in "abcd"]
+    claim = artifact(direction(contrast=contrast, expect="positive", test="sign"))
+    assert verdict(claim, runs) == "reproduced"
+    for places, counts in (("a", (10, 0)), ("ad", (10, 0)), ("b", (9, 1)), ("ab", (9, 0))):  # the last: not known
+        lost = [replace(run, status="diverged") if run.arm in places else run for run in runs[:4]]
+        test = only(claim, [*lost, *runs[4:]])["parts"][0]["sign_test"]
+        assert (test["above"], test["below"]) == counts, places
+
+
+def test_the_signed_rank_test_decides_nothing() -> None:
+    equal_pairs = [(54.2, 54.1), (54.5, 54.4), (54.1, 54.3)]  # two effects of 0.1, which rounding tells apart
+    runs = [
+        final_run(arm, s, v) for s, pair in enumerate(equal_pairs) for arm, v in zip(("ln", "bn"), pair, strict=True)
+    ]
+    for part, given_runs, word, p in (
+        (direction(), OUTLIER, "undecided", 0.03125),
+        (direction(), arms(-1.0, status="diverged"), "undecided", None),
+        (direction(), runs, "undecided", 1.0),
+        (size(3.0, 1.0), arms(-1.0), "opposite", None),
+    ):
+        found = only(artifact(part, kind=part.kind), given_runs)["parts"][0]
+        assert (found["word"], found["signed_rank"]) == (word, p)
+
+
+# --- several parts ---------------------------------------------------------------------------------------------------
+
+
+def at(size: int, name: str, **more: Any) -> Part:
+    return direction(name=name, contrast=((1.0, {**LN, "b": size}), (-1.0, {**BN, "b": size})), **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "word", "shown"),
+    [
+        (-1.0, -1.0, "reproduced", 0),
+        (-1.0, 0.05, "undecided", 1),
+        (-1.0, 2.0, "contradicted", 1),
+        (1.0, 2.0, "contradicted", 0),
+        (0.34, 2.0, "contradicted", 1),  # p = 0.03 is no evidence of one of two
+        (0.0, 0.1, "undecided", 0),
+        (0.34, -1.0, "undecided", 0),  # what speaks against it
+        (None, -1.0, "not run", 0),
+    ],
+)
+def test_all_parts_must_hold_and_the_one_that_decides_is_shown(
+    first: float | None, second: float, word: str, shown: int
+) -> None:
+    runs = [*(arms(first, axes={"b": 128}) if first is not None else []), *arms(second, axes={"b": 4})]
+    found = only(artifact(at(128, "a"), at(4, "b")), runs)
+    assert (found["verdict"], found["deciding"]) == (word, shown)
+    assert found["effect"] == found["parts"][shown]["effect"]
 
 
 @pytest.mark.parametrize(
     ("part", "runs"),
     [
         (direction(), arms(0.34)),  # p = 0.03
-        (direction(kind="equivalence", within=0.01, expect=None), arms(0.34)),
-        (direction(kind="size", paper=-0.35, band=9.0, expect=None), arms(0.34, spread=0.9)),
-        (
-            direction(TIME, test="sign"),
-            [*(timed_run("ln", s, None) for s in range(6)), *(timed_run("bn", s, 3) for s in range(6))],
-        ),
+        (equal(0.01), arms(0.34)),
+        (size(-0.35, 9.0), arms(0.34, spread=0.9)),
+        (replace(SIGN, expect="positive"), REACHED + NEVER),
     ],
-)
+)  # fmt: skip
 def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, runs: list[RunRecord]) -> None:
     """Any of k parts may refute the claim: each at 5 %, a true one of 16 parts would be refuted half of the time."""
-    kind = part.kind
-    assert verdict(artifact(part, kind=kind), runs) == "contradicted"
-    found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=kind), runs)
+    assert verdict(artifact(part, kind=part.kind), runs) == "contradicted"
+    found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=part.kind), runs)
     assert found["verdict"] == "undecided" and found["parts"][0]["word"] == "opposite"
-    assert found["evidence"].endswith("; opposite, but not at the level that one of 8 parts is asked for")
-    assert found["parts"][0]["level"] == 0.95
 
 
-def test_reported_parts_never_decide_and_one_may_stand_beside() -> None:
-    claim = artifact(direction(), reported=(direction(expect="positive", name="r"),))
-    found = only(claim, arms(-1.0))
+def test_reported_parts_never_decide() -> None:
+    found = only(artifact(direction(), reported=(direction(expect="positive", name="r"),)), arms(-1.0))
     assert found["verdict"] == "reproduced" and found["reported"][0]["word"] == "opposite"
-    beside = replace(claim, claims=(replace(claim.claims[0], beside=("r",)),))
-    assert only(beside, arms(-1.0))["evidence"].endswith("; beside it, r: points −1.02 [−1.32, −0.724] (opposite)")
 
 
-# fidelity
+# --- seeds, looks and fidelities -------------------------------------------------------------------------------------
+
+
+def alone(**seeds: range) -> Artifact:
+    claim = artifact(direction())
+    return replace(claim, claims=(replace(claim.claims[0], seeds=seeds),))
+
+
+FRESH = alone(paper=range(6, 11))
+
+
+@pytest.mark.parametrize(
+    ("claim", "runs", "plan", "word", "seeds"),
+    [
+        (artifact(direction()), [*arms(-9.0), *fresh(arms(0.1))], Plan(10), "reproduced", range(1, 11)),
+        (FRESH, [*arms(-9.0), *fresh(arms(0.1))], Plan(10), "undecided", range(6, 11)),
+        (FRESH, arms(-9.0), Plan(10), "not run", ()),
+        (alone(smoke=range(6, 11)), arms(-9.0), Plan(5), "reproduced", range(1, 6)),
+        (artifact(direction()), arms(-1.0, n=9), Plan(10), "undecided", range(1, 10)),
+        (artifact(direction()), arms(-1.0, n=10), Plan(10), "reproduced", range(1, 11)),
+        (artifact(direction()), [*arms(-0.1), *arms(-1.0, n=10)[10:]], Plan(5), "undecided", range(1, 6)),
+        (replace(artifact(direction()), seen=1), arms(-0.5), Plan(5, delta=1.0), "undecided", range(1, 6)),
+        (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
+        (replace(FRESH, seen=5), fresh(arms(-0.5)), Plan(10, delta=1.0), "negligible", range(6, 11)),
+        (replace(FRESH, seen=6), fresh(arms(-0.5)), Plan(10, delta=1.0), "undecided", range(6, 11)),
+        (artifact(direction()), arms(-0.235, n=8), Plan(8), "reproduced", range(1, 9)),
+        (artifact(direction(), added=(5, 8)), arms(-0.235, n=7), Plan(8), "undecided", range(1, 6)),
+        (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8, delta=1.0), "undecided", range(1, 9)),
+        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=5), Plan(8), "reproduced", range(1, 6)),
+        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
+    ],
+)  # fmt: skip
+def test_planned_seeds_count_all_of_them_and_no_others(
+    claim: Artifact, runs: list[RunRecord], plan: Plan, word: str, seeds: Sequence[int]
+) -> None:
+    found = only(claim, runs, planned=plan)
+    assert (found["verdict"], found["parts"][0]["seeds"]) == (word, list(seeds))
+
+
+def test_the_levels_of_looks() -> None:
+    claim = artifact(direction(), added=(5, 8))
+    for n, level, look, spent in ((4, 0.95, 0, 0), (7, 0.95, 1, 0.05), (8, 0.975, 2, 0.075)):
+        found = only(claim, arms(-0.235, n=n), planned=Plan(8))
+        assert (found["level"], found["look"], found["looks"], found["spent"]) == (level, look, [5, 8], spent)
+    one = artifact(direction(), direction(name="q"))
+    many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in "abc"))
+    for effect, n, wrong in ((-1.0, 5, 0.15), (0.0, 5, 0.15), (-1.0, 4, 0)):  # an undecided one could have been wrong
+        assert judge(many, arms(effect, n=n), "paper")["expected_wrong"] == wrong
+    undecidable = artifact(direction(), not_decidable={"paper": "too short"})
+    assert judge(undecidable, arms(-1.0), "paper")["expected_wrong"] == 0
 
 
 @pytest.mark.parametrize("fidelity", ["reduced", "proxy", "smoke"])
@@ -306,32 +444,89 @@ def test_below_paper_fidelity_the_words_are_weaker(fidelity: str) -> None:
         assert verdict(claim, arms(effect, fidelity=fidelity), fidelity) == f"{word} ({fidelity})"
     assert verdict(opened, arms(-1.0, fidelity=fidelity), fidelity) == f"holds ({fidelity}); controls not run"
     assert verdict(claim, [], fidelity) == "not run"
-    assert judge(claim, [], fidelity)["deviations"][0] == "d"
+    undecidable = only(artifact(direction(), not_decidable={fidelity: "too few"}), arms(-1.0), fidelity)
+    assert (undecidable["verdict"], undecidable["undecidable"]) == ("not decidable here", "too few")
+    compared_size = only(artifact(size(-1.0, 9.0), kind="size"), arms(-1.0), fidelity)
+    why = "less training" if fidelity == "reduced" else "other data"
+    assert (compared_size["verdict"], compared_size["parts"][0]["why"]) == ("not decidable here", why)
+
+
+# --- controls --------------------------------------------------------------------------------------------------------
+
+NOT_RUN = "holds at the paper's setting; controls not run"
+DEPEND = "holds at the paper's setting; controls depend"
+OPEN = "holds at the paper's setting; controls undecided"
+
+
+@pytest.mark.parametrize(
+    ("controls", "unvaried", "word"),
+    [
+        ([], (), NOT_RUN),
+        ([*LOW(-1.0)], (), NOT_RUN),
+        ([*LOW(-1.0), *HIGH(-1.0, n=4)], (), NOT_RUN),
+        ([*LOW(-1.0), *HIGH(-1.0)], (), "reproduced"),
+        ([*LOW(-1.0), *HIGH(-1.0)], ("task",), NOT_RUN),
+        ([*LOW(-1.0), *HIGH(1.0)], ("task",), DEPEND),  # what differs is known, whatever else is open
+        ([*LOW(-1.0), *HIGH(1.0)], (), DEPEND),
+        ([*LOW(-1.0), *HIGH(0.0)], (), OPEN),
+    ],
+)
+def test_reproduced_and_contradicted_need_every_control_with_its_seeds(
+    controls: list[RunRecord], unvaried: tuple[str, ...], word: str
+) -> None:
+    claim = artifact(direction(), open=["learning rate", "task"], unvaried=unvaried)
+    assert verdict(claim, arms(-1.0) + controls) == word
+    mirrored = artifact(direction(expect="positive"), open=["learning rate", "task"], unvaried=unvaried)
+    words = {"reproduced": "contradicted"}
+    assert verdict(mirrored, arms(-1.0) + controls) == words.get(word, word.replace("holds", "opposite"))
+    assert verdict(claim, arms(0.0) + controls) == "undecided"
+
+
+def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
+    sure, turns = direction(name="sure"), direction(name="turns", contrast=((1.0, {"arm": "rms"}), (-1.0, BN)))
+
+    def runs(control: str, effect: float) -> list[RunRecord]:
+        others = [
+            replace(run, arm="rms", id=f"rms-{run.id}") for run in arms(effect, control=control) if run.arm == "ln"
+        ]
+        return arms(-1.0, control=control) + others
+
+    found = only(artifact(sure, turns, open=["rate"]), [*runs("", -1.0), *runs("lr-low", -2.0), *runs("lr-high", 3.0)])
+    assert found["robustness"] == "depends" and [c["deciding"] for c in found["controls"]] == [0, 1]
+    own = artifact(direction(), open=["rate"], control_seeds={"lr-high": {"paper": range(6, 11)}})
+    late = fresh(HIGH(-1.0))
+    found = only(own, [*arms(-1.0), *LOW(-1.0), *HIGH(0.0), *late], planned=Plan(5, 10))
+    assert found["alone"] == {"lr-high": [6, 10]} and found["controls"][1]["word"] == "holds"
+    assert found["controls"][1]["parts"][0]["seeds"] == [6, 7, 8, 9, 10]
+
+
+def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
+    a, b = (direction(name=name, delta={"is": delta, "why": "w"}) for name, delta in (("a", 1.5), ("b", 0.7)))
+    claim = artifact(a, b, open=["rate"])
+    found = only(claim, [*arms(0.0), *LOW(0.0), *HIGH(-0.6)])
+    assert found["verdict"] == "negligible (1 of 2 parts)" and [c["share"] for c in found["controls"]] == [2, 1]
+    here, there = (
+        direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta={"is": 0.7, "why": "w"})
+        for arm in ("rms", "ada")
+    )
+
+    def runs(control: str, rms: float, ada: float) -> list[RunRecord]:
+        made = {arm: arms(effect, control=control) for arm, effect in (("rms", rms), ("ada", ada))}
+        others = [replace(r, arm=arm, id=f"{arm}-{r.id}") for arm, own in made.items() for r in own if r.arm == "ln"]
+        return [run for run in made["rms"] if run.arm != "ln"] + others
+
+    every = runs("", 0.0, -0.6) + runs("lr-low", 0.0, -0.6) + runs("lr-high", -0.6, 0.0)
+    found = only(artifact(here, there, open=["rate"]), every)
+    assert found["verdict"] == "negligible (1 of 2 parts) at the paper's setting; controls undecided"
+    assert found["scattered"]
+
+
+# --- the whole file --------------------------------------------------------------------------------------------------
 
 
 def test_a_cell_that_mixes_settings_is_refused() -> None:
-    runs = [*arms(-1.0, axes={"b": 4}), *arms(-1.0, axes={"b": 128})]
     with pytest.raises(NormbenchError, match="two runs of seed 1"):
-        judge(artifact(direction()), runs, "paper")
-
-
-# added seeds, hashes, previous verdicts
-
-
-def test_a_second_look_that_was_not_planned_needs_more() -> None:
-    claim, runs = artifact(direction(), added=(5, 8)), arms(-0.235, n=8)
-    once = only(artifact(direction()), runs, planned=Plan(8))
-    twice = only(claim, runs, planned=Plan(8))
-    assert (once["verdict"], twice["verdict"]) == ("reproduced", "undecided")
-    assert (twice["level"], twice["look"], twice["looks"], once["looks"]) == (0.975, 2, [5, 8], [8])
-    first, none = (only(claim, arms(-0.235, n=n), planned=Plan(8)) for n in (7, 4))
-    assert (first["level"], first["look"], first["n"]) == (0.95, 1, 5), "what follows the first look waits"
-    assert (none["level"], none["look"], none["n"]) == (0.95, 0, 4)
-    equal = artifact(direction(kind="equivalence", within=1.0, expect=None), kind="equivalence", added=(5, 8))
-    assert verdict(equal, runs[:10], planned=Plan(8)) == "reproduced"
-    for plan, late in ((Plan(8, delta=1.0), claim), (Plan(8), equal)):
-        found = only(late, runs, planned=plan)
-        assert found["verdict"] == "undecided" and "inside, but this second look was not planned" in found["evidence"]
+        judge(artifact(direction()), [*arms(-1.0, axes={"b": 4}), *arms(-1.0, axes={"b": 128})], "paper")
 
 
 def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
@@ -340,66 +535,11 @@ def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
     assert first["note"] == "" and judge(claim, arms(-1.0), "paper", first)["note"] == ""
     changed = replace(claim, claims_sha256="b" * 64)
     second = judge(changed, arms(-1.0), "paper", first)
-    assert second["note"] == "claims changed without an amendment"
-    assert judge(changed, arms(-1.0), "paper", second)["note"] == second["note"]
+    assert second["note"] and judge(changed, arms(-1.0), "paper", second)["note"] == second["note"]
     amended = replace(changed, amendments=({"claim": "C1", "change": "x", "reason": "y"},))
     third = judge(amended, arms(-1.0), "paper", second)
     assert third["note"] == "" and third["claims"][0]["amendments"] == [dict(amended.amendments[0])]
-    again = replace(amended, claims_sha256="c" * 64)
-    assert judge(again, arms(-1.0), "paper", third)["note"] != ""
-
-
-def test_expected_wrong_sums_the_levels_that_claims_have_spent() -> None:
-    one = artifact(direction())
-    ids = ("a", "b", "c")
-    many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in ids))
-    assert judge(many, arms(-1.0), "paper")["expected_wrong"] == 0.15
-    assert judge(many, arms(1.0, fidelity="smoke"), "smoke")["expected_wrong"] == 0.15
-    assert judge(many, arms(0.0), "paper")["expected_wrong"] == 0.15, "an undecided one could have been wrong"
-    added = replace(many, claims=tuple(replace(claim, added=(5, 10)) for claim in many.claims))
-    assert judge(added, arms(-1.0), "paper")["expected_wrong"] == 0.15
-    assert judge(added, arms(-1.0, n=10), "paper")["expected_wrong"] == 0.225, "both looks"
-    assert judge(many, arms(-1.0, n=4), "paper")["expected_wrong"] == 0, "no look yet"
-    assert judge(many, [], "paper")["expected_wrong"] == 0
-    undecidable = artifact(direction(), direction(name="q"), not_decidable={"paper": "too short"})
-    assert judge(undecidable, arms(-1.0), "paper")["expected_wrong"] == 0
-
-
-# properties
-
-_values = st.lists(st.floats(0.01, 10.0), min_size=4, max_size=8)
-
-
-@settings(deadline=None)  # the first example imports scipy
-@given(_values, _values, st.randoms(use_true_random=False), st.booleans())
-def test_the_order_of_runs_never_matters(
-    ln: list[float], bn: list[float], shuffler: random.Random, censored: bool
-) -> None:
-    endpoint = TIME if censored else ERROR
-    build = (lambda a, s, v: timed_run(a, s, int(v), epochs=7)) if censored else final_run
-    runs = [build("ln", seed, value) for seed, value in enumerate(ln)]
-    runs += [build("bn", seed, value) for seed, value in enumerate(bn)]
-    claim = artifact(direction(endpoint, scale="log", test="sign" if censored else "t"))
-    expected = json.dumps(judge(claim, runs, "paper"))
-    shuffler.shuffle(runs)
-    assert json.dumps(judge(claim, runs, "paper")) == expected
-
-
-@settings(deadline=None)
-@given(_values, _values, st.booleans())
-def test_flipping_the_signs_flips_holds_and_opposite(ln: list[float], bn: list[float], censored: bool) -> None:
-    endpoint = TIME if censored else ERROR
-    build = (lambda a, s, v: timed_run(a, s, int(v), epochs=7)) if censored else final_run
-    pairs = [("ln", *pair) for pair in enumerate(ln)] + [("bn", *pair) for pair in enumerate(bn)]
-    runs = [build(*pair) for pair in pairs]
-    swapped = [build("bn" if arm == "ln" else "ln", seed, value) for arm, seed, value in pairs]
-    part = direction(endpoint, test="sign" if censored else "t")
-    word = only(artifact(part), runs)["parts"][0]["word"]
-    flip = {"holds": "opposite", "opposite": "holds", "undecided": "undecided"}
-    weights = ((-1.0, LN), (1.0, BN))
-    assert only(artifact(part), swapped)["parts"][0]["word"] == flip[word]
-    assert only(artifact(replace(part, contrast=weights)), runs)["parts"][0]["word"] == flip[word]
-    assert only(artifact(replace(part, expect="positive")), runs)["parts"][0]["word"] == flip[word]
+    assert judge(replace(amended, claims_sha256="c" * 64), arms(-1.0), "paper", third)["note"] != ""
 
 
 def test_copies_of_the_data_are_among_the_deviations() -> None:
@@ -409,8 +549,37 @@ def test_copies_of_the_data_are_among_the_deviations() -> None:
 
     def deviations(*environments: Mapping[str, Any]) -> list[str]:
         runs = [replace(final_run("ln", seed, 0.1), environment=e) for seed, e in enumerate(environments)]
-        return judge(artifact(direction()), runs, "paper")["deviations"]
+        return list(judge(artifact(direction()), runs, "paper")["deviations"])
 
     assert deviations({}, official) == ["d"]
     assert deviations(copy, copy) == ["d", line]
     assert deviations(copy, official, resumed, {}) == ["d", f"{line}, in 2 of 4 runs", f"{other}, in 1 of 4 runs"]
+
+
+_values = st.lists(st.floats(0.01, 10.0), min_size=4, max_size=8)
+
+
+@settings(deadline=None)  # the first example imports scipy
+@given(_values, _values, st.randoms(use_true_random=False), st.booleans())
+def test_the_order_of_runs_never_matters_and_signs_flip(
+    ln: list[float], bn: list[float], shuffler: random.Random, censored: bool
+) -> None:
+    build = (lambda a, s, v: timed_run(a, s, int(v), epochs=7)) if censored else final_run
+    pairs = [("ln", *pair) for pair in enumerate(ln)] + [("bn", *pair) for pair in enumerate(bn)]
+    runs = [build(*pair) for pair in pairs]
+    part = direction(
+        TIME if censored else ERROR, scale="log" if censored else "linear", test="sign" if censored else "t"
+    )
+    expected = judge(artifact(part), runs, "paper")
+    shuffler.shuffle(runs)
+    assert json.dumps(judge(artifact(part), runs, "paper")) == json.dumps(expected)
+    swapped = [build("bn" if arm == "ln" else "ln", seed, value) for arm, seed, value in pairs]
+    flip = {"holds": "opposite", "opposite": "holds", "undecided": "undecided"}[
+        expected["claims"][0]["parts"][0]["word"]
+    ]
+    for other, given_runs in (
+        (part, swapped),
+        (replace(part, contrast=((-1.0, LN), (1.0, BN))), runs),
+        (replace(part, expect="positive"), runs),
+    ):
+        assert only(artifact(other), given_runs)["parts"][0]["word"] == flip

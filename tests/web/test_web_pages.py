@@ -14,7 +14,7 @@ from typing import Any
 import madeup
 import pytest
 
-from normbench.papers import measured, summary
+from normbench.papers import describe, measured
 from normbench.web import figures, forest, report, samples, site
 
 
@@ -59,7 +59,7 @@ def test_an_artifacts_page_tells_what_was_found_then_shows_it(built: Path):
     found = text[places[0] : places[1]]
     verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
     text_only = html.unescape(re.sub(r"<[^>]*>", "", found))
-    assert all(sentence in text_only for sentence in summary.findings(verdicts))
+    assert all(sentence in text_only for sentence in [describe.tally(verdicts["claims"], ids=True)])
     assert [f'<a href="#{claim["id"]}">' in found for claim in verdicts["claims"]] == [True] * 5
 
 
@@ -76,7 +76,7 @@ def test_the_index_lists_every_claim_once_and_has_one_plot_per_unit(built: Path)
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    claim = {"setting": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
+    claim = {"id": "C1", "setting": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
     return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False} | changes
 
 

@@ -30,7 +30,7 @@ from normbench.config import compose
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish, published
+from normbench.papers import describe, history, publish, published
 from normbench.runs import pack
 from normbench.runs.record import curve_sha256
 from normbench.runs.table import finished
@@ -107,11 +107,10 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
     index = " ".join(" ".join(pages(site)["index.html"].text).split())
     page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
     for claim in content["claims"]:
-        way_on, *command = claim["way_on"].split(": ")
-        for text in (claim["id"], claim["statement"], claim["verdict"], way_on):
+        for text in (claim["id"], claim["statement"], claim["verdict"], claim["answer"], describe.suggestion(claim)):
             assert text in index and text in page
-        assert all(words in page for words in command)
-        assert claim["evidence"] in page and claim["quote"] in page
+        assert describe.evidence(claim) in page and claim["quote"] in page
+        assert not claim["suggestion"] or claim["suggestion"]["command"] in page
     assert all(text in page for text in content["deviations"])
     assert content["command"] in page and "not run" in page
     assert "a plot of usage statistics, cited from" in index  # what cannot be reproduced is listed, with its reason
@@ -186,8 +185,11 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
     other = results / "ln2016" / "fig6" / "reduced"
     other.mkdir()
     good = json.loads((place / "verdicts.json").read_text())
-    rules = artifacts.Plan(artifacts.load("ln2016/fig6"), "reduced").sha256
-    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "reduced", "rules_sha256": rules}, ""))
+    artifact = artifacts.load("ln2016/fig6")
+    plan = artifacts.Plan(artifact, "reduced")
+    pairs = zip(good["claims"], artifact.claims, strict=True)
+    claims = [{**found, "rules_sha256": plan.sha256(claim)} for found, claim in pairs]
+    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "reduced", "claims": claims}, ""))
     to = data.draw(st.sampled_from(ODD))
     if data.draw(st.booleans()):
         path = data.draw(st.sampled_from(list(spots(good))))
@@ -249,7 +251,8 @@ def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Pa
 
 def test_verdicts_of_other_rules_are_not_shown_and_the_way_on_is_said(tmp_path: Path):
     place = madeup.published(tmp_path / "results")
-    content = json.loads((place / "verdicts.json").read_text()) | {"rules_sha256": "0" * 64}
+    content = json.loads((place / "verdicts.json").read_text())
+    content["claims"][0]["rules_sha256"] = "0" * 64
     (place / "verdicts.json").write_text(madeup.sealed(content))
     written = report.build(tmp_path / "results")
     (note,) = written.notes
@@ -329,19 +332,19 @@ def test_amended_claims_are_marked_on_the_index(site: Path):
     assert index.text.count("amended") == 5
 
 
-def test_computed_claims_take_one_row_with_what_fails(tmp_path: Path):
+def test_of_computed_numbers_the_index_has_one_that_fails(tmp_path: Path):
     results = tmp_path / "results"
     place = madeup.published(results)
     content = json.loads((place / "verdicts.json").read_text())
     claim = content["claims"][0]
-    claim["kind"] = "exact"
-    claim["parts"] = [
-        claim["parts"][0] | {"kind": "exact", "id": f"number {o}", "word": o} for o in ("holds", "opposite")
-    ]
+    claim |= {"kind": "exact", "setting": "opposite", "deciding": 1}
+    number = {"kind": "exact", "why": "", "n": 1, "effect": 2.0, "unit": "count"}
+    number["required"] = {"value": 1.0, "at_most": None, "at_least": None}
+    claim["parts"] = [claim["parts"][0] | number | {"id": f"number {o}", "word": o} for o in ("holds", "opposite")]
     (place / "verdicts.json").write_text(madeup.sealed(content))
     index = pages(report.build(results).index.parent)["index.html"]
-    assert "1 of 2 computed numbers hold" in index.text
-    assert "number opposite" in index.text and "number holds" not in index.text
+    (answer,) = [text for text in index.text if "1 of 2" in text]
+    assert "number opposite" in answer and not any("number holds" in text for text in index.text)
 
 
 def test_what_is_no_plain_file_is_not_copied(tmp_path: Path):

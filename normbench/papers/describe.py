@@ -1,0 +1,444 @@
+"""Sentences about verdicts, made of their numbers, for every page, table, README and the terminal.
+
+A claim's answer has one number and how sure it is: ratios for what is compared on a logarithm, points for error rates,
+better and worse where one side is, and the smallest effect of interest where it decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from normbench.draw.panels import Panel
+from normbench.draw.text import show
+from normbench.papers import rules
+
+APART = 2.0  # times, from which a difference of curves is plain
+Node = Mapping[str, Any]  # of verdicts.json
+WHY = {  # what keeps a part from a word
+    "no runs": "no runs of {about}",
+    "no planned runs": "no runs with the planned seeds of {about}",
+    "no record": "no number to compare in {about}",
+    "hardly begun": "a run of seed {about[0]} has not come {about[1]} from its start: it has hardly begun",
+    "other data": "the paper's number belongs to its own data; these runs are on other data",
+    "less training": "the paper's number belongs to its own sizes and length of training; these runs have less",
+    "incomplete": "no verdict below {needed} seeds",
+    "alike": "all seeds give the same number: without a spread nothing can be tested",
+    "no mean": "a run has no number, so no mean can be tested",
+    "second look": "the interval lies within {margin}, but this second look was not planned",
+    "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
+    "censored": "the interval lies within {margin}, but a run has no number",
+    "few pairs": "the sign test needs more seeds",
+}
+_VERBS = {  # of one, of several
+    rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
+    rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
+    rules.NOT_RUN: ("is not run", "are not run"),
+    rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
+}  # fmt: skip
+_SUGGESTIONS = {
+    "missing": "{missing}{cost}",
+    "control": "a control that varies the {under} has to be planned first",
+    "single runs": "more seeds do not help: the paper's number is compared with single runs, and these spread",
+    "no mean": "a test of means needs a number of every run: plan longer runs, or {seeds} seeds for the sign test",
+    "out of reach": "no number of seeds within reach would show a difference as small as that seen{under}",
+    "seeds": "about {seeds} fresh seeds{cost} would show a difference as large as that seen{under}: plan them first",
+}
+
+
+# --- a claim ---------------------------------------------------------------------------------------------------------
+
+
+def evidence(claim: Node) -> str:
+    """The answer, what the controls say, and what else a reader has to know."""
+    texts = [answer(claim), *_controls(claim)]
+    if "evidence" not in claim:  # schema 3 has all in one
+        texts += [
+            f"besides, {_compared(part)} ({part['word']})"
+            for part in claim["reported"]
+            if part["id"] in claim["beside"] and part["n"]
+        ]
+        alone = {name: "judged" if not name else f"under {name}" for name in claim["alone"]}
+        seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim["alone"].items()]
+        texts += [f"{', '.join(seeds)} alone"] if seeds else []
+    return "; ".join(texts)
+
+
+def answer(claim: Node) -> str:
+    """One sentence with one number: that of the part which decides."""
+    return "; ".join(finding(claim))
+
+
+def finding(claim: Node) -> list[str]:
+    """The number, then how sure it is: `["BN is 23 points worse than LN ...", "95 % interval 21 to 25, 5 seeds"]`."""
+    if "evidence" in claim:
+        return [str(claim["evidence"])]
+    part, parts = deciding(claim), claim["parts"]
+    if claim["undecidable"] or part is None:
+        return [str(claim["undecidable"])]
+    if len(parts) == 1 or claim["setting"] in (rules.NOT_RUN, rules.NOT_DECIDABLE):
+        return _finding(part)
+    if claim["kind"] == "exact" and claim["setting"] == rules.HOLDS:
+        return [f"{len(parts)} of {len(parts)} computed numbers hold"]
+    return [*_finding(part), _count(claim, part)]
+
+
+def _count(claim: Node, part: Node) -> str:
+    """How many of several parts have a word, and why one that has it alone does not decide."""
+    parts = claim["parts"]
+    counts = Counter(one["word"] for one in parts)
+    what = "numbers" if claim["kind"] == "exact" else "comparisons"
+    if claim["share"] is not None:
+        return f"{claim['share']} of {len(parts)} {what} {verb(rules.NEGLIGIBLE, claim['share'])}"
+    words = (rules.OPPOSITE, rules.NEGLIGIBLE) if claim["setting"] == rules.UNDECIDED else ()
+    against = "".join(f", {counts[word]} {verb(word, counts[word])}" for word in words if counts[word])
+    strict = claim["setting"] == rules.UNDECIDED and part["word"] in words
+    level = f" (alone, but not at the stricter level of {len(parts)} {what})" if strict else ""
+    return f"{counts[rules.HOLDS]} of {len(parts)} {what} {verb(rules.HOLDS, counts[rules.HOLDS])}{against}{level}"
+
+
+def deciding(claim: Node) -> Node | None:
+    """The part whose effect stands for the claim; None where it has no parts."""
+    return claim["parts"][claim["deciding"]] if claim["parts"] else None
+
+
+def _controls(claim: Node) -> list[str]:
+    """The word under each control, with its number."""
+    if not claim["robustness"] or "evidence" in claim:
+        return []
+    word, gaps = claim["setting"], (rules.NOT_RUN, rules.NOT_DECIDABLE)
+    names: dict[str, list[str]] = {}
+    named: set[str] = set()
+    for control in claim["controls"]:
+        found = control["word"] if control["word"] in (word, *gaps) else control["strict"]
+        if found not in (*rules.DECIDED, *gaps):
+            found = rules.UNDECIDED
+        number = "" if found == rules.NOT_RUN else _under(claim, control, named)
+        names.setdefault("the same" if found == word else found, []).append(control["name"] + number)
+    texts = [f"{found} under {', '.join(own)}" for found, own in names.items()]
+    texts += ["no comparison is negligible under all of them"] if claim["scattered"] else []
+    suggested = claim["suggestion"] and claim["suggestion"]["kind"] == "control"  # which says so
+    if claim["unvaried"] and not suggested:
+        texts.append(f"no control varies the {' and the '.join(claim['unvaried'])}")
+    return texts
+
+
+def _under(claim: Node, control: Node, named: set[str]) -> str:
+    """` (0.9 times)`: of the part that decides at the paper's setting; where the control has another word, of the one
+    that makes it, with what it compares unless that has been `named`; of how many parts it is, where negligible.
+    """
+    if control["share"] is not None:
+        return f" ({control['share']} of {len(claim['parts'])})"
+    other = control["word"] in rules.DECIDED and control["word"] != claim["setting"]
+    if not control["parts"]:
+        return ""
+    part = control["parts"][control["deciding"] if other else claim["deciding"]]
+    if part["effect"] is None:
+        return ""
+    full = other and len(claim["parts"]) > 1 and part["id"] not in named
+    named |= {part["id"]} if full else set()
+    return f" ({_compared(part) if full else size(part, part['effect'])})"
+
+
+def suggestion(claim: Node) -> str:
+    """Which runs would decide an open claim; the command that trains them is `suggestion.command`."""
+    found = claim["suggestion"]
+    if not found or "text" in found:  # of schema 3
+        return found["text"] if found else ""
+    cost = [f"{found['runs']} runs"] if found["kind"] == "seeds" else []
+    cost += [f"about {found['hours']:.12g} core-hours"] if found["hours"] is not None else []
+    under = f" under {', '.join(found['under'])}" if found["under"] else ""
+    return _SUGGESTIONS[found["kind"]].format(
+        missing="1 planned run is missing" if found["runs"] == 1 else f"{found['runs']} planned runs are missing",
+        cost=f" ({', '.join(cost)})" if cost else "",
+        seeds=found["seeds"],
+        under=" and the ".join(found["under"]) if found["kind"] == "control" else under,
+    )
+
+
+def in_full(claim: Node) -> str:
+    """The evidence, and what would decide where something is open."""
+    command = claim["suggestion"] and claim["suggestion"]["command"]
+    texts = (evidence(claim), suggestion(claim) + (f": {command}" if command else ""))
+    return "; ".join(text for text in texts if text)
+
+
+# --- a part ----------------------------------------------------------------------------------------------------------
+
+
+def sentence(part: Node) -> str:
+    """`LN is 4.1 points better than BN in final test error; 95 % interval 1.2 to 7, 5 seeds`."""
+    return "; ".join(_finding(part))
+
+
+def _finding(part: Node) -> list[str]:
+    if "reason" in part:  # schema 3
+        return [str(part["reason"])]
+    if not part["n"] or part["why"] in ("no record", "hardly begun"):
+        return [_why(part) or "no seed has a run of every arm that is compared"]
+    if part["kind"] == "exact":
+        return [f"{part['id']}: {_number(part['effect'])}{_unit(part)} (required: {_required(part['required'])})"]
+    return [text for text in (_compared(part), *_sure(part), _why(part)) if text]
+
+
+def short(part: Node) -> str:
+    """A part by its id, with its number and interval: for tables and beside an answer."""
+    if not part["n"]:
+        return f"{part['id']}: {rules.NOT_RUN}"
+    return f"{part['id']}: {effect(part)}"
+
+
+def effect(part: Node) -> str:
+    """`0.6 times (0.14 to 2.6)`, `1.8 points better (2.5 worse to 6.2 better)`; counts where runs give no mean."""
+    if part["effect"] is None:
+        return _order(part) if part["sign_test"] else _lost(part) or "no number"
+    median = "median " if part["test"] == "sign" else ""
+    span = f" ({_span(part, part['interval'])}{_level(part)})" if part["interval"] else ""
+    return f"{median}{size(part, part['effect'])}{span}"
+
+
+def size(part: Node, value: float, unit: bool = True) -> str:
+    """`0.6 times`, `1.8 points better`, `0.28 lower`; of a single cell the number itself."""
+    if part.get("scale") == "log" or part["unit"] == "log ratio":
+        return f"{_number(math.exp(value), ratio=True)}{' times' if unit else ''}"
+    if not _turned(part):
+        return f"{_number(value)}{_unit(part) if unit else ''}"
+    words = ("better", "worse") if part["better"] else ("lower", "higher")
+    side = words[(value > 0) != (part["better"] == "higher")] if value else ""
+    return f"{_number(abs(value))}{_unit(part) if unit else ''} {side}".rstrip()
+
+
+def _compared(part: Node) -> str:
+    """What is compared, with the effect."""
+    value, sides = part["effect"], part["sides"]
+    if value is None:
+        return f"{part['id']}: {_order(part) if part['sign_test'] else _lost(part) or 'no number'}"
+    median = "in the median " if part["test"] == "sign" else ""
+    at = f" {part['place']}" if part["place"] else ""
+    if part["kind"] == "size" and len(sides) == 1:
+        return f"the {part['quantity']} of {sides[0]}{at} is {size(part, value)}"
+    if len(sides) != 2:
+        return f"{part['id']}: {median}{size(part, value)}"
+    one, other = sides
+    if part["clock"] and part["scale"] == "log":
+        times = _number(math.exp(value), ratio=True)
+        return f"{one} takes {median}{times} times as many {part['clock']} as {other} to reach {part['quantity']}{at}"
+    if part["scale"] == "log":
+        return f"the {part['quantity']} of {one} is {median}{size(part, value)} that of {other}{at}"
+    if not value:
+        return f"{one} and {other} are alike{f' {median}'.rstrip()} in {part['quantity']}{at}"
+    return f"{one} is {median}{size(part, value)} than {other} in {part['quantity']}{at}"
+
+
+def _sure(part: Node) -> list[str]:
+    """How sure the effect is: its interval and n; the smallest effect where it decides."""
+    seeds = f"{part['n']} seeds" + (f" × {part['examples']} test examples" if part["examples"] else "")
+    seeds += "".join(f", {text}" for text in (_lost(part),) if text and part["effect"] is not None)
+    if part["kind"] == "size":
+        return [*_paper(part), seeds]
+    if part["tost"] and part["word"] == (rules.HOLDS if part["kind"] == "equivalence" else rules.NEGLIGIBLE):
+        within = f"within a {_margin(part)}" if part["scale"] == "log" else f"less than the {_margin(part)} that matter"
+        return [f"surely {within}, {seeds}"]
+    if not part["interval"]:
+        return [seeds]
+    level = f"{_percent(part['level'])} interval"
+    if part["word"] in (rules.HOLDS, rules.OPPOSITE):
+        claimed = _claimed(part) if part["word"] == rules.OPPOSITE else []
+        return [f"{level} {_span(part, part['interval'])}, {seeds}", *claimed]
+    low, high = _ends(part, part["interval"])
+    ends = f"{size(part, low).removesuffix(' times')} to {size(part, high)}"
+    usual = "" if _usual(part) else f" ({level})"
+    return [f"with {seeds} anything from {ends} is possible{usual}", *_claimed(part)]
+
+
+def _paper(part: Node) -> list[str]:
+    """The paper's number, and where one more run would lie."""
+    single = len(part["sides"]) == 1 and part["scale"] != "log"  # a number that the paper gives with its digits
+    paper = f"{show(part['paper'])}{_unit(part)}" if single else size(part, part["paper"])
+    band = f"within a {_margin(part)}" if part["scale"] == "log" else f"± {_number(part['band'])}"
+    more = [f"one more run would have {_span(part, part['prediction'])}"] if part["prediction"] else []
+    return [f"the paper has {paper}, {band}", *more]
+
+
+def _claimed(part: Node) -> list[str]:
+    """What was claimed of a number that is not the difference of two sides."""
+    if part["kind"] != "direction" or part["better"] or len(part["sides"]) == 2:
+        return []
+    return [f"claimed is {'below' if part['expect'] == 'negative' else 'above'} {1 if part['scale'] == 'log' else 0}"]
+
+
+def _span(part: Node, interval: Sequence[float]) -> str:
+    """Both ends, the better one last; each with its side where they differ."""
+    low, high = _ends(part, interval)
+    if (low < 0) == (high < 0) and _turned(part):
+        low, high = sorted((abs(low), abs(high)))
+        return f"{_number(low)} to {_number(high)}"
+    return f"{size(part, low, unit=False)} to {size(part, high, unit=False)}"
+
+
+def _ends(part: Node, interval: Sequence[float]) -> tuple[float, float]:
+    low, high = interval
+    return (high, low) if _turned(part) and part["better"] == "lower" else (low, high)
+
+
+def _turned(part: Node) -> bool:
+    """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
+    single = len(part.get("sides", ())) == 1 and not part["better"]
+    return part.get("scale", "log") != "log" and not single
+
+
+def _order(part: Node) -> str:
+    """In how many seeds which side is ahead, where a run without a number leaves no mean."""
+    counts = part["sign_test"]
+    fewer, more = ("sooner", "later") if part.get("clock") else ("lower", "higher")
+    text = (
+        f"{fewer} in {counts['below']:g}, {more} in {counts['above']:g} of {part['n']} seeds, p = {show(counts['p'])}"
+    )
+    return "; ".join(filter(None, [text, _lost(part)]))
+
+
+def _lost(part: Node) -> str:
+    texts = {"censored": "not reached in {} of the runs", "diverged": "{} runs diverged"}
+    return ", ".join(text.format(part[key]) for key, text in texts.items() if part[key])
+
+
+def _why(part: Node) -> str:
+    if part["why"] not in WHY:
+        return str(part["why"])
+    needed = max(part["planned"] or 0, rules.FEWEST)
+    margin = _margin(part) if part["delta"] or part["within"] else ""
+    about = part["about"] if part["why"] == "hardly begun" else ", ".join(part["about"])
+    planned = f"{needed} planned" if needed > rules.FEWEST else needed
+    return WHY[part["why"]].format(about=about, needed=planned, margin=margin)
+
+
+def _margin(part: Node) -> str:
+    margin = part[{"equivalence": "within", "size": "band"}.get(part["kind"], "delta")]
+    return f"factor of {_number(math.exp(margin), True)}" if part["scale"] == "log" else f"{show(margin)}{_unit(part)}"
+
+
+def _required(bounds: Mapping[str, float | None]) -> str:
+    """What a computed number must be; two ends that nearly agree are a number and its tolerance."""
+    value, high, low = (bounds[key] for key in ("value", "at_most", "at_least"))
+    if high is not None and low is not None and show(high) == show(low):
+        middle, half = (high + low) / 2, (high - low) / 2
+        return f"{show(middle)} ± {show(half)}" if half else show(middle)
+    found = {"": value, "at most ": high, "at least ": low}
+    return " and ".join(f"{words}{show(bound)}" for words, bound in found.items() if bound is not None)
+
+
+def _unit(part: Node) -> str:
+    """None where the unit only says that it is a number, or is the quantity."""
+    bare = ("absolute", "relative", "count", "share", "log ratio", part.get("quantity"))
+    return "" if part["unit"] in bare else f" {part['unit']}"
+
+
+def _number(value: float, ratio: bool = False) -> str:
+    """Two digits, of a ratio around 1 three."""
+    digits = 3 if ratio and 0.95 < value < 2 else 2
+    return show(float(f"{value:.{digits}g}"))
+
+
+def _usual(part: Node) -> bool:
+    return part["level"] in (None, 1 - rules.ALPHA)
+
+
+def _level(part: Node) -> str:
+    return "" if _usual(part) else f", {_percent(part['level'])} interval"
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:.3g} %"
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+def curves(panels: Sequence[Panel], names: Mapping[str, str]) -> list[str]:
+    """Where the final losses of one of the paper's arms are plainly below those of all others, by APART or more."""
+    texts: dict[tuple[str, str, str], str] = {}
+    for panel in panels:
+        end, place = panel.quantity, (panel.column, panel.quantity.split, panel.quantity.metric)
+        lines = [line for line in panel.lines if line.look.in_paper and len(line.seeds) >= rules.FEWEST]
+        last = {names.get(line.arm, line.look.name): line.points[-1] for line in lines}
+        ends = {name: (point.mean or 0.0, point.interval) for name, point in last.items()}
+        if not end.log or not end.over_time or len(ends) < 2 or place in texts:
+            continue
+        name, *others = sorted(ends, key=lambda name: ends[name][0])
+        times = [ends[other][0] / ends[name][0] for other in others]
+        high, lows = _end(ends[name][1], 1), [_end(ends[other][1], 0) for other in others]
+        if high < min(lows) and min(times) >= APART:
+            span = " to ".join(dict.fromkeys(_number(end) for end in (min(times), max(times))))
+            than = "the others'" if len(others) > 1 else f"that of {others[0]}"
+            where = f" ({panel.column})" if len({panel.column for panel in panels}) > 1 else ""
+            what = f"{end.name[:1].lower()}{end.name[1:]}"
+            texts[place] = f"Plain in the curves{where}: the final {what} of {name} is {span} times lower than {than}."
+    return list(texts.values())
+
+
+def _end(interval: tuple[float, float] | None, place: int) -> float:
+    return math.nan if interval is None else interval[place]
+
+
+# --- several claims --------------------------------------------------------------------------------------------------
+
+
+def tally(claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), ids: bool = False) -> str:
+    """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
+    groups = {word: [claim["id"] for claim in claims if claim["setting"] == word] for word in _VERBS}
+    clauses = []
+    for word, own in groups.items():
+        if own:
+            clauses.append(f"{len(own)} {verb(word, len(own))}" + (f" ({', '.join(own)})" if ids else ""))
+    return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
+
+
+def decided(claims: Sequence[Node]) -> int:
+    """How many have an answer, of whatever kind and fidelity."""
+    return sum(news(claim["verdict"]) not in ("open", "none") for claim in claims)
+
+
+def word(claim: Node) -> str:
+    """The first word of its verdict; whole where that is a gap of two."""
+    first = str(claim["verdict"]).partition(" ")[0]
+    return first if news(first) != "none" else str(claim["setting"])
+
+
+def news(verdict: str) -> str:
+    """The kind of news that a verdict is, by its first word."""
+    return rules.NEWS.get(verdict.partition(" ")[0], "none")
+
+
+def verb(word: str, claims: int) -> str:
+    """`are undecided`: what that many claims do that have this word."""
+    return _VERBS[word][claims != 1] if word in _VERBS else word
+
+
+def settings(claims: Sequence[Node]) -> list[list[str]]:
+    """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
+
+    Of claims that have runs of a control; empty without any. If a part's interval covers the test examples in some
+    columns only, the other columns note it.
+    """
+    tried = [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
+    names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
+    rows = []
+    for claim in tried:
+        under = {control["name"]: {p["id"]: p for p in control["parts"]} for control in claim["controls"]}
+        for part in claim["parts"]:
+            cells = [part, *(under[name].get(part["id"]) if name in under else {} for name in names)]
+            over_examples = any(cell and cell["examples"] for cell in cells)
+            rows.append([claim["id"], part["id"], *(_cell(cell, over_examples) for cell in cells)])
+    return [["claim", "comparison", "the paper's setting", *names], *rows] if rows else []
+
+
+def _cell(part: Node | None, over_examples: bool) -> str:
+    """`0.02 nats better (…): undecided`; "" of {}, a control that the claim does not have."""
+    if part is not None and not part:
+        return ""
+    if part is None or not part["n"]:
+        return rules.NOT_RUN
+    alone = " (over seeds alone)" if over_examples and not part["examples"] else ""
+    return f"{effect(part)}{alone}: {part['word']}"

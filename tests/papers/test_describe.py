@@ -1,0 +1,106 @@
+"""Sentences about verdicts: ratios, sides and margins of a table of numbers, and every published claim."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged import TIME, Plan, arms, artifact, direction, only, timed_run
+
+from normbench.papers import artifact as artifacts
+from normbench.papers import describe, history, publish, published
+from normbench.runs import pack
+
+RESULTS = Path(__file__).parents[2] / "results"
+VERDICTS = sorted(RESULTS.glob("*/*/*/verdicts.json"))
+LOWER = {"kind": "direction", "scale": "linear", "sides": ["LN", "BN"], "better": "lower", "unit": "points"}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "text"),
+    [
+        ({"scale": "log"}, -0.5036, "0.6 times"),
+        ({"scale": "log"}, 0.0118, "1.01 times"),  # which side of 1 is not rounded away
+        ({}, -4.06, "4.1 points better"),
+        ({}, 0.0506, "0.051 points worse"),
+        ({"better": "higher", "scale": "percent"}, 17.76, "18 points better"),
+        ({"better": "higher"}, -17.76, "18 points worse"),
+        ({"better": "", "sides": []}, -0.28, "0.28 points lower"),
+        ({"better": "", "sides": ["LN"]}, -0.28, "−0.28 points"),  # a number, no difference
+        ({}, 0.0, "0 points"),
+    ],
+)
+def test_a_number_is_a_ratio_or_has_a_side(part: dict[str, Any], value: float, text: str) -> None:
+    assert describe.size(LOWER | part, value) == text
+
+
+@pytest.mark.parametrize(
+    ("claim", "runs", "plan", "numbers"),
+    [
+        (artifact(direction()), arms(-1.0), Plan(5), ["1", "0.72", "1.3", "5"]),
+        (artifact(direction()), arms(-0.1), Plan(5), ["0.12", "5", "0.18", "0.42"]),  # the worse end first
+        (artifact(direction()), arms(-0.5), Plan(5, delta=1.0), ["0.52", "1", "5"]),  # δ decides
+        (artifact(direction()), arms(-1.0, n=4), Plan(10), ["0.95", "4", "0.62", "1.3", "10"]),
+        (artifact(direction(scale="log")), arms(1.0), Plan(5), ["1.08", "1.07", "1.09", "5"]),
+    ],
+)
+def test_an_answer_has_one_number_and_how_sure_it_is(claim: Any, runs: Any, plan: Plan, numbers: list[str]) -> None:
+    found = describe.answer(only(claim, runs, planned=plan)).replace("95 % interval", "")
+    assert re.findall(r"(?<![\w.])\d+(?:\.\d+)?", found) == numbers, found
+
+
+def test_runs_without_a_number_are_counted_by_seed() -> None:
+    part = direction(TIME, scale="log", test="sign", unit="log ratio")
+    runs = [timed_run(arm, s, epoch) for s in range(6) for arm, epoch in (("ln", 3), ("bn", None))]
+    (found,) = only(artifact(part), runs)["parts"]
+    assert re.findall(r"\d+(?:\.\d+)?", describe.effect(found)) == ["6", "0", "6", "0.0312", "6"]
+
+
+def test_what_controls_say_is_listed_under_their_word() -> None:
+    claim = artifact(direction(), open=["rate"])
+    found = only(claim, [*arms(-1.0), *arms(-2.0, control="lr-low"), *arms(1.0, control="lr-high")])
+    texts = describe._controls(found)
+    assert [re.findall(r"lr-\w+", text) for text in texts] == [["lr-low"], ["lr-high"]]
+    assert texts[0].startswith("the same") and texts[1].startswith("opposite")
+    header, row = describe.settings([found])
+    assert header[-2:] == ["lr-low", "lr-high"] and row[-1].endswith("opposite") and row[-2].endswith("holds")
+
+
+def test_the_questions_of_the_papers_are_asked() -> None:
+    assert all(artifacts.read(name).question.endswith("?") for name in artifacts.ids())
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.parent.parent.name)
+def test_published_sentences_use_the_words_of_readers(path: Path) -> None:
+    for claim in published.read_verdicts(path)["claims"]:
+        texts = [describe.in_full({**claim, "suggestion": claim["suggestion"]})]
+        texts += [describe.sentence(part) for part in published.parts(claim)]
+        for text in texts:
+            assert text and not re.search(r"log ratio|None|nan|[{}]|\n|;;|  | ,|error_published", text), text
+        answer = claim["answer"]
+        assert answer == describe.answer(claim)
+        assert claim["setting"] in ("not run", "not decidable here") or re.search(r"\d", answer), answer
+        if claim["kind"] != "exact":
+            assert not re.search(r"\[|−", answer.partition(";")[0]), f"no signs: {answer}"
+
+
+# --- verdicts of schema 3 --------------------------------------------------------------------------------------------
+
+
+def test_verdicts_of_schema_3_are_read_and_their_judging_anew_is_no_change(tmp_path: Path) -> None:
+    place = tmp_path / "ln2016" / "online" / "reduced"
+    shutil.copytree(RESULTS / "ln2016" / "online" / "reduced", place)
+    shutil.copy(Path(__file__).parent / "verdicts_3.json", place / "verdicts.json")
+    (old,) = json.loads((place / "verdicts.json").read_text())["claims"]
+    (claim,) = published.read(place).verdicts["claims"]
+    assert (describe.evidence(claim), describe.suggestion(claim)) == (old["evidence"], old["way_on"])
+    assert [describe.sentence(part) for part in claim["parts"]] == [part["reason"] for part in old["parts"]]
+    artifact = artifacts.load("ln2016/online")
+    before = publish.last(tmp_path, artifact, "reduced")
+    judged, _, _ = publish.publish(artifact, pack.load(place / pack.NAME).runs, "reduced", tmp_path)
+    (new,) = judged["claims"]
+    assert judged["schema"] == 4 and not (tmp_path / history.NAME).exists()
+    assert all(new[key] == old[key] for key in ("verdict", "setting", "robustness", "effect", "n", "interval"))
+    assert before and before["claims"][0]["rules_sha256"] == new["rules_sha256"]

@@ -1,0 +1,200 @@
+"""What would decide an open claim, the history of a verdict, and what a plan can show."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judged import arms, artifact, direction, final_run
+from ruled import UNIT, effects
+
+from normbench.errors import NormbenchError
+from normbench.papers import history, power, rules, suggested_runs, verdicts
+from normbench.papers.claims import Claim, Part
+from normbench.stats import statistics as stats
+
+LOW, HIGH = (arms(-2.0, control=name) for name in ("lr-low", "lr-high"))
+UNSURE = arms(-0.9, spread=5.0, control="lr-low")
+THIRD = stats.signs_needed(1 / 3) or 0
+PART: dict[str, Any] = {  # undecided, of a spread of 1
+    "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
+    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None,
+    "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
+}  # fmt: skip
+SHA = {"claims_sha256": "c", "pack_sha256": "p"}
+
+
+class Five:
+    """Seeds 1 to 5 everywhere, and 1 as the smallest effect."""
+
+    def sha256(self, claim: Claim) -> str:
+        return "r"
+
+    def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
+        return [seed for seed in range(1, 6) if alone is None or seed in alone]
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return 1.0
+
+
+def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
+    return verdicts.judge(claims, runs, "paper", None, Five(), **more)
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind", "number", "hours"),
+    [
+        (arms(-3.0, n=4), "missing", 2, 0.02),
+        (arms(-3.0), "missing", 20, 0.2),  # those of the controls
+        (arms(-3.0) + LOW + HIGH, None, 0, 0),  # reproduced: nothing is open
+        (arms(-3.0) + arms(-3.0, control="lr-low") + arms(3.0, control="lr-high"), None, 0, 0),  # they depend: known
+        (arms(-0.9, spread=5.0), "seeds", 28, 0.28),  # all planned runs are there, and they do not decide
+        (arms(-3.0) + UNSURE + HIGH, "seeds", 28, 0.28),
+        (arms(-3.0) + UNSURE + arms(-0.9, spread=5.0, control="lr-high"), "seeds", 56, 0.56),
+    ],
+)
+def test_what_would_decide_and_its_cost(runs: Any, kind: str | None, number: int, hours: float) -> None:
+    claims = artifact(direction(), open=["learning rate"])
+    found = suggested(claims, [replace(run, seconds=36.0) for run in runs])
+    assert (found and (found["kind"], found["runs"], found["hours"])) == (kind and (kind, number, hours))
+    if kind == "missing":
+        controls = " --controls" if number == 20 else ""
+        assert found and found["command"] == f"normbench reproduce x/fig --only C1{controls}"
+
+
+def suggested(claims: Any, runs: Any, fidelity: str = "paper") -> dict[str, Any] | None:
+    (found,) = verdicts.judge(claims, runs, fidelity, None, Five())["claims"]
+    return suggested_runs.suggested_runs(claims, claims.claims[0], found, runs, fidelity, Five())
+
+
+def test_a_choice_that_no_control_varies_has_to_be_planned() -> None:
+    claims = artifact(direction(), open=["rate", "task"], unvaried=("task",))
+    found = suggested(claims, arms(-3.0) + LOW + HIGH)
+    assert found and (found["kind"], found["under"]) == ("control", ["task"])
+
+
+def test_a_missing_run_costs_as_much_as_those_of_its_arm() -> None:
+    slow = [replace(run, seconds=360.0 if run.arm == "bn" else 36.0) for run in arms(-3.0)]
+    for runs, hours in ((slow[2:], 0.11), ([run for run in slow if (run.arm, run.seed) != ("bn", 1)], 0.1)):
+        found = suggested(artifact(direction()), runs)
+        assert found and found["hours"] == hours
+
+
+def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
+    claims = artifact(direction())
+    whole, own = (
+        replace(claims, claims=(replace(claims.claims[0], seeds=seeds),))
+        for seeds in ({"paper": range(5, 6)}, {"reduced": range(2, 4)})
+    )
+    size = artifact(direction(kind="size", paper=1.0, band=1.0), kind="size")
+    for claims, fidelity, n, runs in (
+        (whole, "reduced", 3, 4), (whole, "reduced", 5, None), (whole, "smoke", 3, None),
+        (own, "reduced", 1, 4),  # seeds 2 and 3 of both arms
+        (size, "reduced", 5, None),  # it is not decidable there
+    ):  # fmt: skip
+        found = suggested(claims, arms(-3.0, n=n, fidelity=fidelity), fidelity)
+        assert (found and found["runs"]) == runs
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "seeds"),
+    [
+        ({}, "seeds", 787),
+        ({"delta": 1.0, "tost": [-0.5, 0.5]}, "seeds", 5),  # small already, on seeds that had been seen
+        ({"test": "sign", "n": 12, "sign_test": {"above": 4, "below": 8}, "effect": None}, "seeds", THIRD),
+        ({"test": "sign", "n": 36, "sign_test": {"above": 4, "below": 8}}, "seeds", 3 * THIRD),  # two in three tie
+        ({"test": "sign", "sign_test": {"above": 0, "below": 5}}, "seeds", 6),
+        ({"test": "sign", "sign_test": {"above": 3, "below": 3}}, "out of reach", None),
+        ({"kind": "equivalence", "within": 0.6}, "seeds", 27),
+        ({"kind": "equivalence", "within": 0.6, "examples": 900, "sd": 1.2}, "out of reach", None),
+        ({"examples": 900}, "seeds", 787),  # beside such a spread that of the examples is nothing
+        ({"prediction": None, "sd": 1e-17}, "out of reach", None),  # all seeds alike up to rounding
+        ({"kind": "equivalence", "within": 0.05}, "out of reach", None),
+        ({"kind": "size"}, "single runs", None),
+        ({"effect": None, "sd": None}, "no mean", 6),
+    ],
+)
+def test_the_seeds_that_would_decide_follow_the_kind_of_part(part: Any, kind: str, seeds: int | None) -> None:
+    claim = artifact(direction()).claims[0]
+    found = suggested_runs._seeds_needed(claim, [PART | part], [], rules.HOLDS)
+    assert found and (found["kind"], found["seeds"]) == (kind, seeds)
+    if not part:
+        for parts, alpha in (([PART], 0.025), ([PART, PART | {"effect": -0.05}], 0.05)):  # two looks; the most
+            more = suggested_runs._seeds_needed(claim, parts, [], rules.HOLDS, alpha)
+            assert more and (more["seeds"] or 1001) > 787
+
+
+def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) -> None:
+    claims = artifact(direction())
+    first = {**judged(claims, []), **SHA}
+    second = {**judged(claims, arms(-3.0)), **SHA, "pack_sha256": "other"}
+    history.append(tmp_path, None, first)
+    assert history.read(tmp_path) == [], "not run is no word"
+    for _ in "killed", "again":  # between this line and the verdicts
+        history.append(tmp_path, first, second)
+    history.append(tmp_path, second, second)
+    (line,) = history.read(tmp_path)
+    assert (line["before"]["verdict"], line["after"]["verdict"]) == ("not run", "reproduced")
+    assert (line["cause"], line["claim"], line["after"]["rules"]) == (["runs"], "C1", "r")
+    shown = subprocess.run(
+        [sys.executable, "-m", "normbench", "history", "--json", "--results", str(tmp_path)],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(shown.stdout) == [line]
+    whole = (tmp_path / history.NAME).read_text()
+    for damage in ("{}", "[]", "{"):
+        (tmp_path / history.NAME).write_text(f"{whole}{damage}\n")
+        with pytest.raises(NormbenchError, match="line 2 is damaged"):
+            history.read(tmp_path)
+
+
+def test_simulated_words_follow_the_pilot() -> None:
+    (claim,) = artifact(direction()).claims
+    clear = np.array([[-3.0], [-3.1], [-2.9], [-3.05], [-2.95]])
+    assert power.simulate(claim, clear, [5], [1.0])[rules.HOLDS] > 0.9
+    assert power.simulate(claim, -clear, [5], [1.0])[rules.OPPOSITE] > 0.9
+    nothing = power.simulate(claim, clear + 3, [10], [1.0], certain=True)
+    assert nothing[rules.NEGLIGIBLE] > 0.99
+    two = np.array([[-3.707], [-2.293]])  # a spread of 1, of which two seeds say little
+    sure, unsure = (power.simulate(claim, two, [5], [None], certain=known)[rules.HOLDS] for known in (True, False))
+    assert sure > 0.99 and unsure < 0.9
+    assert power.simulate(claim, clear, [4], [1.0]) == {rules.UNDECIDED: 1.0}, "fewer than five decide nothing"
+
+
+@pytest.mark.parametrize(("n", "widest"), [(5, 0.62), (10, 0.99), (20, 1.5)])
+def test_negligible_is_within_reach_up_to_a_spread_of_so_many_smallest_effects(n: int, widest: float) -> None:
+    """80 % power for two one-sided tests where there is no effect."""
+    (claim,) = artifact(direction()).claims
+    pilot = np.array([[-1.0], [1.0]]) * widest / 2**0.5  # its standard deviation is `widest`
+    share = power.simulate(claim, pilot, [n], [1.0], certain=True, repetitions=2000).get(rules.NEGLIGIBLE, 0)
+    assert share == pytest.approx(0.8, abs=0.04)
+
+
+def test_an_outlook_counts_pilots_and_what_lacks() -> None:
+    claims = artifact(direction())
+    (found,) = power.outlook(claims.claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
+    assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
+    assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
+    assert found.none is not None and found.none > 0.9, "were there nothing, with the pilot's spread"
+    lost = [replace(run, status="diverged", records=()) if run.arm == "bn" else run for run in arms(-3.0, n=5)]
+    assert power.outlook(claims.claims, arms(-3.0, n=5), Five(), "paper") == [], "its verdict is there"
+
+    class Eight(Five):
+        def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
+            return list(range(1, 9))
+
+    (unknown,) = power.outlook(claims.claims, lost, Eight(), "paper")
+    assert unknown.pilots == 5 and unknown.words is None, "a mean needs a number of every run"
+    signed = artifact(direction(test="sign")).claims
+    (ordered,) = power.outlook(signed, lost, Eight(), "paper")  # all five on one side, of which a sign test knows
+    assert ordered.words is not None and ordered.words[rules.HOLDS] > 0.6 and not ordered.none
+    begun = replace(direction(), test="sign", endpoint=replace(direction().endpoint, least=1.0))
+    (stuck,) = power.outlook(artifact(begun).claims, lost, Eight(), "paper")
+    assert stuck.words is None, "arms that have hardly begun give no number"
+    (few,) = power.outlook(claims.claims, [final_run("ln", 0, 1.0)], Five(), "paper")
+    assert few.words is None and few.hours is None
