@@ -194,7 +194,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     lost = sampled / "weights" / "step-7.safetensors"
     shutil.copyfile(sampled / "weights" / "best.safetensors", lost)
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors .*does not have the hash"):
-        sample.run(asked_spec.id, tmp_path / "results", Asked(3, weights="step-7"), asked_spec.config_dir, console)
+        drawn(3, weights="step-7")
     save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
     run_file.write(sampled, run_file.read(sampled) | {"files": run_file.hashes(sampled)})
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
