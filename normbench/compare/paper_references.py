@@ -12,6 +12,7 @@ from typing import Any
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import Question
 from normbench.draw.panels import Reference
+from normbench.draw.style import REFERENCE
 from normbench.papers import artifact as artifacts
 from normbench.papers import claims
 from normbench.stats.series import Reached
@@ -48,8 +49,9 @@ def references(task: Task, question: Question) -> list[Reference]:
             if any(run in ids for line in panel.lines for _, run, _ in line.seeds):
                 for reference in panel.references:
                     name = f"{reference.name}, {panel.column}"
-                    factor = question.metric.factor
-                    found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
+                    factor = question.metric.factor / q.factor
+                    points = [(x, factor * y) for x, y in reference.points]
+                    found[name] = replace(reference, name=name, points=points, colour=REFERENCE)
     return list(found.values())
 
 

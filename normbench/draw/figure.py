@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from normbench.draw.panels import Panel
-from normbench.draw.style import REFERENCE, WIDTH, pyplot, save
+from normbench.draw import captions
+from normbench.draw.panels import Line, Panel, layout
+from normbench.draw.style import WIDTH, pyplot, save
 from normbench.draw.text import visible
 
-DASHES = {"solid": "-", "dash": "--", "dot": ":"}
+DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+FULL, LETTER, LINE = 8.4, 0.066, 0.17  # inches: a figure's width, a letter of the legend, a line of it
+GREY = {"color": "#666666", "fontsize": 8}
 
 
 def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
-    """Means over seeds with 95 % intervals (geometric on a log axis), a row per quantity, a column per condition."""
+    """Means over seeds with 95 % intervals (geometric on a log axis), in the rows of `layout`; caption below."""
     plt = pyplot()
-    columns = list(dict.fromkeys(panel.column for panel in panels))
-    rows = list(dict.fromkeys(panel.quantity for panel in panels))
-    size = (4.1 * len(columns), 3.1 * len(rows))
-    fig, axes = plt.subplots(len(rows), len(columns), figsize=size, sharex="col", squeeze=False)
-    for panel in panels:
-        row, column = rows.index(panel.quantity), columns.index(panel.column)
-        axis = axes[row][column]
-        _draw(axis, panel)
-        _finish(axis, panel)
-        if row == 0:
-            axis.set_title(literal_text(panel.column))
-        if row == len(rows) - 1:
-            axis.set_xlabel(literal_text(panel.quantity.x))
-    handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-    if handles:
-        fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))
-    fig.tight_layout()
+    rows = [(block, row) for block in layout(panels) for row in block]
+    across = max(len(row) for _, row in rows)
+    width, height = FULL / max(2, across), 3.1 if across < 3 else 2.5
+    size = (width * across, height * len(rows))
+    fig, axes = plt.subplots(len(rows), across, figsize=size, squeeze=False, layout="constrained")
+    conditions = len({panel.column for panel in panels})
+    everywhere = captions.coinciding_everywhere(panels)
+    for own, (block, row) in zip(axes, rows, strict=True):
+        for axis, panel in zip(own, row, strict=False):
+            _draw(axis, panel)
+            title = _lines(panel.column, width - 0.7, 11) if conditions > 1 and row is block[0] else ""
+            note = "" if everywhere else captions.coinciding(panel)
+            _finish(axis, panel, title, _lines(note, width - 0.7, 8), last=row is block[-1])
+        for axis in own[len(row) :]:
+            axis.set_axis_off()
+    if conditions == 1:
+        fig.suptitle(literal_text(panels[0].column), fontsize=11)
+    below = _legend(fig, width * across)
+    text = _lines(captions.of_figure(panels), width * across, 8)
+    fig.text(0.5, -below / fig.get_figheight(), text, ha="center", va="top", **GREY)
     save(fig, target)
 
 
@@ -41,48 +49,85 @@ def literal_text(text: str) -> str:
     return f" {printable}" if printable.startswith("_") else printable
 
 
+def _lines(text: str, width: float, size: int) -> str:
+    """The text in lines that fit into so many inches."""
+    return (
+        literal_text(text)
+        if len(text) < 20
+        else "\n".join(map(literal_text, textwrap.wrap(visible(text), int(9 * width / (LETTER * size)))))
+    )
+
+
+def _legend(fig: Any, width: float) -> float:
+    """Each name once, below the axes, in as many columns as fit; returns how many inches it takes."""
+    handles = {text: line for axis in fig.axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if not handles:
+        return 0.1
+    columns = max(1, min(len(handles), 3, int(width / (0.6 + LETTER * max(map(len, handles))))))
+    fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=columns, bbox_to_anchor=(0.5, 0.0))
+    return LINE * math.ceil(len(handles) / columns) + 0.25
+
+
 def _draw(axis: Any, panel: Panel) -> None:
     for reference in panel.references if panel.lines else ():
-        x, y = [epoch for epoch, _ in reference.points], [value for _, value in reference.points]
-        grey: dict[str, Any] = {"color": REFERENCE, "lw": WIDTH["reference"], "zorder": 1}
-        axis.plot(x, y, DASHES[reference.dash], label=literal_text(reference.name), **grey)
+        x, y = [place for place, _ in reference.points], [value for _, value in reference.points]
+        look: dict[str, Any] = {"color": reference.colour, "zorder": 1, "label": literal_text(reference.name)}
+        if panel.categories:
+            axis.plot(x, y, "D", markersize=4, markerfacecolor="none", **look)
+        else:
+            axis.plot(x, y, DASHES[reference.dash], lw=WIDTH["reference"], **look)
     for line in panel.lines:
-        look = line.look
-        style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
-        x = [point.x for point in line.points]
-        axis.plot(
-            x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=literal_text(look.name)
-        )
-        band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
-        axis.fill_between(
-            [p.x for p in band],
-            [p.interval[0] for p in band if p.interval],
-            [p.interval[1] for p in band if p.interval],
-            color=look.colour,
-            alpha=0.12,
-            lw=0,
-        )
+        if panel.categories:
+            _draw_points(axis, line)
+        else:
+            _draw_line(axis, line, each_seed=panel.quantity.median)
 
 
-def _finish(axis: Any, panel: Panel) -> None:
+def _draw_points(axis: Any, line: Line) -> None:
+    colour = line.look.colour
+    axis.plot([p.x for p in line.points], [p.mean for p in line.points], "o", markersize=4, color=colour,
+              label=literal_text(line.look.name))  # fmt: skip
+    for x, low, high in line.band():
+        axis.plot([x, x], [low, high], "-", color=colour, lw=1)
+
+
+def _draw_line(axis: Any, line: Line, each_seed: bool) -> None:
+    look = line.look
+    style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
+    for _, _, curve in line.seeds if each_seed else ():
+        axis.plot([x for x, _ in curve], [y for _, y in curve], style, color=look.colour, lw=0.6, alpha=0.5)
+    x = [point.x for point in line.points]
+    axis.plot(
+        x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=literal_text(look.name)
+    )
+    band = line.band()
+    if band:
+        axis.fill_between(*zip(*band, strict=True), color=look.colour, alpha=0.12, lw=0)
+
+
+def _finish(axis: Any, panel: Panel, title: str, coincide: str, last: bool) -> None:
+    """Names and scales of the axes; between title and axes, never over a curve, which lines coincide."""
     axis.set_ylabel(literal_text(panel.quantity.name))
+    axis.set_title(title, pad=6 + 11 * len(coincide.splitlines()))
+    axis.text(0.5, 1.02, coincide, ha="center", va="bottom", transform=axis.transAxes, **GREY)
+    if last:
+        axis.set_xlabel(literal_text(panel.quantity.x))
     if not panel.lines:
         axis.set_xticks([])
         axis.set_yticks([])
         axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes, color="#888888")
         return
+    if panel.categories:
+        axis.set_xticks(range(1, len(panel.categories) + 1), list(map(literal_text, panel.categories)), rotation=90)
+    elif panel.quantity.over_time:
+        axis.locator_params(axis="x", integer=True)
+    if panel.quantity.log_x:
+        axis.set_xscale("log")
     if panel.quantity.log:
         axis.set_yscale("log")
     limits = panel.view()
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
-    axis.text(
-        0.98,
-        0.96,
-        literal_text(panel.count()),
-        ha="right",
-        va="top",
-        transform=axis.transAxes,
-        color="#888888",
-        fontsize=8,
-    )
+    if ticks := panel.ticks():
+        axis.set_yticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        axis.set_yticks([], minor=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.draw.style import EXTRA_COLOURS
+from normbench.draw.style import EXTRA_COLOURS, REFERENCE
 from normbench.runs.record import RunRecord
 from normbench.stats.series import FLOOR, Point, Series, aggregate, series
 
@@ -15,7 +17,7 @@ AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # label of a
 
 @dataclass(frozen=True)
 class Look:
-    """The look of an arm: name, its normalizer's colour, whether it is the paper's own arm."""
+    """The look of an arm: name, its normalizer's colour, whether it is the paper's own arm, which is drawn solid."""
 
     name: str
     colour: str
@@ -27,7 +29,7 @@ class Quantity:
     """One logged metric as a row of panels, against epochs or what a probe counts there (`x`).
 
     `top` is the end of the paper's axis, if that is linear; `floor` replaces smaller values under a logarithm: losses
-    in float32 end at 1e-12.
+    in float32 end at 1e-12. `median`: a line is the median over seeds, and each seed is drawn beside it.
     """
 
     name: str
@@ -39,6 +41,9 @@ class Quantity:
     x: str = "Epoch"
     floor: float = FLOOR
     clock: str = "epoch"  # or step, examples: what of a record `x` is
+    log_x: bool = False
+    factor: float = 1.0  # from what is logged to what the axis has: 100 for per cent
+    median: bool = False
 
     @property
     def over_time(self) -> bool:
@@ -56,32 +61,39 @@ class Line:
     seeds: Sequence[tuple[int, str, Series]]  # seed, run id, curve
     diverged: int
 
+    def band(self) -> list[tuple[float, float, float]]:
+        """(x, low, high) where an interval is drawn: that of two runs would cover the whole panel."""
+        return [(p.x, *p.interval) for p in self.points if p.interval is not None and p.n >= 3]
+
 
 @dataclass(frozen=True)
 class Reference:
-    """A published curve, the paper's or its authors' own: one run, no interval."""
+    """A published curve, the paper's or its authors' own, in the unit of the axis: one run, no interval."""
 
     name: str
     points: Series
-    dash: str = "solid"  # solid | dash | dot: references are all grey
+    dash: str = "solid"  # solid | dash | dot | dashdot
+    colour: str = REFERENCE  # or that of the arm it is of
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: `quantity`, in the column called `column`; `references` lie under the lines."""
+    """One pair of axes: `quantity`, in the column called `column`; `references` lie under the lines.
+
+    With `categories` the places 1, 2, ... have these names, and are points: no line leads from one to another.
+    `note` says what a reader needs in order to read the axes.
+    """
 
     column: str
     quantity: Quantity
     lines: Sequence[Line]
     references: Sequence[Reference] = ()
+    categories: Sequence[str] = ()
+    note: str = ""
 
-    def count(self) -> str:
-        """`n = 5`, and the arms that lost runs; empty where nothing was run."""
-        if not self.lines:
-            return ""
-        counts = sorted(len(line.seeds) for line in self.lines)
-        lost = [f"{line.arm}: {line.diverged} diverged" for line in self.lines if line.diverged]
-        return ", ".join([f"n = {'–'.join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))}", *lost])
+    def means(self) -> list[float]:
+        """Of all lines, at all places."""
+        return [p.mean for line in self.lines for p in line.points if p.mean is not None]
 
     def view(self) -> tuple[float, float]:
         """Where the axis begins and ends: the means set it, for an interval can span more decades than the curves do.
@@ -89,11 +101,45 @@ class Panel:
         A linear axis leaves out the first tenth of the epochs, where a slow arm would flatten everything else.
         """
         if self.quantity.log:
-            means = [p.mean for line in self.lines for p in line.points if p.mean is not None]
+            means = self.means()
             room = max(1.1, (max(means) / min(means)) ** 0.15)
             return min(means) / min(3.0, room), max(means) * min(2.0, room)
         late = [p.mean for line in self.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
         return min(late) - 0.1 * abs(min(late)), max(late) + 0.05 * abs(max(late))
+
+    def ticks(self) -> list[float]:
+        """Of a logarithmic axis where powers of ten alone would leave one label, or none; else empty.
+
+        1, 2, 5 and their multiples by ten, or all digits where that leaves few.
+        """
+        low, high = self.view()
+        if not self.quantity.log or high >= 100 * low:
+            return []
+        decades = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+        few, many = (
+            [m * ten for ten in decades for m in digits if low <= m * ten <= high]
+            for digits in ((1, 2, 5), range(1, 10))
+        )
+        return few if len(few) > 2 else many
+
+
+def layout(panels: Sequence[Panel]) -> list[list[list[Panel]]]:
+    """Blocks of rows: a row per quantity, a column per condition. Of one condition, the quantities are side by side.
+
+    Up to four are in one row; of more three, and the others in the blocks below.
+    """
+    columns = list(dict.fromkeys(panel.column for panel in panels))
+    quantities = list(dict.fromkeys(panel.quantity for panel in panels))
+    if len(columns) == 1:
+        return [[row] for row in _in_rows(panels)]
+    return [
+        [[p for p in panels if p.quantity == q and p.column in row] for q in quantities] for row in _in_rows(columns)
+    ]
+
+
+def _in_rows(items: Sequence[Any]) -> list[list[Any]]:
+    across = 4 if len(items) <= 4 else 3
+    return [list(items[i : i + across]) for i in range(0, len(items), across)]
 
 
 def panels(
@@ -127,12 +173,19 @@ def panels(
 
 
 def _line(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
-    where = (quantity.split, quantity.mode, quantity.metric)
-    means = aggregate(cell, *where, log=quantity.log, floor=quantity.floor, x=quantity.clock)
-    return Line(
-        arm,
-        look,
-        [point for point in means if point.x > 0 and point.mean is not None],
-        [(run.seed, run.id, [p for p in series(run, *where, x=quantity.clock) if p[0] > 0]) for run in cell],
-        sum(run.status == "diverged" for run in cell),
-    )
+    where, factor = (quantity.split, quantity.mode, quantity.metric), quantity.factor
+    seeds = [
+        (run.seed, run.id, [(x, factor * y) for x, y in series(run, *where, x=quantity.clock) if x > 0]) for run in cell
+    ]
+    points = []
+    for p in aggregate(cell, *where, log=quantity.log, floor=quantity.floor, x=quantity.clock):
+        if p.x > 0 and p.mean is not None:
+            ends = p.interval and (factor * p.interval[0], factor * p.interval[1])
+            points.append(replace(p, mean=factor * p.mean, interval=ends))
+    if quantity.median:
+        points = [replace(p, mean=_median(seeds, p.x), interval=None) for p in points]
+    return Line(arm, look, points, seeds, sum(run.status == "diverged" for run in cell))
+
+
+def _median(seeds: Sequence[tuple[int, str, Series]], x: float) -> float:
+    return statistics.median(y for _, _, curve in seeds for at, y in curve if at == x and math.isfinite(y))

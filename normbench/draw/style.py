@@ -30,7 +30,7 @@ ON_DARK = {  # the same hues where the page is dark
     "#e07b91": "#f5a3b5",
 }
 REFERENCE = "#a0a0a0"
-WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 0.9}
+WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}
 
 
 def colours_of(norms: Iterable[str]) -> dict[str, str]:

@@ -274,7 +274,30 @@ def drawing(artifact: claims.Artifact) -> Drawing:
 def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """The figure in the paper's layout, as data; empty where the module has no `panels(artifact, runs)`: a table."""
     draw = getattr(drawing(artifact), "panels", None)
-    return draw(artifact, runs) if draw else []
+    return draw(artifact, _of_claims(artifact, runs)) if draw else []
+
+
+def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Of each arm the runs with the seeds by which claims decide at its place; all where it does not have all these."""
+    own = [
+        ({key: value for key, value in claims.place_of(cell).items() if key != "arm"}, claim)
+        for claim in artifact.claims
+        if claim.seeds
+        for part in claim.parts
+        for _, cell in part.contrast
+    ]
+    places: dict[tuple[str, str], dict[str, list[RunRecord]]] = {}
+    for run in runs:
+        places.setdefault((run.control, plan.place_text(run.axes)), {}).setdefault(run.arm, []).append(run)
+    found = []
+    for arms in places.values():
+        one = next(iter(arms.values()))[0]
+        seeds = {seed for place, claim in own if one.matches(place) for seed in claim.alone(one.fidelity) or ()}
+        seeds &= {run.seed for cell in arms.values() for run in cell}
+        for cell in arms.values():
+            whole = seeds <= {run.seed for run in cell}
+            found += [run for run in cell if not seeds or not whole or run.seed in seeds]
+    return found
 
 
 def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import normbench
 from normbench.battery.trials import Effect, Trial, metric, quantities
 from normbench.compare.metrics import format_metric
+from normbench.draw import captions
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.style import colours_of, on_dark
 from normbench.draw.tables import Entry, final_entry, grid
@@ -82,7 +83,7 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     scale = forest.limits(parts)
     return {
         "outcome": outcome,
-        "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawings],
+        "panels": [(p.quantity.name, captions.of_panel(p), figures.figure(p) if p.lines else None) for p in drawings],
         "table": grid(found, "") if found else None,
         "effects": [
             ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)

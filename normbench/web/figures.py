@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from normbench.draw.panels import Line, Panel, Reference
-from normbench.draw.style import REFERENCE, on_dark
+from normbench.draw.style import on_dark
 from normbench.draw.text import visible
 
 Figure = dict[str, Any]
@@ -20,8 +21,12 @@ ROLES = ("reference", "band", "seed", "mean")
 
 def figure(panel: Panel) -> Figure:
     """One panel: per arm its mean, the 95 % interval, and each seed (hidden until asked for)."""
-    data = [trace for line in panel.lines for trace in line_traces(line)]
-    data += [reference_trace(reference) for reference in panel.references if panel.lines]
+    traces = point_traces if panel.categories else line_traces
+    data = [trace for line in panel.lines for trace in traces(line)]
+    mode = "markers" if panel.categories else "lines"
+    data += [{**reference_trace(reference), "mode": mode} for reference in panel.references if panel.lines]
+    if panel.quantity.median:  # of which each seed is a part: shown and hidden with it
+        data = [_shown(trace) if trace["meta"]["role"] == "seed" else trace for trace in data]
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
@@ -30,14 +35,14 @@ def figure(panel: Panel) -> Figure:
         low, high = panel.view()
         if panel.quantity.log:
             axis["range"] = [math.log10(low), math.log10(high)]
-            if high < 30 * low:  # powers of ten alone would leave one label, or none
-                axis |= _ticks(low, high)
+            if ticks := panel.ticks():
+                axis |= _ticks(ticks, [f"{tick:.3g}" for tick in ticks])
         elif panel.quantity.top is not None and high > 0:
             axis["range"] = [low, high]
     return {
         "data": data,
         "layout": {
-            "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False, **_whole(panel)},
+            "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False, **_x_axis(panel)},
             "yaxis": axis,
             **bare(64, 12, 8, 44),
             "hovermode": "x unified",
@@ -45,11 +50,26 @@ def figure(panel: Panel) -> Figure:
     }
 
 
-def _whole(panel: Panel) -> dict[str, Any]:
-    """A tick at each epoch where there are so few that Plotly would label halves."""
+def _x_axis(panel: Panel) -> dict[str, Any]:
+    """Names of places; or a tick at each epoch where there are so few that Plotly would label halves."""
+    if panel.categories:
+        ticks = _ticks(range(1, len(panel.categories) + 1), list(map(label, panel.categories)))
+        return {**ticks, "tickangle": -90, "automargin": True}
+    if panel.quantity.log_x:
+        return {"type": "log", "dtick": 1}
     ends = [point.x for line in panel.lines for point in line.points]
     few = panel.quantity.over_time and panel.quantity.clock == "epoch" and ends and 1 <= max(ends) - min(ends) <= 5
     return {"dtick": 1} if few else {}
+
+
+def _shown(trace: dict[str, Any]) -> dict[str, Any]:
+    """A seed's curve as the page shows a mean, but for hovering, where there would be too many."""
+    seen = {name: value for name, value in trace.items() if name not in ("visible", "hovertemplate")}
+    return {**seen, "hoverinfo": "skip", "meta": {**trace["meta"], "role": "mean"}}
+
+
+def _ticks(places: Sequence[float], names: Sequence[str]) -> dict[str, Any]:
+    return {"tickmode": "array", "tickvals": list(places), "ticktext": names}
 
 
 def bare(left: int, right: int, top: int, bottom: int) -> dict[str, Any]:
@@ -63,23 +83,13 @@ def bare(left: int, right: int, top: int, bottom: int) -> dict[str, Any]:
     }
 
 
-def _ticks(low: float, high: float) -> dict[str, Any]:
-    """1, 2, 5 and their multiples by ten, or all digits where that leaves few."""
-    decades = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
-    few, many = (
-        [m * ten for ten in decades for m in digits if low <= m * ten <= high] for digits in ((1, 2, 5), range(1, 10))
-    )
-    values = few if len(few) > 2 else many
-    return {"tickmode": "array", "tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
-
-
 def label(text: str) -> str:
     """Text that Plotly displays unchanged: it parses names as HTML and `%{...}` as a template."""
     return html.escape(visible(text), quote=False).replace("%{", "%&#123;")
 
 
 def reference_trace(reference: Reference) -> dict[str, Any]:
-    """A curve from published numbers, in grey."""
+    """A curve from published numbers."""
     return {
         "x": [epoch for epoch, _ in reference.points],
         "y": [value for _, value in reference.points],
@@ -88,7 +98,7 @@ def reference_trace(reference: Reference) -> dict[str, Any]:
         "mode": "lines",
         "line": {"width": 1, "dash": reference.dash},
         "hovertemplate": "%{y:.3~g}",
-        "meta": {**meta(reference.name, REFERENCE), "role": "reference"},
+        "meta": {**meta(reference.name, reference.colour), "role": "reference"},
     }
 
 
@@ -103,9 +113,7 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
     own = meta(line.arm, look.colour)
     dash = "solid" if look.in_paper else "dash"
     traces: list[dict[str, Any]] = []
-    band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
-    if band:
-        ends = [(p.x, *p.interval) for p in band if p.interval]
+    if ends := line.band():
         traces.append(
             {
                 "x": [e for e, _, _ in ends] + [e for e, _, _ in reversed(ends)],
@@ -148,6 +156,15 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
             }
         )
     return traces
+
+
+def point_traces(line: Line) -> list[dict[str, Any]]:
+    """Mean and 95 % interval of one arm at places that no line joins."""
+    (mean,) = (trace for trace in line_traces(line) if trace["meta"]["role"] == "mean")
+    bands = {x: (low, high) for x, low, high in line.band()}
+    ends = [(p.mean, *bands.get(p.x, (p.mean, p.mean))) for p in line.points if p.mean is not None]
+    error = {"array": [high - at for at, _, high in ends], "arrayminus": [at - low for at, low, _ in ends]}
+    return [{**mean, "mode": "markers", "error_y": {"type": "data", "thickness": 1, "width": 0, **error}}]
 
 
 def _hover(mean: float | None, interval: tuple[float, float] | None, n: int, diverged: int) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 import normbench
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
-from normbench.draw import tables
+from normbench.draw import captions, tables
+from normbench.draw.panels import layout
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -342,6 +343,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
     ]
     panels = artifacts.panels(entry.artifact, entry.runs) if entry.artifact else []
     entries = artifacts.drawing(entry.artifact).table(entry.artifact, entry.runs) if entry.artifact else []
+    everywhere = captions.coinciding_everywhere(panels)
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
@@ -354,12 +356,14 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "findings": _findings(entry),
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "meanings": artifacts.meanings(entry.artifact, entry.runs) if entry.artifact else [],
-        "columns": len(dict.fromkeys(panel.column for panel in panels)),
+        "columns": max((len(row) for block in layout(panels) for row in block), default=0),
         "panels": [
-            {"title": panel.column, "quantity": panel.quantity.name, "count": panel.count(),
+            {"title": panel.column, "quantity": panel.quantity.name,
+             "coincide": "" if everywhere else captions.coinciding(panel),
              "figure": figures.figure(panel) if panel.lines else None}
             for panel in panels
         ],
+        "caption": captions.of_figure(panels),
         "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
         "names": {arm: look.name for arm, look in arms.items()},
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],

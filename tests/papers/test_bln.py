@@ -103,6 +103,7 @@ def test_table_1_says_its_order() -> None:
 def test_the_figure_of_table_1_rises_where_the_order_is_the_papers() -> None:
     artifact = artifacts.load("bln2022/table1")
     small, _ = artifacts.drawing(artifact).panels(artifact, runs("table1", 2))
+    assert list(small.categories) == list(artifact.reference["test_loss"][0.2]), "points with names, and no line"
     theirs = [value for _, value in small.references[0].points]
     assert theirs == sorted(theirs) and sum(theirs) == pytest.approx(0)
     (line,) = small.lines
@@ -147,8 +148,9 @@ def test_logs_of_the_authors_lie_below_ours() -> None:
     panels = {
         (p.column, p.quantity.metric, p.quantity.split): p for p in artifacts.drawing(artifact).panels(artifact, [])
     }
-    errors = panels["batch size 25", "error_published", "train"].references[0]
-    assert errors.name == "authors' logs, BLN" and errors.points[-1] == (10.0, pytest.approx(1 - 0.9973))
+    errors = panels["batch size 25", "error_published", "train"].references
+    assert errors[0].name == "authors' log, BLN" and errors[0].points[-1] == (10.0, pytest.approx(1 - 0.9973))
+    assert len({log.name for log in errors}) == len({(log.dash, log.colour) for log in errors}) == 9, "each by itself"
 
 
 def test_each_arm_at_the_learning_rate_that_is_best_on_validation() -> None:

@@ -39,7 +39,6 @@ def test_two_seeds_have_no_band_and_one_no_interval():
         (panel,) = panels(runs, look, {"all": {}}, [Quantity("NLL", "train", "eval", "nll", log=True)])
         roles = [t["meta"]["role"] for t in figures.figure(panel)["data"]]
         assert roles.count("band") == bands and roles.count("seed") == n
-        assert panel.count() == f"n = {n}"
 
 
 def test_a_diverged_seed_has_a_gap_and_is_counted():
@@ -49,7 +48,6 @@ def test_a_diverged_seed_has_a_gap_and_is_counted():
     (panel,) = panels(
         runs, {"ln": Look("LN", "#d1495b")}, {"all": {}}, [Quantity("NLL", "train", "eval", "nll", log=True)]
     )
-    assert panel.count() == "n = 3, ln: 1 diverged"
     data = figures.figure(panel)["data"]
     seed = next(t for t in data if t["meta"]["role"] == "seed" and "seed 6 " in t["name"])
     assert [value is None for value in seed["y"]] == [epoch >= 3 for epoch in seed["x"]]

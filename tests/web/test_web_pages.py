@@ -15,7 +15,7 @@ import madeup
 import pytest
 
 from normbench.papers import describe, measured
-from normbench.web import figures, forest, report, samples, site
+from normbench.web import forest, report, samples, site
 
 
 class Tags(HTMLParser):
@@ -184,11 +184,3 @@ def test_rows_are_grouped_by_their_axis():
     assert [(axis and axis.unit, [name for name, _ in own]) for axis, own in groups] == [
         ("points", ["a", "d"]), ("nats", ["c"]), (None, ["b"])
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [(0.3, 2.5, ["0.5", "1", "2"]), (0.62, 0.93, ["0.7", "0.8", "0.9"]), (4, 60, ["5", "10", "20", "50"])],
-)
-def test_a_short_logarithmic_axis_has_labels(low: float, high: float, ticks: list[str]):
-    assert figures._ticks(low, high)["ticktext"] == ticks

@@ -49,7 +49,7 @@ COLUMNS = {
     "batch 25 · LN": (25, ("bln", "ln", "ln-scaled", "ln-gain", "ln-all")),
     "batch 25 · no normalization": (25, ("bln", "none", "none-scaled", "none-unit", "none-small")),
     "batch 25 · after and before tanh": (25, ("bln", "bn", "ln", "bln-before", "bn-before", "ln-before")),
-    "batch 25 · statistics of the population in training": (25, ("bln", "bln-adopted")),
+    "batch 25 · population statistics in training": (25, ("bln", "bln-adopted")),
     "batch 1": (1, ("bln", "bn", "ln", "none", "ln-scaled", "none-scaled", "bn-conv")),
 }
 LOSS = Quantity("Training loss (running mean)", "train", "running", "nll", log=True)

@@ -17,13 +17,17 @@ from normbench.stats.statistics import kendall, t_interval
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
 FLAGS = {"T***": "E_B", "*T**": "Std_B", "**T*": "E_F", "***T": "Std_F"}
-LOSS = Quantity("Test NLL less the mean of the 16", "test", "eval", "nll", x="Place in the paper's table")
+LOSS = Quantity("Test NLL less the mean of the 16", "test", "eval", "nll", x="Configuration, in the paper's order")
+LETTERS = (
+    "A configuration has a letter each for E_B and Std_B, mean and standard deviation over the mini-batch, and E_F and "
+    "Std_F, those over the features. T: estimated for the population in training; F: of the batch that is evaluated."
+)
 ARM = Look("BLN", COLOURS["batch_layer"])
 Losses = Mapping[str, float]
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the line rises."""
+    """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the points rise."""
     figure = []
     for size, name in SIZES.items():
         paper_losses = artifact.reference["test_loss"][size]
@@ -36,7 +40,8 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
             points.append(Point(place, found.mean, found.interval, found.n, 0))
         lines = [Line("bln", ARM, points, seeds, len(seeds) - len(curves))] if points else []
         theirs = Reference("authors' log", _in_order(paper_losses, list(paper_losses)))
-        figure.append(Panel(name, LOSS, lines, [theirs] if all(run.fidelity != "smoke" for run in cell) else []))
+        references = [theirs] if all(run.fidelity != "smoke" for run in cell) else []
+        figure.append(Panel(name, LOSS, lines, references, list(paper_losses), LETTERS))
     return figure
 
 

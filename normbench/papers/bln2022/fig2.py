@@ -9,7 +9,7 @@ from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
-from normbench.stats.series import aggregate, series
+from normbench.stats.series import aggregate
 
 LINES = {
     "batch": Look("mini-batch normalization", COLOURS["batch"]),
@@ -26,11 +26,7 @@ NUMBERS = {
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """One panel as in the paper; `code` and `paper` forms have the same weights, so the panel has the first alone."""
     own = [run for run in runs if run.arm == "code"]
-    lines = []
-    for metric, look in LINES.items():
-        points = aggregate(own, "probe", "exact", metric)
-        curves = [(run.seed, run.id, series(run, "probe", "exact", metric)) for run in own]
-        lines.append(Line(metric, look, points, curves, 0))
+    lines = [Line(metric, look, aggregate(own, "probe", "exact", metric), [], 0) for metric, look in LINES.items()]
     quantity = Quantity("Weight", "probe", "exact", "batch", x="Size of the mini-batch")
     return [Panel("eq. 16", quantity, [line for line in lines if line.points])]
 

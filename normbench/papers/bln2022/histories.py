@@ -23,7 +23,7 @@ ARMS = {  # the paper's
 }
 BATCHES = (25, 1)
 RATES = {"lr-low": "a third of the rate", "": "the authors' rate", "lr-high": "three times the rate"}
-DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
+DASHES = ("dot", "dashdot", "dash")  # of the published logs, then of earlier ones
 
 
 def quantities(error: str) -> dict[str, Quantity]:
@@ -58,13 +58,15 @@ def panels(
 def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
     """The authors' histories of one quantity, published and earlier ones; accuracies as errors."""
     found = []
-    for source in (name for name in artifact.reference if name.endswith("histories")):
-        for arm, dash in DASHES.items():
+    sources = [name for name in artifact.reference if name.endswith("histories")]
+    for source, dash in zip(sources, DASHES, strict=False):
+        log = source.replace("histories", "log").replace("_", " ")  # log, earlier log, ...
+        for arm, look in ARMS.items():
             values = artifact.reference[source].get(arm, {}).get(batch, {}).get(key, [])
             values = [1 - value for value in values] if key.endswith("_acc") else values
             points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
             if points:
-                found.append(Reference(f"authors' logs, {ARMS[arm].name}", points, dash))
+                found.append(Reference(f"authors' {log}, {look.name}", points, dash, look.colour))
     return found
 
 

@@ -18,27 +18,28 @@ ARMS = {
     "ln": Look("Order-Embedding + LN", COLOURS["layer"]),
 }
 RULES = "rules"  # the arm without training
-QUANTITIES = tuple(
-    Quantity(f"Image retrieval R@{k}", "valid", "eval", f"image_r{k}", x="Update", clock="step") for k in (1, 5, 10)
-)
+METRICS = {f"image_r{k}": f"Image retrieval R@{k}" for k in (1, 5, 10)}
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """The paper's three panels. The paper publishes no numbers of its curves."""
-    return all_panels([run for run in runs if run.arm != RULES], ARMS, {"validation": {}}, QUANTITIES)
+    quantities = [
+        Quantity(f"{name}, %", "valid", "eval", metric, x="Update", clock="step", factor=100)
+        for metric, name in METRICS.items()
+    ]
+    return all_panels([run for run in runs if run.arm != RULES], ARMS, {"validation": {}}, quantities)
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Mean over the validation curve and its best point, per arm and control setting."""
     entries = []
     for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "as the code"):
-        for quantity in QUANTITIES:
-            where = quantity.split, quantity.mode, quantity.metric
-            means = percents([area(series(run, *where), log=False) for run in cell])
-            best = percents([at_epoch(run, quantity.split, quantity.metric, "best") for run in cell])
+        for metric, name in METRICS.items():
+            means = percents([area(series(run, "valid", "eval", metric), log=False) for run in cell])
+            best = percents([at_epoch(run, "valid", metric, "best") for run in cell])
             entries += [
-                estimate_entry(means, group, arm, f"{quantity.name}, mean over updates", "%"),
-                estimate_entry(best, group, arm, f"{quantity.name}, best", "%"),
+                estimate_entry(means, group, arm, f"{name}, mean over updates", "%"),
+                estimate_entry(best, group, arm, f"{name}, best", "%"),
             ]
     return entries
 
@@ -62,11 +63,15 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """How much of LN's lead the authors' Adam makes."""
-    where = QUANTITIES[0].split, QUANTITIES[0].mode, QUANTITIES[0].metric
     leads = []
     for control in ("", "adam"):
         ln, none = (
-            _mean([area(series(run, *where), log=False) for run in within(runs, {"arm": arm}, control)]).mean
+            _mean(
+                [
+                    area(series(run, "valid", "eval", "image_r1"), log=False)
+                    for run in within(runs, {"arm": arm}, control)
+                ]
+            ).mean
             for arm in ("ln", "none")
         )
         if ln is None or none is None:

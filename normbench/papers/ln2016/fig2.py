@@ -29,7 +29,6 @@ ARMS = {
 }
 ERROR = ("valid", "eval", "error")
 SHARES = (0.5, 0.8, 0.95)
-DASHES = ("solid", "dash", "dot")
 RULES = {
     "random": "any entity of the document",
     "frequent": "the most frequent one",
@@ -47,8 +46,13 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
         return found
     curves = artifact.reference["curves"]
     theirs = [
-        Reference(f"authors', {name}", [(1000.0 * thousands, error) for thousands, error in points], dash)
-        for (name, points), dash in zip(curves.items(), DASHES, strict=True)
+        Reference(
+            f"authors' curve, {name}",
+            [(1000.0 * thousands, error) for thousands, error in points],
+            "dot",
+            next(look.colour for look in ARMS.values() if look.name == name),
+        )
+        for name, points in curves.items()
     ]
     return [replace(panel, references=theirs) for panel in found]
 

@@ -32,8 +32,8 @@ Measure = tuple[str, str]  # split and metric
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """The paper's six panels, and the loss on held-out books."""
     quantities = [
-        Quantity(f"{name}, accuracy" if factor != 1 else name, split, "along", metric, x="Update", clock="step")
-        for (split, metric), (name, factor, _) in MEASURES.items()
+        Quantity(f"{name}, %" if unit else name, split, "along", metric, x="Update", clock="step", factor=factor)
+        for (split, metric), (name, factor, unit) in MEASURES.items()
         if (split, metric) != IN_TABLE_ALONE
     ]
     quantities.append(Quantity("NLL per word, held-out books", *NLL, x="Update", clock="step"))

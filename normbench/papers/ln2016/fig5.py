@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from normbench.draw.panels import Look, Panel, Quantity
 from normbench.draw.panels import panels as all_panels
@@ -11,19 +12,28 @@ from normbench.draw.tables import Entry, cells, final_entry, levels_by_seed, tim
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 
-ARMS = {"none": Look("Baseline", COLOURS["none"]), "ln": Look("LN", COLOURS["layer"])}
+ARMS = {"none": Look("Baseline, test lines", COLOURS["none"]), "ln": Look("LN, test lines", COLOURS["layer"])}
 NLL = ("test", "eval", "line_nll")
 SHARES = (0.5, 0.8, 0.95)
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The paper's panel, whose axis of updates is logarithmic from 200 on, test and training lines; the window."""
-    quantities = (
-        Quantity("Test NLL per line, nats", *NLL, x="Update", clock="step"),
-        Quantity("Train NLL per line, nats", "train", "eval", "line_nll", x="Update", clock="step"),
-        Quantity("Window's speed, characters a point", "test", "eval", "speed", x="Update", clock="step"),
-    )
-    return all_panels(runs, ARMS, {"handwriting": {}}, quantities)
+    """The paper's panel, with its logarithmic axis of updates, test and training lines together; the window."""
+    quantities = [
+        Quantity(name, *where, x="Update", clock="step", log_x=True)
+        for name, where in (
+            ("NLL per line, nats", NLL),
+            ("NLL per line, nats", ("train", "eval", "line_nll")),
+            ("Window's speed, characters a point", ("test", "eval", "speed")),
+        )
+    ]
+    test, train, speed = all_panels(runs, ARMS, {"handwriting": {}}, quantities)
+    of_training = []
+    for line in train.lines:
+        name = f"{line.look.name.removesuffix(', test lines')}, training lines"
+        look = replace(line.look, name=name, in_paper=False)
+        of_training.append(replace(line, arm=f"{line.arm}, training", look=look))
+    return [replace(test, lines=[*test.lines, *of_training]), speed]
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
