@@ -29,6 +29,7 @@ changed the time of a file `claim` every 20 seconds. Such a lock is dead if nobo
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -149,7 +150,9 @@ def _written(path: Path, content: bytes) -> Iterator[Path]:
 
 
 def _read(path: Path) -> bytes | None:
-    """The content of a lock; None if there is none."""
+    """The content of a lock; None if there is none. OSError for what is no file, such as a link."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     try:
         return reading.read(path, LARGEST)
     except FileNotFoundError:
