@@ -232,7 +232,7 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
     words = [word for word in WORDS if not word.startswith(group)]
     (spec,) = plan.train_specs([*words, f"{group}={name}", *(["clip.at=1"] if group == "clip" else [])], False, folder)
     with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
-        datasets.module(spec.config["data"])
+        datasets.function(spec.config["data"])
         model = models.build(spec.config, spec.sites)
         clipping.Clipping(spec.config, model, torch.optim.SGD(model.parameters()))
     assert error.value.code == 2 and "\n" not in str(error.value)
