@@ -23,10 +23,13 @@ def reason(amendment: Mapping[str, Any]) -> str:
 
 
 def _format_number(number: Mapping[str, Any]) -> str:
-    """`LN against BN, seeds 1 to 5, lr-low: −0.02 points (−0.05 to 0.01)`."""
+    """`LN against BN, seeds 1 to 5, lr-low: 0.02 points better (0.05 better to 0.01 worse)`."""
+    return f"{_about(number)}: {describe.effect(number)}"
+
+
+def _about(number: Mapping[str, Any]) -> str:
     where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
-    text = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
-    return f"{text}: {describe.effect(number)}"
+    return ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
 
 
 def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], contrasts: Contrasts) -> Iterator[str]:
@@ -43,12 +46,16 @@ def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], cont
             group = [run for run in runs if run.control == control]
             seen = gather(part, group, seeds, spread=contrasts.spread(part, control, seeds))
             found = result(seen, "", 1 - number["level"])
-            statement = f"the amendment of {claim.id} states {_format_number(number)}"
+            statement = f"the amendment of {claim.id} states {_about(number)}: {_digits(number)} {number['unit']}"
             if lacking := [str(seed) for seed in seeds if seed not in seen.seeds]:
                 yield f"{statement}, but no pack has its runs of seed {', '.join(lacking)}"
             elif _differ(number, found):
-                ends = [f"{end:.6g}" for end in _numbers(found) if end is not None]
-                yield f"{statement}, but the pack gives {', '.join(ends) or describe.sentence(found)}"
+                yield f"{statement}, but the pack gives {_digits(found) or describe.sentence(found)}"
+
+
+def _digits(of: Mapping[str, Any]) -> str:
+    """As the amendment writes them: logarithms stay such."""
+    return ", ".join(f"{end:.6g}" for end in _numbers(of) if end is not None)
 
 
 def _numbers(of: Mapping[str, Any]) -> tuple[float | None, ...]:

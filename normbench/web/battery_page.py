@@ -79,7 +79,7 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     axes = [Quantity(format_metric(w[0], w[2]), *w, log=metric(runs, w).loss) for w in asked]
     drawings = panels(runs, looks, {outcome.trial.where: {}}, axes)
     found = entries(outcome.runs, asked)
-    parts = [_part(effect) for effect in outcome.effects]
+    parts = [part_of(effect) for effect in outcome.effects]
     scale = forest.limits(parts)
     return {
         "outcome": outcome,
@@ -102,11 +102,11 @@ def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, 
     ]
 
 
-def _part(effect: Effect) -> dict[str, Any]:
-    """An effect as the forest plot reads it, without a claim."""
+def part_of(effect: Effect) -> dict[str, Any]:
+    """An effect as the forest plot and its words read it, without a claim."""
     estimate = effect.estimate
     return {
         "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,
         "interval": list(estimate.interval) if estimate.interval else None, "within": None, "prediction": None,
-        "tost": None, "sign_test": None,
+        "tost": None, "sign_test": None, "test": "t", "level": None, "censored": 0, "diverged": 0,
     }  # fmt: skip

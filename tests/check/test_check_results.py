@@ -229,7 +229,7 @@ def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: 
     ("changes", "told"),
     [
         ({}, ""),
-        ({"effect": -1.2}, "log train NLL, seeds 6 to 10: log ratio −1.2 without interval, but the pack gives 6.4"),
+        ({"effect": -1.2}, "log train NLL, seeds 6 to 10: -1.2 log ratio, but the pack gives 6.44"),
         ({"seeds": {"from": 1, "to": 5}}, "no pack has its runs of seed 1, 2, 3, 4, 5. Correct it in "),
         ({"fidelity": "proxy"}, "no pack has its runs of seed 6, 7, 8, 9, 10. Correct it in "),
     ],

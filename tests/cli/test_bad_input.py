@@ -32,7 +32,7 @@ BAD = [
     (("sample", "x", "--bias", "1"), "--bias is for a text of yours: --text 'a line'."),
     (
         ("reproduce", "ln2016/table3"),
-        "BOOK_CORPUS is not in ./data: bookcorpus has no .txt files. Place in ./data/bookcorpus what only",
+        "BOOK_CORPUS is not in ./data: bookcorpus has no .txt files. Place at ./data/bookcorpus what only",
     ),
     (("reproduce", "bln2022/fig1"), "bln2022/fig1 (Trend in using normalization methods): no experiment"),
     (("reproduce", "bln2022/fig3"), "bln2022/fig3 draws a network: model=lenet5."),

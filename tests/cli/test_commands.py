@@ -141,7 +141,7 @@ def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_pat
     (victim / "run.json").write_text("{")
     assert normbench("status") == 0
     out = capfd.readouterr().out
-    assert "damaged" in out and "run.json is not JSON" in out and "1 diverged" in out and "1 done" in out
+    assert "damaged" in out and "run.json cannot be read: " in out and "1 diverged" in out and "1 done" in out
 
 
 def test_a_loss_that_ends_far_above_its_beginning_is_reported(normbench, capfd):

@@ -180,7 +180,7 @@ def heading(shape: str) -> bytes:
         ("mr", b"PK\x03\x04 and no more", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
         ("mr", b"", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
         ("mr", os.mkfifo, "mr.npy cannot be read: it is no regular file."),
-        ("mr", os.mkdir, "mr.npy cannot be read: Is a directory."),
+        ("mr", os.mkdir, "mr.npy cannot be read: it is no regular file."),
         ("sick_test_a", np.ones((20, 4)), "the vectors of sick have different lengths: 4, 11."),
     ],
 )

@@ -71,7 +71,7 @@ def test_long_lines_go_on_below_their_beginning(command: Callable[[Path], object
         made = Terminal(file=file, width=80, **kind)
         monkeypatch.setattr(terminal, "console", lambda stderr=False, made=made: made)
         command(Path("results"))
-    assert "in ./data/bookcorpus what only you can bring" in wide.getvalue(), "it names the folder, in one line"
+    assert "at ./data/bookcorpus what only you can bring" in wide.getvalue(), "it names the folder, in one line"
     lines = narrow.getvalue().splitlines()
     assert max(map(len, [line for line in lines if "://" not in line])) <= 80
     at = next(number for number, line in enumerate(lines) if "book_corpus" in line)
