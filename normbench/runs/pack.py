@@ -31,6 +31,13 @@ NAME = "runs.jsonl.gz"
 _ID = re.compile(rb'"id": "([0-9a-f]{12})"')  # of a line: no option has this key
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
+KINDS: dict[str, Any] = {  # what everything else relies on, also in a pack that other hands made
+    **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
+    **dict.fromkeys(("seed", "epochs", "steps"), int),
+    **dict.fromkeys(("axes", "environment", "config", "was"), dict),
+    "records": list,
+    "seconds": (int, float, type(None)),
+}
 DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
 
 
@@ -121,8 +128,7 @@ class Packed:
     def whole(self) -> RunRecord:
         """The run with its records. Errors as of `load`."""
         with _named(self.path):
-            records = reading.decode(self.line)["records"]
-        return replace(self.head, records=records)
+            return replace(self.head, records=_run(self.line).records)
 
 
 def heads(path: Path, ids: Set[str] | None = None) -> list[Packed]:
@@ -169,7 +175,7 @@ class _Opened:
 
     @cached_property
     def runs(self) -> Sequence[RunRecord]:
-        return tuple(map(self._run, self.lines))
+        return tuple(map(self._dated, self.lines))
 
     @cached_property
     def heads(self) -> list[Packed]:
@@ -179,12 +185,20 @@ class _Opened:
         """A run without its records: its line has them as `_lines` wrote them, which saves their parse."""
         before, start, rest = line.partition(b'"records": [')
         records, end, after = rest.rpartition(b'], "seconds": ')
-        return Packed(self._run(before + start + end + after), records.count(b'"step": '), self.path, line)
+        return Packed(self._dated(before + start + end + after), records.count(b'"step": '), self.path, line)
 
-    def _run(self, line: bytes) -> RunRecord:
-        content = reading.decode(line)
-        run = RunRecord(**{key: value for key, value in content.items() if key in FIELDS})
+    def _dated(self, line: bytes) -> RunRecord:
+        run = _run(line)
         return replace(run, began=self._began.get(run.id, ""))
+
+
+def _run(line: bytes) -> RunRecord:
+    """The run of a line. TypeError where a key is of another type."""
+    run = RunRecord(**{key: value for key, value in reading.decode(line).items() if key in FIELDS})
+    for name, kind in KINDS.items():
+        if not isinstance(value := getattr(run, name), kind):
+            raise TypeError(f"{name} is {value!r:.40}")
+    return run
 
 
 def _of_another_schema(path: Path, schema: Any) -> Exception:
