@@ -78,15 +78,11 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     axes = [Quantity(format_metric(w[0], w[2]), *w, log=metric(runs, w).loss) for w in asked]
     drawings = panels(runs, looks, {outcome.trial.where: {}}, axes)
     found = entries(outcome.runs, asked)
-    parts = [_part(effect) for effect in outcome.effects]
-    scale = forest.limits(parts)
     return {
         "outcome": outcome,
         "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawings],
         "table": grid(found, "") if found else None,
-        "effects": [
-            ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
-        ],
+        "effects": forest.plots((effect, _part(effect)) for effect in outcome.effects),
     }
 
 
@@ -107,5 +103,5 @@ def _part(effect: Effect) -> dict[str, Any]:
     return {
         "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,
         "interval": list(estimate.interval) if estimate.interval else None, "within": None, "prediction": None,
-        "tost": None, "sign_test": None,
+        "tost": None, "sign_test": None, "better": "lower" if effect.unit == "log ratio" else "",
     }  # fmt: skip
