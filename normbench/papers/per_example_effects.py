@@ -211,7 +211,9 @@ def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Sto
 
 def _aligned(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """All examples' numbers, and seeds × examples, NaN where a seed was not tested on one."""
-    numbers = np.unique(np.concatenate([numbers for numbers, _ in table.values()]))
+    each = [numbers for numbers, _ in table.values()]
+    alike = all(np.array_equal(numbers, each[0]) for numbers in each)  # as nearly always: then sorting one is enough
+    numbers = np.unique(each[0] if alike else np.concatenate(each))
     effects = np.full((len(table), len(numbers)), np.nan)
     for row, (_, (own, values)) in zip(effects, sorted(table.items()), strict=True):
         row[np.searchsorted(numbers, own)] = values

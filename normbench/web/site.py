@@ -122,7 +122,7 @@ def environment() -> jinja2.Environment:
 
 def _unbroken(value: Any) -> Any:
     """An interval is not broken over lines: its two numbers are one."""
-    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) else value
+    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
 
 
 def how(part: Mapping[str, Any]) -> str:

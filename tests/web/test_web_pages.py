@@ -54,7 +54,8 @@ def test_an_artifacts_page_answers_first_then_shows_it(built: Path):
     verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
     artifact = artifacts.load("ln2016/fig6")
     order = [
-        html.escape(artifact.question), describe.tally(verdicts["claims"]), *[f'id="{c["id"]}"' for c in verdicts["claims"]],
+        html.escape(artifact.question), describe.tally(verdicts["claims"]),
+        *[f'id="{claim["id"]}"' for claim in verdicts["claims"]],
         'class="figure"', "<summary>Numbers", "<h2>Drawn by the trained models</h2>", "<summary>Choices and deviations",
         "<h2>Again, on your machine</h2>",
     ]  # fmt: skip
