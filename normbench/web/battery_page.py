@@ -103,5 +103,5 @@ def _part(effect: Effect) -> dict[str, Any]:
     return {
         "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,
         "interval": list(estimate.interval) if estimate.interval else None, "within": None, "prediction": None,
-        "tost": None, "sign_test": None, "better": "lower" if effect.unit == "log ratio" else "",
+        "tost": None, "better": "lower" if effect.unit == "log ratio" else "",
     }  # fmt: skip
