@@ -80,7 +80,7 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     found = entries(outcome.runs, asked)
     return {
         "outcome": outcome,
-        "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawings],
+        "panels": [figures.drawing(panel) | {"title": ""} for panel in drawings],
         "table": grid(found, "") if found else None,
         "effects": forest.plots((effect, _part(effect)) for effect in outcome.effects),
     }

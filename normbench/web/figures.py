@@ -13,9 +13,20 @@ from typing import Any
 from normbench.draw.panels import Line, Panel, Reference
 from normbench.draw.style import REFERENCE, on_dark
 from normbench.draw.text import visible
+from normbench.web.forest import ratio_ticks
 
 Figure = dict[str, Any]
 ROLES = ("reference", "band", "seed", "mean")
+
+
+def drawing(panel: Panel) -> dict[str, Any]:
+    """One panel as the templates' macro takes it."""
+    return {
+        "title": panel.column,
+        "quantity": panel.quantity.name,
+        "count": panel.count(),
+        "figure": figure(panel) if panel.lines else None,
+    }
 
 
 def figure(panel: Panel) -> Figure:
@@ -31,7 +42,8 @@ def figure(panel: Panel) -> Figure:
         if panel.quantity.log:
             axis["range"] = [math.log10(low), math.log10(high)]
             if high < 30 * low:  # powers of ten alone would leave one label, or none
-                axis |= _ticks(low, high)
+                ticks = ratio_ticks(low, high)
+                axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.6g}" for tick in ticks]}
         elif panel.quantity.top is not None and high > 0:
             axis["range"] = [low, high]
     return {
@@ -61,16 +73,6 @@ def bare(left: int, right: int, top: int, bottom: int) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
     }
-
-
-def _ticks(low: float, high: float) -> dict[str, Any]:
-    """1, 2, 5 and their multiples by ten, or all digits where that leaves few."""
-    decades = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
-    few, many = (
-        [m * ten for ten in decades for m in digits if low <= m * ten <= high] for digits in ((1, 2, 5), range(1, 10))
-    )
-    values = few if len(few) > 2 else many
-    return {"tickmode": "array", "tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
 
 
 def label(text: str) -> str:

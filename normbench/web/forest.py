@@ -101,9 +101,10 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
             None if part["paper"] is None else x(part["paper"] - _centre(part)),
         )
 
-    ticks = _ratio_ticks(math.exp(low), math.exp(high)) if log else _ticks(low, high)
+    ticks = ratio_ticks(math.exp(low), math.exp(high)) if log else _ticks(low, high)
     places = [(x(math.log(tick) if log else tick), _signed(f"{tick:.8g}")) for tick in ticks]
-    return Plot(unit, SIDES[better], x(0.0), places, [row(*one) for one in items])
+    labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
+    return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
 
 
 def _range(parts: Sequence[Part]) -> Span:
@@ -151,11 +152,12 @@ def _ticks(low: float, high: float) -> list[float]:
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _ratio_ticks(low: float, high: float) -> list[float]:
-    if high / low < 4:  # powers of ten and their halves would leave one tick, or none
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """A few round numbers on a logarithmic axis."""
+    if high / low < 4:
         return _ticks(low, high)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for stride, digits in ((1, (1, 2, 5)), *((stride, (1,)) for stride in (1, 2, 5, 10, 50))):
+    for stride, digits in ((1, range(1, 10)), (1, (1, 2, 5)), *((stride, (1,)) for stride in (1, 2, 5, 10, 50))):
         found = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
         if len(found) <= MOST_TICKS:
             return found

@@ -335,17 +335,13 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "words": artifacts.explanation(artifact, runs) if artifact else [],
         "meanings": artifacts.meanings(artifact, runs) if artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),
-        "panels": [
-            {"title": panel.column, "quantity": panel.quantity.name, "count": panel.count(),
-             "figure": figures.figure(panel) if panel.lines else None}
-            for panel in panels
-        ],
+        "panels": [figures.drawing(panel) for panel in panels],
         "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
         "names": {arm: look.name for arm, look in arms.items()},
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
         "runs": [_run(run) for run in sorted(runs, key=_order)],
         "environments": _environments(runs),
-    }  # fmt: skip
+    }
 
 
 def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_a_page_fits_and_its_text_stands_out(chromium: Any, site: Path, name: st
         assert found["faint"] == [] and found["seen"] > 20, scheme
 
 
-def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Path):
+def test_the_pages_of_everything_published_are_short(chromium: Any, tmp_path: Path):
     """All claims of today, with nothing unfolded, whatever the fonts; of what is published, not what was tried here."""
     tried = shutil.ignore_patterns("smoke", "runs", "report")
     published = shutil.copytree(Path(__file__).parents[2] / "results", tmp_path / "results", ignore=tried)
@@ -152,6 +152,24 @@ def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Pat
     assert 0 < some == len(texts) < total and f"{some} of {total} claims" in page.locator(".shown").inner_text()
     page.get_by_label("Filter the claims").fill("")
     assert page.evaluate(visible) == before
+    page.set_viewport_size({"width": 1400, "height": 900})
+    for path in index.parent.glob("*-*.html"):
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollHeight") <= 3500, path.name
+
+
+def test_a_link_to_a_claim_unfolds_it_and_its_effects_are_drawn(chromium: Any, site: Path):
+    watched = Watched(chromium)
+    page = watched.open(site / "index.html")
+    page.evaluate(UNFOLD)
+    page.locator('.finding .id[href$="LN-F4"]').click()
+    page.wait_for_selector("#LN-F4 > details[open]")
+    assert page.locator(".claim > details[open]").count() == 1
+    dot, zero = (page.locator(f"#LN-F4 .forest .{name}:visible").first.bounding_box() for name in ("dot", "zero"))
+    value = page.locator("#LN-F4 td.value:visible").first.inner_text()
+    assert dot and zero and (dot["x"] + 4 < zero["x"]) == value.startswith("\N{MINUS SIGN}")
+    assert re.search("better|worse|lower|higher", page.locator("#LN-F4 .sides:visible").first.inner_text())
+    assert watched.messages == []
 
 
 def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromium: Any, site: Path):
