@@ -162,13 +162,14 @@ def test_a_link_to_a_claim_unfolds_it_and_its_effects_are_drawn(chromium: Any, s
     watched = Watched(chromium)
     page = watched.open(site / "index.html")
     page.evaluate(UNFOLD)
-    page.locator('.finding .id[href$="LN-F4"]').click()
-    page.wait_for_selector("#LN-F4 > details[open]")
+    page.locator('.finding .id[href$="LN-F1b"]').click()
+    page.wait_for_selector("#LN-F1b > details[open]")
+    claim = page.locator("#LN-F1b")
     assert page.locator(".claim > details[open]").count() == 1
-    dot, zero = (page.locator(f"#LN-F4 .forest .{name}:visible").first.bounding_box() for name in ("dot", "zero"))
-    value = page.locator("#LN-F4 td.value:visible").first.inner_text()
-    assert dot and zero and (dot["x"] + 4 < zero["x"]) == value.startswith("\N{MINUS SIGN}")
-    assert re.search("better|worse|lower|higher", page.locator("#LN-F4 .sides:visible").first.inner_text())
+    dot, zero = (claim.locator(f".forest .{name}").first.bounding_box() for name in ("dot", "zero"))
+    ratio = float(claim.locator("td.value").first.inner_text().split()[0])
+    assert dot and zero and ratio != 1 and (dot["x"] + 4 > zero["x"]) == (ratio > 1)  # never mirrored
+    assert claim.locator(".sides").first.inner_text().split() == ["←", "better", "worse", "→"]
     assert watched.messages == []
 
 
