@@ -292,7 +292,7 @@ def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> N
         if effect.quantity not in {metrics.format_metric(where[0], where[2]) for where in tested}:
             continue
         part = {"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit}
-        text = describe.effect({**part, "sign_test": None, "test": "t", "level": None})
+        text = describe.effect({**part, "sign_test": None, "test": "t", "level": None, "censored": 0, "diverged": 0})
         say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
 
 

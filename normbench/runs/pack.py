@@ -184,6 +184,8 @@ class _Opened:
     def _run(self, line: bytes) -> RunRecord:
         content = reading.decode(line)
         run = RunRecord(**{key: value for key, value in content.items() if key in FIELDS})
+        if not all(isinstance(label, str) for label in (run.id, run.experiment, run.arm, run.control)):
+            raise TypeError(f"labels of run {run.id} are not text")
         return replace(run, began=self._began.get(run.id, ""))
 
 
