@@ -30,6 +30,7 @@ SCHEMA = 2
 NAME = "runs.jsonl.gz"
 _ID = re.compile(rb'"id": "([0-9a-f]{12})"')  # of a line: no option has this key
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
+TYPES = {"id": str, "experiment": str, "arm": str, "control": str, "seed": int, "axes": dict, "records": list}
 FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
 DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
 
@@ -183,9 +184,9 @@ class _Opened:
 
     def _run(self, line: bytes) -> RunRecord:
         content = reading.decode(line)
+        if wrong := [key for key, kind in TYPES.items() if not isinstance(content.get(key, kind()), kind)]:
+            raise TypeError(f"of a run, {' and '.join(wrong)} cannot be read")
         run = RunRecord(**{key: value for key, value in content.items() if key in FIELDS})
-        if not all(isinstance(label, str) for label in (run.id, run.experiment, run.arm, run.control)):
-            raise TypeError(f"labels of run {run.id} are not text")
         return replace(run, began=self._began.get(run.id, ""))
 
 
