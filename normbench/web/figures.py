@@ -16,6 +16,7 @@ from normbench.draw.text import visible
 from normbench.web.forest import ratio_ticks
 
 Figure = dict[str, Any]
+MOST_DECADES = 7  # that have a tick each
 ROLES = ("reference", "band", "seed", "mean")
 
 
@@ -36,11 +37,12 @@ def figure(panel: Panel) -> Figure:
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
-        axis |= {"type": "log", "dtick": 1}
+        axis["type"] = "log"
     if panel.lines:
         low, high = panel.view()
         if panel.quantity.log:
             axis["range"] = [math.log10(low), math.log10(high)]
+            axis["dtick"] = math.ceil(math.log10(high / low) / MOST_DECADES)
             if high < 30 * low:  # powers of ten alone would leave one label, or none
                 ticks = ratio_ticks(low, high)
                 axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.6g}" for tick in ticks]}

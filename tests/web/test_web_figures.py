@@ -77,6 +77,16 @@ def test_few_epochs_have_a_tick_each_and_other_axes_their_own():
     )
 
 
+@pytest.mark.parametrize(("power", "dtick"), [(1, 1), (12, 4)])
+def test_powers_of_ten_have_room_for_their_labels(power: int, dtick: int):
+    runs = [run for run in madeup.runs(3) if run.arm == "ln"]
+    falling = [replace(run, records=[{**r, "nll": r["nll"] ** power} for r in run.records]) for run in runs]
+    quantity = Quantity("NLL", "train", "eval", "nll", log=True, floor=1e-300)
+    (panel,) = panels(falling, {"ln": Look("LN", "#d1495b")}, {"all": {}}, [quantity])
+    axis = figures.figure(panel)["layout"]["yaxis"]
+    assert axis["dtick"] >= dtick and (axis["range"][1] - axis["range"][0]) / axis["dtick"] <= figures.MOST_DECADES
+
+
 def test_how_a_part_is_decided_is_told_by_its_test():
     one = {"kind": "direction", "level": 0.975, "test": "t"}
     assert site.how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
