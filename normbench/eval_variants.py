@@ -7,6 +7,7 @@ evaluation is the empty mapping. Records store the mapping; configurations and c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -47,11 +48,13 @@ def matches(selector: str, variant: Variant) -> bool:
 
     Alternatives stand between bars: `TT**|FF**`. Every option of the variant must be named.
     """
-    return any(_matches(alternative, variant) for alternative in selector.split("|"))
+    options = tuple((option, str(value)) for option, value in variant.items())
+    return any(_matches(alternative, options) for alternative in selector.split("|"))
 
 
-def _matches(words: str, variant: Variant) -> bool:
-    left = {option: str(value) for option, value in variant.items()}
+@functools.lru_cache(4096)  # hundreds of runs have the same variants
+def _matches(words: str, options: tuple[tuple[str, str], ...]) -> bool:
+    left = dict(options)
     bare = []
     for word in words.split():
         option, equals, pattern = word.partition("=")

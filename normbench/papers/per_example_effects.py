@@ -211,8 +211,12 @@ def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Sto
 
 def _aligned(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """All examples' numbers, and seeds × examples, NaN where a seed was not tested on one."""
-    numbers = np.unique(np.concatenate([numbers for numbers, _ in table.values()]))
-    effects = np.full((len(table), len(numbers)), np.nan)
-    for row, (_, (own, values)) in zip(effects, sorted(table.items()), strict=True):
+    rows = [row for _, row in sorted(table.items())]
+    numbers = rows[0][0]
+    if all(np.array_equal(own, numbers) for own, _ in rows) and (np.diff(numbers) > 0).all():  # as nearly always
+        return numbers, np.stack([values for _, values in rows])
+    numbers = np.unique(np.concatenate([own for own, _ in rows]))
+    effects = np.full((len(rows), len(numbers)), np.nan)
+    for row, (own, values) in zip(effects, rows, strict=True):
         row[np.searchsorted(numbers, own)] = values
     return numbers, effects

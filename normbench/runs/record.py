@@ -136,7 +136,8 @@ class RunRecord:
         """The records by split, mode and variant."""
         found: dict[Group, list[Mapping[str, Any]]] = {}
         for record in self.records:
-            place = record["split"], record["mode"], variant_key(record.get("variant", {}))
+            variant = record.get("variant")
+            place = record["split"], record["mode"], variant_key(variant) if variant else ()
             found.setdefault(place, []).append(record)
         return found
 

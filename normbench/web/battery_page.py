@@ -79,15 +79,11 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     axes = [Quantity(format_metric(w[0], w[2]), *w, log=metric(runs, w).loss) for w in asked]
     drawings = panels(runs, looks, {outcome.trial.where: {}}, axes)
     found = entries(outcome.runs, asked)
-    parts = [part_of(effect) for effect in outcome.effects]
-    scale = forest.limits(parts)
     return {
         "outcome": outcome,
-        "panels": [(p.quantity.name, captions.of_panel(p), figures.figure(p) if p.lines else None) for p in drawings],
+        "panels": [figures.drawing(panel, captions.of_panel(panel)) | {"title": ""} for panel in drawings],
         "table": grid(found, "") if found else None,
-        "effects": [
-            ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
-        ],
+        "effects": forest.plots((effect, part_of(effect)) for effect in outcome.effects),
     }
 
 
@@ -109,4 +105,5 @@ def part_of(effect: Effect) -> dict[str, Any]:
         "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,
         "interval": list(estimate.interval) if estimate.interval else None, "within": None, "prediction": None,
         "tost": None, "sign_test": None, "test": "t", "level": None, "censored": 0, "diverged": 0,
+        "better": "lower" if effect.unit == "log ratio" else "",
     }  # fmt: skip

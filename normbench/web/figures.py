@@ -16,7 +16,18 @@ from normbench.draw.style import on_dark
 from normbench.draw.text import visible
 
 Figure = dict[str, Any]
+MOST_DECADES = 7  # that have a tick each
 ROLES = ("reference", "band", "seed", "mean")
+
+
+def drawing(panel: Panel, note: str) -> dict[str, Any]:
+    """One panel as the templates' macro takes it, with a note beside its title."""
+    return {
+        "title": panel.column,
+        "quantity": panel.quantity.name,
+        "note": note,
+        "figure": figure(panel) if panel.lines else None,
+    }
 
 
 def figure(panel: Panel) -> Figure:
@@ -30,13 +41,14 @@ def figure(panel: Panel) -> Figure:
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
-        axis |= {"type": "log", "dtick": 1}
+        axis["type"] = "log"
     if panel.lines:
         low, high = panel.view()
         if panel.quantity.log:
             axis["range"] = [math.log10(low), math.log10(high)]
+            axis["dtick"] = math.ceil(math.log10(high / low) / MOST_DECADES)
             if ticks := panel.ticks():
-                axis |= _ticks(ticks, [f"{tick:.3g}" for tick in ticks])
+                axis |= _ticks(ticks, [f"{tick:.6g}" for tick in ticks])
         elif panel.quantity.top is not None and high > 0:
             axis["range"] = [low, high]
     return {

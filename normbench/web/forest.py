@@ -1,123 +1,164 @@
-"""Forest plots: effects with their intervals, one plot and scale per unit, turned so that right is as claimed."""
+"""Forest plots: effects and their intervals on signed axes, one plot per unit and side that is better."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from normbench.papers import describe
-
-WIDTH = 260.0  # of a row's plot, in CSS pixels; zero is in the middle
 Part = Mapping[str, Any]
-Row = TypeVar("Row")
+Span = tuple[float, float]
+Format = Callable[[float], str]
+SIDES = {"lower": ("better", "worse"), "higher": ("worse", "better"), "": ("lower", "higher")}
+MOST_TICKS = 5
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One row's plot in pixels: `claimed` is the shaded region; an end that is cut off has an arrow."""
+class Row:
+    """One effect: its places in per cent of the axis, of spans (start, width); an end that is cut off has an arrow."""
 
-    limit: str
-    unit: str
-    text: str
+    item: Any
+    part: Part
+    value: str = ""
     effect: float | None = None
-    low: float | None = None
-    high: float | None = None
-    cut_low: bool = False
-    cut_high: bool = False
-    claimed: tuple[float, float] | None = None
+    interval: Span | None = None
+    cut: tuple[bool, bool] = (False, False)
+    claimed: Span | None = None
+    inner: Span | None = None  # the interval of an equivalence test
     paper: float | None = None
-    inner: tuple[float, float] | None = None  # the interval of an equivalence test
 
 
-def limits(parts: Iterable[Part]) -> dict[str, float]:
-    """Per axis the value at both ends: a round number beyond most interval ends and all effects."""
-    extents: dict[str, list[float]] = {}
-    musts: dict[str, list[float]] = {}
-    for part in parts:
-        if not _has_interval(part):
-            continue
-        axis, centre, _ = _frame(part)
-        ends = [abs(end - centre) for key in ("interval", "prediction") for end in _ends(part, key)]
-        must = [abs(part[key] - centre) for key in ("effect", "paper") if part[key] is not None]
-        must += [part["within"]] if part["within"] is not None else []
-        extents.setdefault(axis, []).append(max([*ends, *must]))
-        musts.setdefault(axis, []).extend(must)
-    # one hopelessly wide interval must not flatten all others: it is cut, with an arrow
-    return {
-        axis: _round_up(1.1 * max([min(max(ends), 3 * statistics.median(ends)), *musts[axis]]))
-        for axis, ends in extents.items()
-    }
+@dataclass(frozen=True)
+class Plot:
+    """Rows that share an axis, with its ticks; without ticks, rows that words alone describe."""
+
+    unit: str
+    sides: tuple[str, str]
+    zero: float
+    ticks: Sequence[tuple[float, str]]
+    rows: Sequence[Row]
 
 
-def _has_interval(part: Part) -> bool:
-    """Whether it is in the plot: computed numbers have no interval, so text is enough."""
-    return part["effect"] is not None and part["kind"] != "exact"
+def plots(items: Iterable[tuple[Any, Part]]) -> list[Plot]:
+    """The items with their parts by axis; last those whose part has no number with a spread."""
+    groups: dict[tuple[str, str, bool], list[tuple[Any, Part]]] = {}
+    for item, part in items:
+        groups.setdefault(_axis(part), []).append((item, part))
+    return [
+        _plot(*axis, own) if axis[0] else Plot("", SIDES[""], 0.0, (), [Row(*one) for one in own])
+        for axis, own in sorted(groups.items(), key=lambda group: not group[0][0])
+    ]
 
 
-def _frame(part: Part) -> tuple[str, float, float]:
-    """Name and centre of a part's axis, and -1 where less is claimed; bare sizes are relative to the paper's."""
-    if part["kind"] == "size" and part["expect"] is None and part["paper"] is not None:
-        return f"{part['unit']} from the paper's number", float(part["paper"]), 1.0
-    return str(part["unit"]), 0.0, -1.0 if part["expect"] == "negative" else 1.0
+def _axis(part: Part) -> tuple[str, str, bool]:
+    """Unit, better side, and whether it is a logarithm; sizes lie beside the paper's number."""
+    if part["effect"] is None or part["kind"] == "exact":
+        return "", "", False
+    log = part["unit"] == "log ratio"
+    unit = "ratio" if log else str(part["unit"])
+    if _centre(part):
+        return f"{unit} {'to' if log else 'from'} the paper's number", part["better"], log
+    return unit, part["better"], log
 
 
-def _ends(part: Part, key: str) -> list[float]:
-    """An interval of the part; that of one more run matters for sizes alone."""
-    return list(part[key] or ()) if key != "prediction" or part["kind"] == "size" else []
+def _centre(part: Part) -> float:
+    """The zero of its axis."""
+    return float(part["paper"]) if part["kind"] == "size" and part["expect"] is None and part["paper"] else 0.0
 
 
-def _round_up(value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
-
-
-def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
-    """The row of one part; None where there is no effect to draw."""
-    axis, centre, sign = _frame(part)
-    limit = scale.get(axis)
-    if limit is None or not _has_interval(part):
-        return None
+def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) -> Plot:
+    low, high = _range([part for _, part in items])
+    number = _ratio if log else _decimals(items)
 
     def x(value: float) -> float:
-        share = max(-1.0, min(1.0, sign * (value - centre) / limit))
-        return round((1 + share) * WIDTH / 2, 1)
+        return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
-    def span(ends: Sequence[float]) -> tuple[float, float]:
-        low, high = sorted(map(x, ends))
-        return low, high
+    def span(one: float, other: float) -> Span:
+        start, end = x(one), x(other)
+        return start, round(end - start, 2)
 
-    turned = sorted(sign * (end - centre) for end in _ends(part, "interval"))
-    claimed = None
-    if part["within"] is not None:
-        claimed = span((-part["within"], part["within"]))
-    elif part["kind"] == "size":
-        claimed = span(_ends(part, "prediction")) if _ends(part, "prediction") else None
-    elif part["expect"] is not None:
-        claimed = (WIDTH / 2, WIDTH)
-    ends = span(_ends(part, "interval")) if turned else (None, None)
-    return Mark(
-        limit=f"±{limit:g}",
-        unit=axis,
-        text=describe.effect(part),
-        effect=x(part["effect"]),
-        low=ends[0],
-        high=ends[1],
-        cut_low=bool(turned) and turned[0] < -limit,
-        cut_high=bool(turned) and turned[1] > limit,
-        claimed=claimed,
-        inner=span(part["tost"]) if part["tost"] else None,
-        paper=x(part["paper"]) if part["paper"] is not None else None,
-    )
+    def row(item: Any, part: Part) -> Row:
+        effect, *ends = (value - _centre(part) for value in (part["effect"], *(part["interval"] or ())))
+        prediction = [end - _centre(part) for end in part["prediction"] or ()]
+        claimed = None
+        if part["within"] is not None:
+            claimed = span(-part["within"], part["within"])
+        elif part["kind"] == "size":
+            claimed = span(*prediction) if prediction else None
+        elif part["expect"] is not None:
+            claimed = span(0.0, high) if part["expect"] == "positive" else span(low, 0.0)
+        return Row(
+            item,
+            part,
+            number(effect) + (f" [{', '.join(map(number, ends))}]" if ends else ""),
+            x(effect),
+            span(*ends) if ends else None,
+            (ends[0] < low, ends[1] > high) if ends else (False, False),
+            claimed,
+            span(*part["tost"]) if part["tost"] else None,
+            None if part["paper"] is None else x(part["paper"] - _centre(part)),
+        )
+
+    ticks = ratio_ticks(math.exp(low), math.exp(high)) if log else _ticks(low, high)
+    places = [(x(math.log(tick) if log else tick), _signed(f"{tick:.8g}")) for tick in ticks]
+    labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
+    return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
 
 
-def by_axis(rows: Iterable[tuple[Row, Mark | None]]) -> list[tuple[Mark | None, list[tuple[Row, Mark | None]]]]:
-    """Rows that share an axis, each group with one of its marks; last the rows without a mark, under None."""
-    groups: dict[str, list[tuple[Row, Mark | None]]] = {}
-    for row, mark in rows:
-        groups.setdefault(mark.unit if mark else "", []).append((row, mark))
-    return [(own[0][1], own) for _, own in sorted(groups.items(), key=lambda group: not group[0])]
+def _range(parts: Sequence[Part]) -> Span:
+    """Both ends of the axis: zero, all effects and what they are compared with lie inside.
+
+    One hopelessly wide interval must not flatten all others: it is cut.
+    """
+    inside, ends = [0.0], [0.0]
+    for part in parts:
+        inside += [part[key] - _centre(part) for key in ("effect", "paper") if part[key] is not None]
+        inside += [] if part["within"] is None else [-part["within"], part["within"]]
+        also = part["prediction"] if part["kind"] == "size" else ()
+        ends += [end - _centre(part) for end in (*(part["interval"] or ()), *(also or ()))]
+    far = 3 * statistics.median(max(abs(end) for end in (*(part["interval"] or ()), part["effect"])) for part in parts)
+    low, high = (edge([*inside, *(min(max(end, -far), far) for end in ends)]) for edge in (min, max))
+    room = 0.07 * (high - low) or 1.0
+    return low - room, high + room
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _decimals(items: Sequence[tuple[Any, Part]]) -> Format:
+    """The same decimals in all rows: two digits of the narrowest interval, at most four of the largest effect."""
+    widths = [high - low for _, part in items for low, high in [part["interval"] or (0, 0)] if high > low]
+    least = min(widths, default=0.01) / 2
+    most = 3 - math.floor(math.log10(max(abs(part["effect"]) for _, part in items) or 1.0))
+    digits = max(0, min(most, 1 - math.floor(math.log10(least))))
+    return lambda value: _signed(f"{round(value, digits) + 0.0:.{digits}f}")
+
+
+def _ratio(value: float) -> str:
+    """Three digits, of whatever size."""
+    ratio = math.exp(value)
+    return f"{ratio:.0f}" if 1000 <= ratio < 1e6 else f"{ratio:#.3g}".rstrip(".")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    power = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
+    step = next(power * m for m in (1, 2, 5, 10) if (high - low) / (power * m) < MOST_TICKS)
+    return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """A few round numbers on a logarithmic axis."""
+    if high / low < 4:
+        return _ticks(low, high)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for stride, digits in ((1, range(1, 10)), (1, (1, 2, 5)), *((stride, (1,)) for stride in (1, 2, 5, 10, 50))):
+        found = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
+        if len(found) <= MOST_TICKS:
+            return found
+    return [1.0]

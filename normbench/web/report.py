@@ -16,7 +16,7 @@ from typing import Any
 import normbench
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.draw import captions, tables
-from normbench.draw.panels import layout
+from normbench.draw.panels import Panel, layout
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -287,16 +287,13 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[Any, Any]]]]:
-    """One plot per fidelity and unit, with the deciding part of each claim."""
+def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[forest.Plot]]]:
+    """One plot per fidelity and axis, with the deciding part of each claim."""
     forests = []
     for fidelity in FIDELITIES:
-        own = [row for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
-        scale = forest.limits(row["part"] for row in own)
-        marked = [(row, forest.mark(row["part"], scale)) for row in own]
-        plots = forest.by_axis((row, mark) for row, mark in marked if mark)
-        if plots:
-            forests.append((fidelity, sorted(plots, key=lambda plot: -len(plot[1]))))
+        own = [(row, row["part"]) for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
+        if plots := [plot for plot in forest.plots(own) if plot.ticks]:
+            forests.append((fidelity, sorted(plots, key=lambda plot: -len(plot.rows))))
     return forests
 
 
@@ -323,62 +320,57 @@ def _command(artifact: Artifact) -> str:
 
 
 def _content(entry: Published, paper: str) -> dict[str, Any]:
-    verdicts = entry.verdicts
-    scale = forest.limits(part for claim in verdicts["claims"] for part in published.parts(claim))
-    claims = [
-        {
-            "claim": claim,
-            "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
-            "reported": [(part, forest.mark(part, scale)) for part in claim["reported"]],
-            "controls": [
-                (control["name"], [(part, forest.mark(part, scale)) for part in control["parts"]])
-                for control in claim["controls"]
-            ],
-            "amendments": [
-                (a["change"], stated.reason(a)) for a in verdicts["amendments"] if a["claim"] == claim["id"]
-            ],
-            "history": [e for e in entry.history if e["claim"] == claim["id"]],
-        }
-        for claim in verdicts["claims"]
-    ]
-    panels = artifacts.panels(entry.artifact, entry.runs) if entry.artifact else []
-    entries = artifacts.drawing(entry.artifact).table(entry.artifact, entry.runs) if entry.artifact else []
+    artifact, runs = entry.artifact, entry.runs
+    panels = artifacts.panels(artifact, runs) if artifact else []
+    entries = artifacts.drawing(artifact).table(artifact, runs) if artifact else []
     everywhere = captions.coinciding_everywhere(panels)
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
         "paper": paper,
-        "locator": entry.artifact.locator if entry.artifact else "",
+        "locator": artifact.locator if artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
-        "claims": claims,
-        "ids": [claim["id"] for claim in verdicts["claims"]],
-        "question": entry.artifact.question if entry.artifact else "",
-        "findings": _findings(entry),
-        "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
-        "meanings": artifacts.meanings(entry.artifact, entry.runs) if entry.artifact else [],
+        "claims": [_claim(claim, entry) for claim in entry.verdicts["claims"]],
+        "question": artifact.question if artifact else "",
+        "findings": _findings(entry, panels),
+        "words": artifacts.explanation(artifact, runs) if artifact else [],
+        "meanings": artifacts.meanings(artifact, runs) if artifact else [],
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
-        "panels": [
-            {"title": panel.column, "quantity": panel.quantity.name,
-             "coincide": "" if everywhere else captions.coinciding(panel),
-             "figure": figures.figure(panel) if panel.lines else None}
-            for panel in panels
-        ],
+        "panels": [figures.drawing(panel, "" if everywhere else captions.coinciding(panel)) for panel in panels],
         "caption": captions.of_figure(panels),
         "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
         "names": {arm: look.name for arm, look in arms.items()},
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
-        "runs": [_run(run) for run in sorted(entry.runs, key=_order)],
-        "environments": _environments(entry.runs),
-    }  # fmt: skip
+        "runs": [_run(run) for run in sorted(runs, key=_order)],
+        "environments": _environments(runs),
+    }
 
 
-def _findings(entry: Published) -> list[str]:
-    """A caution, how many claims have which word, and what the curves plainly show."""
-    claims = entry.verdicts["claims"]
-    tally = describe.tally(claims, ids=True) if claims else ""
-    if entry.artifact is None:
-        return [tally]
-    return [artifacts.caution(entry.artifact, entry.runs), tally, *artifacts.plainly(entry.artifact, entry.runs)]
+def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:
+    """A claim with its effects by axis, and what happened to it."""
+    of_controls = [(control["name"], part) for control in claim["controls"] for part in control["parts"]]
+    return {
+        "claim": claim,
+        "plots": forest.plots(("", part) for part in claim["parts"]),
+        "hows": list(dict.fromkeys(site.how(part) for part in claim["parts"])),
+        "reported": forest.plots(("", part) for part in claim["reported"]),
+        "controls": forest.plots(of_controls),
+        "not_run": [control["name"] for control in claim["controls"] if not control["parts"]],
+        "amendments": [
+            (a["change"], stated.reason(a)) for a in entry.verdicts["amendments"] if a["claim"] == claim["id"]
+        ],
+        "history": [e for e in entry.history if e["claim"] == claim["id"]],
+        "runs": " ".join(claim["runs"]),
+    }
+
+
+def _findings(entry: Published, panels: Sequence[Panel]) -> list[str]:
+    """How many claims have which word, a caution, and what the curves plainly show."""
+    claims, artifact = entry.verdicts["claims"], entry.artifact
+    found = [describe.tally(claims)] if claims else []
+    if artifact is None:
+        return found
+    return [*found, artifacts.caution(artifact, entry.runs), *describe.curves(panels, artifact.names)]
 
 
 def _order(run: RunRecord) -> tuple[Any, ...]:

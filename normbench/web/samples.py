@@ -34,15 +34,18 @@ def put(found: Iterable[tuple[RunRecord, Mapping[str, bytes]]], folder: Path) ->
     ]
 
 
-def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, list[tuple[RunRecord, Sample]]]:
-    """The pictures of all runs by their subject, sorted by subject and update."""
-    rows: dict[tuple[str, int], list[tuple[RunRecord, Sample]]] = {}
+Row = list[tuple[RunRecord, Sample]]
+
+
+def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, dict[int, Row]]:
+    """The pictures of all runs by their subject and update, 0 for the end."""
+    rows: dict[tuple[str, int], Row] = {}
     for run, files in found:
         for file in files:
             if file.src:
                 rows.setdefault(_subject_and_update(file.name), []).append((run, file))
     ordered = sorted(rows, key=lambda row: (_natural_order(row[0]), row[1]))
-    return {f"{of}, after {update} updates" if update else of: rows[of, update] for of, update in ordered}
+    return {of: {update: rows[of, update] for one, update in ordered if one == of} for of, _ in ordered}
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ import importlib.metadata
 import importlib.resources
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +21,6 @@ from normbench.errors import NormbenchError, code_of
 from normbench.papers import describe
 from normbench.papers.claims import format_cell
 from normbench.runs import files
-from normbench.web import forest
 
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
@@ -107,16 +106,13 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "verdict_class": describe.news,
         "word_and_rest": _word_and_rest,
-        "linked": _linked,
         "code": _code,
-        "by_axis": forest.by_axis,
         "number": show,
         "json": htmlsafe_json_dumps,
-        "how": _how,
         "effect": describe.effect,
-        "sentence": describe.sentence,
+        "sentence": _sentence,
         "answer": describe.answer,
-        "evidence": describe.evidence,
+        "besides": _besides,
         "suggestion": describe.suggestion,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),
@@ -126,15 +122,25 @@ def environment() -> jinja2.Environment:
 
 def _unbroken(value: Any) -> Any:
     """An interval is not broken over lines: its two numbers are one."""
-    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) else value
+    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
 
 
-def _how(part: Mapping[str, Any]) -> str:
+def how(part: Mapping[str, Any]) -> str:
     """How a part of this kind is decided, at the level it was judged at."""
     level = part["level"] or 0.95
     return HOW.get("sign" if part["test"] == "sign" else part["kind"], "").format(
         level=100 * level, both=100 * (2 * level - 1)
     )
+
+
+def _sentence(part: Mapping[str, Any]) -> str:
+    """The sentence of a part, which stands beside its id."""
+    return describe.sentence(part).removeprefix(f"{part['id']}: ")
+
+
+def _besides(claim: Mapping[str, Any]) -> str:
+    """The evidence without the answer, which stands above it."""
+    return describe.evidence(claim).removeprefix(describe.answer(claim)).removeprefix("; ")
 
 
 def _word_and_rest(verdict: str) -> tuple[str, str]:
@@ -147,13 +153,3 @@ def _code(text: str) -> Markup:
     """Text with code between backticks."""
     pieces = enumerate(visible(text).split("`"))
     return Markup().join(Markup("<code>{}</code>").format(piece) if i % 2 else piece for i, piece in pieces)
-
-
-def _linked(text: str, ids: Iterable[str]) -> Markup:
-    """Text in which every id of a claim is a link to it."""
-    names = "|".join(re.escape(name) for name in sorted(filter(None, ids), key=len, reverse=True))
-    pieces = re.split(rf"(?<![\w-])({names})(?![\w-])", text) if names else [text]
-    return Markup().join(
-        Markup('<a href="#{}">{}</a>').format(quote(visible(piece)), visible(piece)) if i % 2 else visible(piece)
-        for i, piece in enumerate(pieces)
-    )

@@ -132,7 +132,7 @@ def test_a_page_fits_and_its_text_stands_out(chromium: Any, site: Path, name: st
         assert found["faint"] == [] and found["seen"] > 20, scheme
 
 
-def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Path):
+def test_the_pages_of_everything_published_are_short(chromium: Any, tmp_path: Path):
     """All claims of today, with nothing unfolded, whatever the fonts; of what is published, not what was tried here."""
     tried = shutil.ignore_patterns("smoke", "runs", "report")
     published = shutil.copytree(Path(__file__).parents[2] / "results", tmp_path / "results", ignore=tried)
@@ -152,6 +152,25 @@ def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Pat
     assert 0 < some == len(texts) < total and f"{some} of {total} claims" in page.locator(".shown").inner_text()
     page.get_by_label("Filter the claims").fill("")
     assert page.evaluate(visible) == before
+    page.set_viewport_size({"width": 1400, "height": 900})
+    for path in index.parent.glob("*-*.html"):
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollHeight") <= 3500, path.name
+
+
+def test_a_link_to_a_claim_unfolds_it_and_its_effects_are_drawn(chromium: Any, site: Path):
+    watched = Watched(chromium)
+    page = watched.open(site / "index.html")
+    page.evaluate(UNFOLD)
+    page.locator('.finding .id[href$="LN-F1b"]').click()
+    page.wait_for_selector("#LN-F1b > details[open]")
+    claim = page.locator("#LN-F1b")
+    assert page.locator(".claim > details[open]").count() == 1
+    dot, zero = (claim.locator(f".forest .{name}").first.bounding_box() for name in ("dot", "zero"))
+    ratio = float(claim.locator("td.value").first.inner_text().split()[0])
+    assert dot and zero and ratio != 1 and (dot["x"] + 4 > zero["x"]) == (ratio > 1)  # never mirrored
+    assert claim.locator(".sides").first.inner_text().split() == ["←", "better", "worse", "→"]
+    assert watched.messages == []
 
 
 def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromium: Any, site: Path):

@@ -75,11 +75,21 @@ def test_few_epochs_have_a_tick_each_and_other_axes_their_own():
     )
 
 
+@pytest.mark.parametrize(("power", "dtick"), [(1, 1), (12, 4)])
+def test_powers_of_ten_have_room_for_their_labels(power: int, dtick: int):
+    runs = [run for run in madeup.runs(3) if run.arm == "ln"]
+    falling = [replace(run, records=[{**r, "nll": r["nll"] ** power} for r in run.records]) for run in runs]
+    quantity = Quantity("NLL", "train", "eval", "nll", log=True, floor=1e-300)
+    (panel,) = panels(falling, {"ln": Look("LN", "#d1495b")}, {"all": {}}, [quantity])
+    axis = figures.figure(panel)["layout"]["yaxis"]
+    assert axis["dtick"] >= dtick and (axis["range"][1] - axis["range"][0]) / axis["dtick"] <= figures.MOST_DECADES
+
+
 def test_how_a_part_is_decided_is_told_by_its_test():
     one = {"kind": "direction", "level": 0.975, "test": "t"}
-    assert site._how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
-    assert "by the exact sign test at the 97.5 % level" in site._how({**one, "test": "sign"})
-    assert site._how({"kind": "exact", "level": None, "test": ""}) == "is computed, without seeds"
+    assert site.how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
+    assert "by the exact sign test at the 97.5 % level" in site.how({**one, "test": "sign"})
+    assert site.how({"kind": "exact", "level": None, "test": ""}) == "is computed, without seeds"
 
 
 def part(**changes: Any) -> dict[str, Any]:
@@ -89,51 +99,73 @@ def part(**changes: Any) -> dict[str, Any]:
     return base | changes
 
 
-def test_right_is_as_claimed():
-    middle = forest.WIDTH / 2
-    scale = {"u": 2.0}
-    plus, minus = forest.mark(part(expect="positive"), scale), forest.mark(part(expect="negative"), scale)
-    assert plus and minus
-    assert (plus.low, plus.effect, plus.high) == (middle * 1.25, middle * 1.5, middle * 1.75)
-    assert (minus.low, minus.effect, minus.high) == (middle * 0.25, middle * 0.5, middle * 0.75)
-    assert plus.claimed == minus.claimed == (middle, forest.WIDTH)
-    assert re.findall(r"[\d.]+", minus.text) == ["1", "0.5", "1.5"]  # as measured
-    equal = forest.mark(part(within=1.0, tost=[0.6, 1.4]), scale)
-    assert equal and equal.claimed == (middle / 2, middle * 1.5) and equal.inner == (middle * 1.3, middle * 1.7)
+def rows(*parts: dict[str, Any]) -> list[forest.Row]:
+    """The rows of one plot."""
+    (plot,) = forest.plots(("", part) for part in parts)
+    return list(plot.rows)
+
+
+@pytest.mark.parametrize(
+    ("better", "sides"), [("lower", "better worse"), ("higher", "worse better"), ("", "lower higher")]
+)
+@pytest.mark.parametrize("expect", ["positive", "negative"])
+def test_an_axis_is_signed_and_names_its_better_side(better: str, sides: str, expect: str):
+    effects = [part(expect=expect, better=better, effect=e, interval=[e - 0.5, e + 0.5]) for e in (-2.0, 1.0)]
+    (plot,) = forest.plots(("", effect) for effect in effects)
+    assert plot.sides == tuple(sides.split())
+    low, high = plot.rows
+    assert low.effect is not None and high.effect is not None and low.effect < plot.zero < high.effect  # never mirrored
+    assert [row.value for row in plot.rows] == ["−2.00 [−2.50, −1.50]", "1.00 [0.50, 1.50]"]
+    ticks = [float(text.replace("−", "-")) for _, text in plot.ticks]
+    assert 3 <= len(ticks) <= 5 and ticks == sorted(ticks) and (plot.zero, "0") in plot.ticks
+    claimed = (plot.zero, 100) if expect == "positive" else (0, plot.zero)
+    assert all(row.claimed == (claimed[0], pytest.approx(claimed[1] - claimed[0], abs=0.02)) for row in plot.rows)
+
+
+def test_ratios_have_an_axis_of_ratios():
+    effects = [part(unit="log ratio", scale="log", effect=math.log(r), interval=[math.log(r / 2), math.log(2 * r)])
+               for r in (0.1, 30)]  # fmt: skip
+    (plot,) = forest.plots(("", effect) for effect in effects)
+    assert plot.unit == "ratio" and plot.ticks[0][0] < plot.zero < plot.ticks[-1][0] and (plot.zero, "1") in plot.ticks
+    assert [row.value for row in plot.rows] == ["0.100 [0.0500, 0.200]", "30.0 [15.0, 60.0]"]
+
+
+@pytest.mark.parametrize("width", [1e-6, 0.02, 0.7, 2.0, 9.0, 40.0, 300.0])
+def test_every_axis_of_ratios_has_a_few_ticks(width: float):
+    (plot,) = forest.plots([("", part(unit="log ratio", effect=width / 2, interval=[0.0, width]))])
+    assert 1 <= len(plot.ticks) <= forest.MOST_TICKS
+    assert len({text for _, text in plot.ticks}) == len(plot.ticks)
+
+
+def test_an_equivalence_has_its_margin_and_interval():
+    (equal,) = rows(part(within=1.0, tost=[0.6, 1.4]))
+    assert equal.claimed and equal.inner and equal.interval
+    assert equal.claimed[0] < equal.inner[0] < sum(equal.claimed) < sum(equal.inner)
 
 
 def test_a_size_holds_where_one_more_run_would_fall():
-    middle = forest.WIDTH / 2
-    directed = part(
-        kind="size", paper=-2.0, expect="negative", prediction=[-1.0, 1.0], effect=-0.5, interval=[-0.8, -0.2]
-    )
-    sized = forest.mark(directed, {"u": 2.0})
-    assert sized and sized.paper == forest.WIDTH and sized.claimed == (middle / 2, middle * 1.5)
+    (directed,) = rows(part(kind="size", paper=-2.0, expect="negative", prediction=[-1.0, 1.0], effect=-0.5,
+                            interval=[-0.8, -0.2]))  # fmt: skip
+    assert directed.claimed and directed.paper is not None and directed.paper < directed.claimed[0]
     bare_size = part(kind="size", paper=10.0, effect=11.0, interval=[10.5, 11.5], prediction=[9.0, 13.0])
-    scale = forest.limits([bare_size, part()])
-    assert set(scale) == {"u", "u from the paper's number"} and scale["u from the paper's number"] < 5
-    held = forest.mark(bare_size, {"u from the paper's number": 4.0})
-    assert held and held.paper == middle and held.claimed == (middle * 0.75, middle * 1.75)
-    assert held.effect == middle * 1.25
+    sized, other = forest.plots([("", bare_size), ("", part())])
+    assert (other.unit, sized.unit) == ("u", "u from the paper's number")
+    (held,) = sized.rows
+    assert held.paper == sized.zero and held.claimed and held.claimed[0] < sized.zero < sum(held.claimed)
+    assert held.value == "1.00 [0.50, 1.50]"
 
 
 def test_computed_numbers_and_bare_orders_are_told_in_words():
-    assert forest.mark(part(kind="exact", interval=None), {"u": 1.0}) is None
     order = part(effect=None, interval=None, sign_test={"above": 0, "below": 8, "p": 0.0078})
-    assert forest.mark(order, {"u": 1.0}) is None
+    (plot,) = forest.plots([("", part(kind="exact", interval=None)), ("", order)])
+    assert not plot.ticks and [row.value for row in plot.rows] == ["", ""]
     assert re.findall(r"[\d.]+", describe.effect(order)) == ["8", "0", "8", "0.0078"]
 
 
 def test_one_wide_interval_is_cut_and_does_not_flatten_the_others():
-    parts = [part(), part(effect=0.9), part(effect=1.2, interval=[-500.0, 502.0])]
-    scale = forest.limits(parts)
-    assert 1.5 < scale["u"] < 10
-    wide = forest.mark(parts[2], scale)
-    assert wide and wide.cut_low and wide.cut_high and (wide.low, wide.high) == (0, forest.WIDTH)
-    narrow = forest.mark(parts[0], scale)
-    assert narrow and not narrow.cut_low and not narrow.cut_high
-    assert forest.mark(part(effect=None, interval=None), scale) is None
-    assert forest.limits([part(effect=None, interval=None)]) == {}
+    first, _, wide = rows(part(), part(effect=0.9), part(effect=1.2, interval=[-500.0, 502.0]))
+    assert wide.cut == (True, True) and wide.interval == (0, 100)
+    assert first.cut == (False, False) and first.interval and first.interval[1] > 5
 
 
 @pytest.mark.parametrize(
