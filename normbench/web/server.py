@@ -1,28 +1,21 @@
 """The dashboard's server: answers GET and HEAD on this machine to holders of its token.
 
-Other users of the machine can reach the port, and any page in a browser can send requests to it. So every request
-needs the cookie that the printed link sets, a host name of this machine, and no other site as its origin. No part of
-a request becomes part of a path: runs are looked up in the index, samples in the run's list.
+`guard` says who may ask. No part of a request becomes part of a path: runs are looked up in the index, samples in
+the run's list.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -35,20 +28,11 @@ from normbench.runs import samples
 from normbench.runs.record import RunRecord
 from normbench.web import share, view
 from normbench.web.csv_table import csv_table
+from normbench.web.guard import guard
 from normbench.web.index import Index
 from normbench.web.json_safe import dumped, json_safe
 
-HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
 PAUSE = 0.5  # s between two looks at the runs
 SLOWEST = 1.5  # s, the longest pause where a look takes long
@@ -132,47 +116,9 @@ def app(
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
     return Starlette(
         routes=[Mount("/static", static), *(Route(path, endpoint) for path, endpoint in pages.items())],
-        middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
-            Middleware(BaseHTTPMiddleware, dispatch=guard(token)),
-        ],
+        middleware=guard(token),
         exception_handlers={NormbenchError: _bad_input, Exception: _failed},
     )
-
-
-def cookie_name(token: str) -> str:
-    """Unique to this server: a browser sends cookies to every port of a host."""
-    return f"normbench-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
-
-
-def guard(token: str) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
-    """Admits requests of the user's browser alone; sets the headers of all responses."""
-    cookie = cookie_name(token)
-
-    def knows(given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-    def refusal(request: Request) -> Response | None:
-        """The response to a request that is not admitted, or that has the token in its address."""
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return PlainTextResponse("Requests from other sites are not answered.\n", 403)
-        admitted, given = knows(request.cookies.get(cookie, "")), request.query_params.getlist("token")
-        if given and (admitted or (len(given) == 1 and knows(given[0]))):
-            rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-            answer = RedirectResponse(f"/?{urlencode(rest)}" if rest else "/", 303)
-            answer.set_cookie(cookie, token, httponly=True, samesite="strict")
-            return answer
-        return None if admitted else PlainTextResponse("Open the link that normbench dashboard printed.\n", 403)
-
-    async def dispatch(request: Request, then: Callable[[Request], Awaitable[Response]]) -> Response:
-        answer = refusal(request) or await then(request)
-        answer.headers.update(HEADERS)
-        answer.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
-        # scripts are asked for again too, but not sent again where they have not changed
-        answer.headers["Cache-Control"] = "no-cache" if request.url.path.startswith("/static/") else "no-store"
-        return answer
-
-    return dispatch
 
 
 async def _bad_input(request: Request, error: Exception) -> Response:

@@ -21,6 +21,7 @@ from normbench.draw.text import visible
 from normbench.runs import samples, writing
 from normbench.web import server, share
 from normbench.web.csv_table import csv_table
+from normbench.web.guard import cookie_name
 from normbench.web.index import Index
 
 TOKEN = "the-token"
@@ -91,7 +92,7 @@ def test_without_token_or_cookie_nothing_is_told(path: str, stranger: TestClient
         assert (answer.status_code, answer.text) == (403, "Open the link that normbench dashboard printed.\n")
         assert "set-cookie" not in answer.headers
     for cookie in ("wrong", TOKEN[:-1], f"{TOKEN}x", ""):
-        name = server.cookie_name(TOKEN)
+        name = cookie_name(TOKEN)
         assert stranger.get(path, headers={"Cookie": f"{name}={cookie}"}).status_code == 403
     assert stranger.get(path, headers={"Cookie": f"normbench={TOKEN}"}).status_code == 403
 
@@ -206,7 +207,7 @@ def test_folders_behind_links_are_not_entered(place: str, results: Path, pair: l
 
 
 def _jar() -> dict[str, str]:
-    return {server.cookie_name(TOKEN): TOKEN}
+    return {cookie_name(TOKEN): TOKEN}
 
 
 def test_a_sample_is_shown_in_a_sandbox(client: TestClient, pair: list) -> None:

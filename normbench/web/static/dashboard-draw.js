@@ -17,43 +17,27 @@
     }
   });
 
-  function ready() {
-    return typeof Plotly !== "undefined";
-  }
+  const ready = () => typeof Plotly !== "undefined";
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function colour(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  }
-
-  function axis(given) {
-    const line = colour("--line");
-    return { ...given, gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), linecolor: line, tickcolor: line };
-  }
-
-  function themed(layout) {
-    const { meta, ...rest } = layout;
-    return {
-      ...rest,
+  function themed({ meta, ...layout }) {
+    const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), linecolor: colour("--line"), tickcolor: colour("--line") };
+    const page = {
+      xaxis: axis,
+      yaxis: axis,
       font: { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("--text") },
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
-      ...Object.fromEntries(Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key)).map(([key, given]) => [key, axis(given)])),
-      ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, bgcolor: colour("--surface"), font: { ...note.font, color: colour(note.name) } })) } : {}),
     };
+    const note = (one) => ({ ...one, bgcolor: colour("--surface"), font: { ...one.font, color: colour(one.name) } });
+    return { ...layout, template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
   }
 
+  // Marks, bands and intervals take the colour of the line.
   function coloured(trace) {
-    const { meta } = trace;
-    const shade = meta[dark.matches ? "dark" : "light"];
-    if (meta.role === "heat") return { ...trace, colorscale: scale(), textfont: { size: 11, color: colour("--text") } };
-    return {
-      ...trace,
-      line: { ...trace.line, color: shade },
-      ...(trace.marker ? { marker: { ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade } } } : {}),
-      ...(trace.error_x ? { error_x: { ...trace.error_x, color: shade } } : {}),
-      ...(trace.error_y ? { error_y: { ...trace.error_y, color: shade } } : {}),
-      ...(trace.fill ? { fillcolor: shade } : {}),
-    };
+    const shade = trace.meta[dark.matches ? "dark" : "light"];
+    if (trace.meta.role === "heat") return { ...trace, colorscale: scale(), textfont: { size: 11, color: colour("--text") } };
+    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
   }
 
   // Blue below, the page between, orange above: told apart without red and green; text stands on all of it.
@@ -131,27 +115,32 @@
   const SMALLEST = 210; // pixels that a small plot is wide
 
   // One small plot per value beside each other, all with the same axes. values: key and label; of(cell): its value's key.
-  function beside(figure, values, of, width) {
+  function beside({ data, layout }, values, of, width) {
     const columns = Math.max(1, Math.min(values.length, Math.floor(width / SMALLEST)));
     const rows = Math.ceil(values.length / columns);
     const name = (place) => (place ? String(place + 1) : "");
-    const part = (place, count, gap) => [(place * (1 + gap)) / (count + (count - 1) * gap), (place * (1 + gap) + 1) / (count + (count - 1) * gap)];
-    const layout = { ...figure.layout, annotations: [] };
-    values.forEach((value, place) => {
-      const [row, column] = [Math.floor(place / columns), place % columns];
+    const axes = values.map((value, place) => {
       const last = place + columns >= values.length; // of its column
-      const [y0, y1] = part(row, rows, 0.22).map((at) => 1 - at).reverse();
-      const x = part(column, columns, 0.1);
-      const title = (given, on) => (on ? given.title : { text: "" });
-      layout[`xaxis${name(place)}`] = { ...figure.layout.xaxis, title: title(figure.layout.xaxis, last), showticklabels: last, domain: x, anchor: `y${name(place)}`, ...(place ? { matches: "x" } : {}) };
-      layout[`yaxis${name(place)}`] = { ...figure.layout.yaxis, title: title(figure.layout.yaxis, !column && row === Math.floor((rows - 1) / 2)), showticklabels: !column, domain: [y0, y1], anchor: `x${name(place)}`, ...(place ? { matches: "y" } : {}) };
-      layout.annotations.push({ text: text(value.label), showarrow: false, xref: "paper", yref: "paper", x: x[0], y: y1, xanchor: "left", yanchor: "bottom", font: { size: 12 }, name: "--text" });
+      const middle = place === columns * Math.floor((rows - 1) / 2); // of the first column
+      const axis = (given, labelled, titled, first) => ({ ...given, showticklabels: labelled, ...(titled ? {} : { title: { text: "" } }), ...(place ? { matches: first } : {}) });
+      return {
+        [`xaxis${name(place)}`]: axis(layout.xaxis, last, last, "x"),
+        [`yaxis${name(place)}`]: axis(layout.yaxis, !(place % columns), middle, "y"),
+      };
     });
-    const put = (trace, place) => ({ ...trace, xaxis: `x${name(place)}`, yaxis: `y${name(place)}` });
-    const data = figure.data.flatMap((trace) => values.map((value, place) => [value, place])
-      .filter(([value]) => !trace.meta.arm || of(trace.meta.arm) === value.key) // the level and the papers' curves stand in all
-      .map(([, place]) => put(trace, place)));
-    return { data, layout: { ...layout, margin: { ...layout.margin, t: 26 }, uirevision: `${layout.uirevision} ${values.length} ${columns}` } };
+    const titles = values.map(({ label }, place) => ({
+      text: text(label), showarrow: false, xref: `x${name(place)} domain`, yref: `y${name(place)} domain`, x: 0, y: 1,
+      xanchor: "left", yanchor: "bottom", font: { size: 12 }, name: "--text",
+    }));
+    return {
+      data: values.flatMap((value, place) => data
+        .filter(({ meta }) => ["level", "reference"].includes(meta.role) || of(meta.arm) === value.key)
+        .map((trace) => ({ ...trace, xaxis: `x${name(place)}`, yaxis: `y${name(place)}` }))),
+      layout: Object.assign({}, layout, ...axes, {
+        annotations: titles, margin: { ...layout.margin, t: 26 }, uirevision: `${layout.uirevision} ${values.length} ${columns}`,
+        grid: { rows, columns, pattern: "independent", xgap: 0.1, ygap: 0.22 },
+      }),
+    };
   }
 
   nb.seen = seen;
@@ -179,13 +168,9 @@
     for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
   };
 
-  // The figure as a file of its own, on the page's ground.
-  nb.svg = async function svg(element) {
-    const { data, layout } = element;
-    const size = element.getBoundingClientRect();
-    const url = await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true, width: undefined, height: undefined } },
-                                     { format: "svg", width: Math.round(size.width), height: Math.round(size.height) });
-    return decodeURIComponent(url.slice(url.indexOf(",") + 1));
+  // Saves the figure as a file of its own, on the page's ground.
+  nb.svg = function svg({ data, layout, clientWidth: width, clientHeight: height }) {
+    Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true } }, { format: "svg", filename: "curves", width, height });
   };
 
   const late = document.getElementById("late");

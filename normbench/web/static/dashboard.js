@@ -418,12 +418,7 @@
     change({ ...Object.fromEntries(OF_TASK.map((key) => [key, ""])), task: at("task").value }, { ask: true, push: true });
   });
   at("pair-close").addEventListener("click", () => change({ a: "", b: "" }, { ask: true }));
-  at("share-svg").addEventListener("click", async () => {
-    const url = URL.createObjectURL(new Blob([await nb.svg(at("plot-curves"))], { type: "image/svg+xml" }));
-    const link = nb.el("a", { href: url, download: "curves.svg" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  });
+  at("share-svg").addEventListener("click", () => nb.svg(at("plot-curves")));
   document.addEventListener("click", (event) => {
     if (!at("share").contains(event.target)) at("share").open = false;
   });
