@@ -137,7 +137,7 @@ def curves(board: Board) -> Figure:
             "xaxis": _axis(AXES[board.clock], exponentformat="SI", **epochs),
             "yaxis": _axis(_name(board)),
             "hovermode": "closest" if len(lines) > MANY else "x unified",
-            "meta": {"ranges": _ranges(lines), "log": q.metric.loss},
+            "meta": {"axes": _axes(lines)},
         },
     }
 
@@ -224,23 +224,39 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
     return found
 
 
-def _ranges(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """The ranges of a linear and a logarithmic axis, from the means after the first evaluation.
+def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """What the page's switches make of the axes: y `linear` or `log`, over the means after the first evaluation, and
+    logarithmic `x`.
 
     Cells in which every run diverged count only if there are no others.
     """
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
     means = [p.mean for line in whole for p in line.points[1:] or line.points if p.mean is not None]
-    found: dict[str, list[float]] = {}
+    linear: dict[str, Any] = {}
     if means:
         low, high = min(means), max(means)
         room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        found["linear"] = [low - room, high + room]
-    if positive := [mean for mean in means if mean > 0]:
-        low, high = math.log10(min(positive)), math.log10(max(positive))
-        room = max(0.05, 0.06 * (high - low))
-        found["log"] = [low - room, high + room]
-    return found
+        linear = {"range": [low - room, high + room], "autorange": False}
+    x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
+    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06)}
+
+
+def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
+    """An axis over these values, without those that it cannot show.
+
+    Labelled are 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little.
+    """
+    positive = [math.log10(value) for value in values if value > 0]
+    if not positive or (not room and min(positive) == max(positive)):
+        return {"type": "log"}
+    low, high = min(positive), max(positive)
+    room = max(0.05, room * (high - low)) if room else 0.0
+    low, high = low - room, high + room
+    axis = {"type": "log", "range": [low, high], "autorange": False, "dtick": 1 if high - low > 2.5 else None}
+    if not 0.8 < high - low <= 2.5:
+        return axis
+    ticks = [digit * 10.0**power for power in range(math.floor(low), math.ceil(high)) for digit in (1, 2, 5)]
+    return {**axis, "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
 
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const drawn = new Map(); // element -> figure, as given: drawn anew when the page turns dark
   const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"] };
 
   // A figure is as large as its place, also when something beside it opens.
@@ -17,7 +16,6 @@
     }
   });
 
-  const ready = () => typeof Plotly !== "undefined";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function themed({ meta, ...layout }) {
@@ -57,25 +55,6 @@
     });
   }
 
-  // 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little, or digits without their power.
-  function ticks([low, high]) {
-    const tickvals = [];
-    for (let power = Math.floor(low); power <= high; power += 1) tickvals.push(...[1, 2, 5].map((digit) => digit * 10 ** power));
-    return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => String(Number(value.toPrecision(3)))) };
-  }
-
-  // A logarithmic axis over these values; without those that it cannot show.
-  function logarithmic(axis, values) {
-    const positive = values.filter((value) => typeof value === "number" && value > 0);
-    const ends = positive.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
-    if (ends[0] >= ends[1]) return axis;
-    const range = ends.map(Math.log10);
-    const { dtick, ...rest } = axis;
-    return { ...rest, type: "log", range, autorange: false, ...steps(range) };
-  }
-
-  const steps = (range) => (range[1] - range[0] > 2.5 ? { dtick: 1 } : range[1] - range[0] > 0.8 ? ticks(range) : {});
-
   // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
   function seen(figure, how) {
     const shown = (meta) => {
@@ -84,8 +63,8 @@
       if (!how.on(meta.arm)) return false;
       return meta.role === "band" ? how.band : meta.role === "seed" ? how.seeds : true;
     };
-    const { ranges } = figure.layout.meta;
-    const floor = ranges.log ? 10 ** (ranges.log[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
+    const { axes } = figure.layout.meta;
+    const floor = axes.log.range ? 10 ** (axes.log.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
     const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
@@ -96,15 +75,13 @@
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
               { ...whole, y: smoothed(trace.y, how.smooth) }];
     });
-    const range = how.log ? ranges.log : ranges.linear;
-    const { type, dtick, ...yaxis } = figure.layout.yaxis;
     return {
       data,
       layout: {
         ...figure.layout,
         uirevision: `${how.key} ${how.log} ${how.logx}`,
-        xaxis: how.logx ? logarithmic(figure.layout.xaxis, data.filter(({ meta }) => meta.role === "mean").flatMap(({ x }) => x)) : figure.layout.xaxis,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(range ? steps(range) : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
+        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}) },
+        yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear) },
       },
     };
   }
@@ -146,19 +123,17 @@
   nb.seen = seen;
   nb.beside = beside;
 
-  // The one place that draws. Nothing to draw empties the element.
+  // The one place that draws. Nothing to draw empties the element; before Plotly is there, nothing is drawn.
   nb.draw = function draw(element, figure) {
+    if (typeof Plotly === "undefined") return;
     if (!figure) {
-      if (drawn.delete(element) && ready()) Plotly.purge(element);
+      Plotly.purge(element);
       return;
     }
-    if (!drawn.has(element)) sizes.observe(element);
-    drawn.set(element, figure);
-    if (!ready()) return; // Plotly is on its way
-    const { layout } = figure;
-    if (layout.height) element.style.height = `${layout.height}px`;
+    sizes.observe(element);
+    if (figure.layout.height) element.style.height = `${figure.layout.height}px`;
     const { width, height } = element.getBoundingClientRect();
-    Plotly.react(element, figure.data.map(coloured), { ...themed(layout), width, height }, CONFIG);
+    Plotly.react(element, figure.data.map(coloured), { ...themed(figure.layout), width, height }, CONFIG);
   };
 
   // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
@@ -173,12 +148,12 @@
     Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true } }, { format: "svg", filename: "curves", width, height });
   };
 
-  const late = document.getElementById("late");
-  if (late) late.addEventListener("load", () => drawn.forEach((figure, element) => nb.draw(element, figure)));
-
   nb.dark = () => dark.matches;
-  dark.addEventListener("change", () => {
-    for (const [element, figure] of drawn) nb.draw(element, figure);
-    document.dispatchEvent(new Event("shade"));
-  });
+
+  // Calls back when all has to be drawn again: the page has turned dark or light, or Plotly is there.
+  nb.redraw = function redraw(show) {
+    const late = document.getElementById("late");
+    if (late) late.addEventListener("load", show);
+    dark.addEventListener("change", show);
+  };
 })(window.normbench);

@@ -64,12 +64,11 @@
   // A button that puts a text on the clipboard and says so.
   nb.copy = function copy(text, label = "Copy") {
     const button = nb.el("button", { type: "button", class: "plain", "aria-live": "polite" }, label);
-    const say = (word) => {
-      nb.say(button, word);
+    button.addEventListener("click", async () => {
+      const copied = navigator.clipboard && (await navigator.clipboard.writeText(text).then(() => true, () => false));
+      nb.say(button, copied ? "Copied" : "Not copied: select it");
       setTimeout(() => nb.say(button, label), 2000);
-    };
-    const write = () => (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject(new Error("no clipboard")));
-    button.addEventListener("click", () => write().then(() => say("Copied"), () => say("Not copied: select it")));
+    });
     return button;
   };
 

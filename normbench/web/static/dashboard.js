@@ -367,13 +367,6 @@
     nb.say(at("left"), left === null ? "" : ` · about ${time} left`);
   }
 
-  function share() {
-    for (const what of ["share", "csv"]) {
-      const link = at(what === "share" ? "share-html" : "share-csv");
-      if (link) link.href = nb.source.file(what, query);
-    }
-  }
-
   // What is asked, but for what a reader is just writing.
   function filtered() {
     const field = at("filter");
@@ -401,7 +394,7 @@
     pair();
     answer();
     nb.fill(at("notes"), view.notes, () => view.notes.map((note) => nb.el("li", {}, note)));
-    share();
+    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, query)));
     details(query.run || "");
   }
 
@@ -428,7 +421,7 @@
     else if (query.run) change({ run: "" });
     else if (query.a || query.b) change({ a: "", b: "" }, { ask: true });
   });
-  document.addEventListener("shade", show);
+  nb.redraw(show);
   window.addEventListener("popstate", () => {
     query = nb.address.read();
     load();
