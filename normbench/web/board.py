@@ -307,8 +307,8 @@ def waiting(task: Task) -> list[dict[str, Any]]:
 def clocks(task: Task) -> list[str]:
     """The clocks that every cell has."""
     batches = all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells)
-    has = {"epoch": task.budget[1] == "epochs", "step": True, "examples": batches,
-           "seconds": any(run.seconds for run in task.runs)}  # fmt: skip
+    timed = any(run.seconds for run in task.runs)
+    has = {"epoch": task.budget[1] == "epochs", "step": True, "examples": batches, "seconds": timed}
     return [clock for clock in AXES if has[clock]]
 
 

@@ -95,10 +95,9 @@ def _digits(value: float) -> float:
 
 def _markers(role: str, arm: str, colour: str, x: Sequence[float], texts: Sequence[str], **rest: Any) -> dict[str, Any]:
     """Points with a text each on hovering."""
-    return {
-        "x": list(map(_digits, x)), "customdata": list(map(label, texts)), "type": "scatter", "mode": "markers",
-        "hovertemplate": "%{customdata}<extra></extra>", "meta": {**meta(arm, colour), "role": role}, **rest,
-    }  # fmt: skip
+    points = {"x": list(map(_digits, x)), "type": "scatter", "mode": "markers"}
+    hover = {"customdata": list(map(label, texts)), "hovertemplate": "%{customdata}<extra></extra>"}
+    return {**points, **hover, "meta": {**meta(arm, colour), "role": role}, **rest}
 
 
 def _axis(title: str, **rest: Any) -> dict[str, Any]:
@@ -107,12 +106,11 @@ def _axis(title: str, **rest: Any) -> dict[str, Any]:
 
 def _error(means: Sequence[float], intervals: Sequence[Interval], thickness: float) -> dict[str, Any]:
     """How far intervals reach above and below their means."""
-    ends = [interval or (mean, mean) for mean, interval in zip(means, intervals, strict=True)]
-    return {
-        "visible": any(intervals), "type": "data", "symmetric": False, "thickness": thickness, "width": 4,
-        "array": [_digits(high - mean) for mean, (_, high) in zip(means, ends, strict=True)],
-        "arrayminus": [_digits(mean - low) for mean, (low, _) in zip(means, ends, strict=True)],
-    }  # fmt: skip
+    ends = [(mean, *(interval or (mean, mean))) for mean, interval in zip(means, intervals, strict=True)]
+    above = [_digits(high - mean) for mean, _, high in ends]
+    below = [_digits(mean - low) for mean, low, _ in ends]
+    look = {"visible": any(intervals), "type": "data", "symmetric": False, "thickness": thickness, "width": 4}
+    return {**look, "array": above, "arrayminus": below}
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -184,7 +182,7 @@ def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
 
 
 def _crosses(board: Board, line: Line) -> dict[str, Any] | None:
-    lost = {run.id: run.reason for run in board.task.runs if run.status == "diverged"}
+    lost = {run.id: run.reason for run in board.rows[line.arm].cell.runs if run.status == "diverged"}
     ends = []
     for seed, run, curve in line.seeds:
         finite = [point for point in curve if math.isfinite(point[1])]
@@ -198,29 +196,21 @@ def _crosses(board: Board, line: Line) -> dict[str, Any] | None:
 
 def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, Any]]:
     """The level, and when cells reach it: intervals no further than the curves."""
-    first, last = min(line.points[0].x for line in lines), max(line.points[-1].x for line in lines)
-    found: list[dict[str, Any]] = [
-        {
-            "x": [first, last], "y": [level, level], "name": label(f"level {level:.4g}"), "type": "scatter",
-            "mode": "lines", "line": {"width": 1, "dash": "dot"}, "hoverinfo": "skip",
-            "meta": {**meta("", REFERENCE), "role": "level"},
-        }
-    ]  # fmt: skip
+    ends = min(line.points[0].x for line in lines), max(line.points[-1].x for line in lines)
+    dotted = {"mode": "lines", "line": {"width": 1, "dash": "dot"}, "hoverinfo": "skip", "hovertemplate": None}
+    name = label(f"level {level:.4g}")
+    found = [_markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
+    mark = {"symbol": "line-ns-open", "size": 12, "line": {"width": 2}}
     for line in lines:
-        row = board.rows[line.arm]
-        if row.time is None or row.time.mean is None:
+        cell, time = board.rows[line.arm].cell, board.rows[line.arm].time
+        if time is None or time.mean is None:
             continue
-        factor, ends = board.from_budget(row.cell), row.time.interval
-        mean = factor * row.time.mean
-        interval = ends and (max(factor * ends[0], first), min(factor * ends[1], last))
-        found.append(
-            _markers(
-                "time", line.arm, line.look.colour, [mean],
-                [f"{line.look.name}: {row.time.text()} {row.time.unit} to the level"], y=[level],
-                marker={"symbol": "line-ns-open", "size": 12, "line": {"width": 2}},
-                error_x=_error([mean], [interval], 1.8),
-            )
-        )  # fmt: skip
+        factor = board.from_budget(cell)
+        x = factor * time.mean
+        interval = time.interval and (max(factor * time.interval[0], ends[0]), min(factor * time.interval[1], ends[1]))
+        text = f"{line.look.name}: {time.text()} {time.unit} to the level"
+        error = _error([x], [interval], 1.8)
+        found.append(_markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
     return found
 
 
@@ -268,9 +258,12 @@ def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
     unit = board.question.metric.step_unit
     style = board.styles[a]
     line = Line("difference", Look("difference", style.colour), _thinned_points(points), [], 0)
-    layout = {"xaxis": _axis(AXES[board.common_clock]), "hovermode": "x unified",
-              "yaxis": _axis(f"difference, {unit}" if unit else "difference", zeroline=True)}  # fmt: skip
-    figure = {"data": line_traces(line), "layout": bare(64, 12, 8, 44) | layout} if points else None
+    axes = {
+        "xaxis": _axis(AXES[board.common_clock]),
+        "yaxis": _axis(f"difference, {unit}" if unit else "difference", zeroline=True),
+    }
+    layout = {**bare(64, 12, 8, 44), **axes, "hovermode": "x unified"}
+    figure = {"data": line_traces(line), "layout": layout} if points else None
     return {**json_safe(content), "figure": figure}
 
 
@@ -307,27 +300,16 @@ def forest(board: Board) -> Figure | None:
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
-        data.append(
-            _markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], marker=mark,
-                     cliponaxis=False, error_x=_error([x], [ends], 1.8))
-        )  # fmt: skip
+        whole = {"marker": mark, "cliponaxis": False, "error_x": _error([x], [ends], 1.8)}
+        data.append(_markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
         notes.append(_note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
         notes.append(_note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     title = f"less that of {cut(q.against, 24)}{unit} · {'right' if q.metric.rising else 'left'} is better"
-    return {
-        "data": data,
-        "layout": {
-            **bare(8, 8, 4, 52),
-            "height": round(ROW * (number + 1)) + 62,
-            "xaxis": _axis(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True),
-            "yaxis": {
-                "range": [-0.25 - number, 0.72], "showticklabels": False, "showgrid": False, "zeroline": False,
-                "ticks": "", "fixedrange": True,
-            },
-            "annotations": notes,
-        },
-    }  # fmt: skip
+    x_axis = _axis(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
+    y_axis = _axis("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
+    return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
 
 
 def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
@@ -342,10 +324,8 @@ def _within(value: float, limit: float) -> float:
 
 def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
     """Text above an interval; the page gives it the colour of that name."""
-    return {
-        "x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False,
-        "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour,
-    }  # fmt: skip
+    place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
+    return {**place, "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour}
 
 
 def cut(text: str, most: int) -> str:
@@ -365,23 +345,21 @@ def sensitivity(board: Board) -> Figure | None:
         if isinstance(rate, int | float) and rate > 0 and board.rows[cell.key].at.mean is not None:
             arm = board.question.arm(cell), board.describe_facets(cell, board.untuned)
             arms.setdefault(arm, []).append(cell)
-    data, lowest = [], math.inf
+    data: list[dict[str, Any]] = []
+    lowest = math.inf
     for arm, cells in arms.items():
         cells.sort(key=lambda cell: cell.values[TUNED])
         rows = [board.rows[cell.key] for cell in cells]
-        means = [row.at.mean or 0.0 for row in rows]
+        rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
         lowest = min(lowest, *means)
-        texts = [f"{arm[0]} at {cell.values[TUNED]:g}: {row.at.text()}{unit_of(board.question)}"
-                 for cell, row in zip(cells, rows, strict=True)]  # fmt: skip
-        data.append(
-            _markers(
-                "setting", key_of(arm[0]), board.styles[cells[0].key].colour,
-                [cell.values[TUNED] for cell in cells], texts, y=list(map(_digits, means)), mode="lines+markers",
-                name=label(joined(*arm)), line={"width": 1.6}, hovertemplate="%{customdata}",
-                marker={"size": [11 if cell.key in board.best else 6 for cell in cells]},
-                error_y=_error(means, [row.at.interval for row in rows], 1.2),
-            )
-        )  # fmt: skip
+        unit = unit_of(board.question)
+        texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        trace = _markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
+        trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
+        sizes = [11 if cell.key in board.best else 6 for cell in cells]
+        errors = _error(means, [row.at.interval for row in rows], 1.2)
+        line = {"line": {"width": 1.6}, "marker": {"size": sizes}, "error_y": errors}
+        data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:
         return None
     rates = sorted({cell.values[TUNED] for cells in arms.values() for cell in cells})
@@ -424,22 +402,21 @@ def heat(board: Board, cells: Sequence[Cell]) -> Figure | None:
         ]
         for i, name in enumerate(names)
     ]
+    places = range(len(names))
     trace = {
-        "type": "heatmap", "x": [label(cut(name, 28)) for name in columns], "y": list(map(label, names)),
-        "z": [[_digits(less[i] / reach) for less, reach, _ in ranked] for i in range(len(names))],
-        "text": [[str(places[i]) for _, _, places in ranked] for i in range(len(names))],
-        "customdata": hovers, "hovertemplate": "%{customdata}<extra></extra>", "texttemplate": "%{text}",
-        "zmin": -1, "zmax": 1, "showscale": False, "xgap": 2, "ygap": 1, "meta": {"arm": "", "role": "heat"},
-    }  # fmt: skip
+        "x": [label(cut(name, 28)) for name in columns],
+        "y": list(map(label, names)),
+        "z": [[_digits(less[i] / reach) for less, reach, _ in ranked] for i in places],
+        "text": [[str(ranks[i]) for _, _, ranks in ranked] for i in places],
+        "customdata": hovers,
+    }
+    look = {"type": "heatmap", "zmin": -1, "zmax": 1, "showscale": False, "xgap": 2, "ygap": 1}
+    look |= {"texttemplate": "%{text}", "hovertemplate": "%{customdata}<extra></extra>"}
     axis = {"type": "category", "fixedrange": True, "automargin": True}
+    axes = {"xaxis": {**axis, "tickangle": -50}, "yaxis": {**axis, "autorange": "reversed"}}
     caption = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
-    return {
-        "data": [trace],
-        "layout": {
-            **bare(56, 10, 8, 44), "height": 22 * len(names) + 150, "meta": {"caption": caption},
-            "xaxis": {**axis, "tickangle": -50}, "yaxis": {**axis, "autorange": "reversed"},
-        },
-    }  # fmt: skip
+    layout = {**bare(56, 10, 8, 44), **axes, "height": 22 * len(names) + 150, "meta": {"caption": caption}}
+    return {"data": [{**trace, **look, "meta": {"arm": "", "role": "heat"}}], "layout": layout}
 
 
 def with_variants(task: Task, others: Sequence[Task], load: Any) -> list[Cell]:

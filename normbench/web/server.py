@@ -100,8 +100,9 @@ def app(
             await run_in_threadpool(index.refresh, PAUSE / 2)
             mark, changed = index.changed_since(mark)
             if own := [run for run in changed if run in in_view or run not in known]:
-                known, in_view, _ = await run_in_threadpool(seen, query)
                 yield f"event: changed\ndata: {dumped([visible(run) for run in own])}\n\n"
+                if not known.issuperset(own):
+                    known, in_view, _ = await run_in_threadpool(seen, query)
             elif time.monotonic() - beat > BEAT:
                 yield ": live\n\n"
             else:
@@ -111,11 +112,11 @@ def app(
     async def events(request: Request) -> Response:
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
-    pages = {"/": page, "/api/view": content, "/api/share": shared, "/api/csv": table, "/api/run": run,
-             "/api/sample": sample, "/api/events": events}  # fmt: skip
+    parts = {"view": content, "share": shared, "csv": table, "run": run, "sample": sample, "events": events}
+    api = [Route(f"/api/{name}", endpoint) for name, endpoint in parts.items()]
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
     return Starlette(
-        routes=[Mount("/static", static), *(Route(path, endpoint) for path, endpoint in pages.items())],
+        routes=[Route("/", page), Mount("/static", static), *api],
         middleware=guard(token),
         exception_handlers={NormbenchError: _bad_input, Exception: _failed},
     )

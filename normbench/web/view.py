@@ -75,15 +75,25 @@ class Selection:
         query, task = dict(self.asked), self.task
         if task and not (len(self.tasks) == 1 and "filter" in query):
             query["task"] = task.key
+        nothing: View = {
+            "heading": "",
+            "caption": "",
+            "choices": {},
+            "arms": [],
+            "facets": [],
+            "answer": None,
+            "pair": None,
+        }
         return {
+            **nothing,
+            **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
             "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs)} for t in self.tasks],
             "runs": _states(task.runs if task else []),
             "title": task.title if task else "",
-            "heading": "", "caption": "", "choices": {}, "arms": [], "facets": [],
             "cells": waiting(task) if task else [],
-            "answer": None, "pair": None, **dict.fromkeys(FIGURES), "notes": self.notes,
-        }  # fmt: skip
+            "notes": self.notes,
+        }
 
 
 def view(
