@@ -34,13 +34,10 @@
   // Marks, bands and intervals take the colour of the line.
   function coloured(trace) {
     const shade = trace.meta[dark.matches ? "dark" : "light"];
-    if (trace.meta.role === "heat") return { ...trace, colorscale: scale(), textfont: { size: 11, color: colour("--text") } };
+    // blue below, the page between, orange above: told apart without red and green; text stands on all of it
+    const colorscale = [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
+    if (trace.meta.role === "heat") return { ...trace, colorscale, textfont: { size: 11, color: colour("--text") } };
     return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
-  }
-
-  // Blue below, the page between, orange above: told apart without red and green; text stands on all of it.
-  function scale() {
-    return [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
   }
 
   // An exponential mean with weight w of what was before; corrected at the start, where there is little before.
@@ -56,7 +53,7 @@
   }
 
   // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
-  function seen(figure, how) {
+  nb.seen = function seen(figure, how) {
     const shown = (meta) => {
       if (meta.role === "reference") return how.references;
       if (meta.role === "level") return true;
@@ -84,7 +81,7 @@
         yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear) },
       },
     };
-  }
+  };
 
   // Plotly reads markup in texts: what a name has of it is shown as it is.
   const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -92,7 +89,7 @@
   const SMALLEST = 210; // pixels that a small plot is wide
 
   // One small plot per value beside each other, all with the same axes. values: key and label; of(cell): its value's key.
-  function beside({ data, layout }, values, of, width) {
+  nb.beside = function beside({ data, layout }, values, of, width) {
     const columns = Math.max(1, Math.min(values.length, Math.floor(width / SMALLEST)));
     const rows = Math.ceil(values.length / columns);
     const name = (place) => (place ? String(place + 1) : "");
@@ -118,10 +115,7 @@
         grid: { rows, columns, pattern: "independent", xgap: 0.1, ygap: 0.22 },
       }),
     };
-  }
-
-  nb.seen = seen;
-  nb.beside = beside;
+  };
 
   // The one place that draws. Nothing to draw empties the element; before Plotly is there, nothing is drawn.
   nb.draw = function draw(element, figure) {
