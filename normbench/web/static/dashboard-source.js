@@ -82,33 +82,28 @@ window.normbench = window.normbench || {};
     // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.
     // A browser has six connections for all pages of a server: a page that nobody sees gives its own back.
     events(query, changed, lost) {
-      if (shared) return () => {};
       let stream = null;
-      let broken = false;
+      let missed = false; // whether there may have been news that were not heard
       const listen = () => {
+        if (stream) stream.close();
+        missed = missed || document.hidden;
+        if (shared || document.hidden) return;
         stream = new EventSource(`api/events?${new URLSearchParams(asked(query))}`);
         stream.addEventListener("changed", changed);
         stream.addEventListener("open", () => {
-          if (broken) changed();
-          broken = false;
+          if (missed) changed();
+          missed = false;
         });
         stream.addEventListener("error", () => {
-          broken = true;
+          missed = true;
           lost(stream.readyState === EventSource.CLOSED); // otherwise the browser tries again
         });
       };
-      const turned = () => {
-        stream.close();
-        if (document.hidden) return;
-        listen();
-        changed();
-      };
       listen();
-      if (document.hidden) stream.close();
-      document.addEventListener("visibilitychange", turned);
+      document.addEventListener("visibilitychange", listen);
       return () => {
-        document.removeEventListener("visibilitychange", turned);
-        stream.close();
+        document.removeEventListener("visibilitychange", listen);
+        if (stream) stream.close();
       };
     },
   };
@@ -126,8 +121,7 @@ window.normbench = window.normbench || {};
     write(query, push) {
       const words = new URLSearchParams(query).toString();
       if (words === text()) return;
-      const target = shared ? `#${words}` : words ? `?${words}` : location.pathname;
-      history[push ? "pushState" : "replaceState"](null, "", target);
+      history[push ? "pushState" : "replaceState"](null, "", shared ? `#${words}` : words ? `?${words}` : location.pathname);
     },
   };
 })(window.normbench);

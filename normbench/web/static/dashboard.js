@@ -86,12 +86,10 @@
     if (asked === heard) return;
     stop();
     heard = asked;
-    let waiting = false;
+    let timer = 0;
     stop = nb.source.events(query, () => {
-      if (waiting) return;
-      waiting = true; // several runs at once are one look
-      setTimeout(() => {
-        waiting = false;
+      clearTimeout(timer); // several news at once are one look
+      timer = setTimeout(() => {
         load();
         if (query.run) details(query.run, true);
       }, 300);
@@ -101,10 +99,7 @@
   }
 
   // What went wrong, above everything; nothing where all is well.
-  function trouble(text) {
-    nb.say(at("trouble"), text);
-    at("trouble").hidden = !text;
-  }
+  const trouble = (text) => nb.fill(at("trouble"), text, () => (text ? [text] : []));
 
   // --- what ----------------------------------------------------------------------------------------------------------
 
@@ -272,7 +267,7 @@
       ...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence,
       ...(first.rest.length >= LONG ? [folded("Each arm in words", nb.el("span", {}, first.rest))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
-    nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, bullets(others))] : []));
+    nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
     const cells = new Set(shown().map((cell) => cell.key));
     const hidden = off();
     const { forest, sensitivity, heat } = view;
@@ -292,7 +287,7 @@
   }
 
   const folded = (title, ...content) => nb.el("details", {}, nb.el("summary", {}, title), ...content);
-  const bullets = (lines) => nb.el("ul", {}, ...lines.map((line) => nb.el("li", {}, line)));
+  const bullets = (lines) => lines.map((line) => nb.el("li", {}, line));
 
   // When each cell is at the level, and what an update costs.
   function speed() {
@@ -310,9 +305,6 @@
 
   // --- one run -------------------------------------------------------------------------------------------------------
 
-  const PICTURE = /\.(png|svg)$/;
-  const PAGE = /\.html$/;
-
   // {model: {name: "lenet5"}} as model.name=lenet5, a line each
   function lines(node, name = "") {
     if (node === null || typeof node !== "object" || Array.isArray(node)) return [`${name}=${typeof node === "string" ? node : JSON.stringify(node)}`];
@@ -321,8 +313,8 @@
 
   function sample(id, name) {
     const url = nb.source.sample(id, name);
-    if (PICTURE.test(name)) return nb.el("img", { src: url, alt: name, loading: "lazy" });
-    if (PAGE.test(name)) return nb.el("iframe", { src: url, title: name, sandbox: "", loading: "lazy" });
+    if (/\.(png|svg)$/.test(name)) return nb.el("img", { src: url, alt: name, loading: "lazy" });
+    if (/\.html$/.test(name)) return nb.el("iframe", { src: url, title: name, sandbox: "", loading: "lazy" });
     return nb.el("p", {}, nb.el("a", { href: url }, name));
   }
 
@@ -393,7 +385,7 @@
     nb.point(at("plot-curves"), pointed); // what was drawn anew knows nothing of it
     pair();
     answer();
-    nb.fill(at("notes"), view.notes, () => view.notes.map((note) => nb.el("li", {}, note)));
+    nb.fill(at("notes"), view.notes, () => bullets(view.notes));
     document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, query)));
     details(query.run || "");
   }
