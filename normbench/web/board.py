@@ -157,7 +157,7 @@ class Board:
         found = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
-            texts = {value_text(cell, key): cell.format_value(key) if key in cell.values else "–" for cell in cells}
+            texts = {value_text(cell, key): short_text(cell, key) for cell in cells}
             values = [{"key": key_of(f"{key}={text}"), "label": label} for text, label in texts.items()]
             found.append({"key": key, "values": values})
         return found
@@ -233,7 +233,7 @@ class Board:
             "b": b,
             "names": [self.styles[cell.key].name for cell in pair],
             "n": max((point.n for point in points), default=0),
-            "diff": [{"key": key, "a": value_text(pair[0], key), "b": value_text(pair[1], key)} for key in keys],
+            "diff": [{"key": key, "a": short_text(pair[0], key), "b": short_text(pair[1], key)} for key in keys],
         }
         return content, points
 
@@ -321,6 +321,10 @@ def in_units(point: Point, stretch: float, factor: float) -> Point:
 
 def value_text(cell: Cell, key: str) -> str:
     return configuration.text(cell.values[key]) if key in cell.values else "–"
+
+
+def short_text(cell: Cell, key: str) -> str:
+    return cell.format_value(key) if key in cell.values else "–"
 
 
 def joined(*words: str) -> str:

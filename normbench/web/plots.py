@@ -358,7 +358,7 @@ def sensitivity(board: Board) -> Figure | None:
         trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         errors = _error(means, [row.at.interval for row in rows], 1.2)
-        line = {"line": {"width": 1.6}, "marker": {"size": sizes}, "error_y": errors}
+        line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
         data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:
         return None

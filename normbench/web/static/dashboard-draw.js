@@ -19,7 +19,8 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function themed({ meta, ...layout }) {
-    const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), linecolor: colour("--line"), tickcolor: colour("--line") };
+    const line = colour("--line");
+    const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), showline: true, linecolor: line, ticks: "outside", tickcolor: line };
     const page = {
       xaxis: axis,
       yaxis: axis,
