@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,8 +15,7 @@ from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer as answers
 from normbench.compare import configuration, groups, paper_references, suggested_seeds
-from normbench.compare.answer import Answer, Group
-from normbench.compare.difference import Difference
+from normbench.compare.answer import Answer, Group, Row
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.papers.rules import FEWEST
@@ -201,46 +200,38 @@ def show_references(answer: Answer, console: Console) -> None:
 
 
 def _table(group: Group, answer: Answer) -> object:
-    question = answer.question
-    by = question.by or [configuration.ARM_GROUP]  # of a single arm
+    q = answer.question
+    by = q.by or [configuration.ARM_GROUP]  # of a single arm
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
         arm = "arm"  # names of the experiment
-    against = any(row.difference for row in group.rows)
-    base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
-    columns = [arm, "n", f"at the {question.at}", f"best {answer.by}"]
-    if question.at != answers.END:
-        columns[2:] = [f"at the best {answer.by}"]
-    if against:
-        columns += [f"against {base}", "p", "Holm"]
-    if question.level is not None:
-        level = question.level * question.metric.factor
-        columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
-    columns.append("ms/update")
-    several = len({run.source for run in answer.task.runs}) > 1
-    columns += ["source"] if several else []
-    table = Table(*(cell(name) for name in columns))
+    columns: list[tuple[str, Callable[[Row], str]]] = [(arm, lambda row: row.arm), ("n", lambda row: str(row.at.n))]
+    when = [f"at the {q.at}", f"best {answer.by}"] if q.at == answers.END else [f"at the best {answer.by}"]
+    columns += zip(when, (lambda row: row.at.text(count=False), lambda row: row.best.text(count=False)), strict=False)
+    if any(row.difference for row in group.rows):
+        base = next((row.arm for row in group.rows if row.arm == q.against or row.difference is None), "")
+        columns.append((f"against {base}", lambda row: row.difference.text() if row.difference else ""))
+        columns.append(("p", lambda row: _p(row.difference.p if row.difference else None)))
+        columns.append(("Holm", lambda row: _p(row.difference.holm if row.difference else None)))
+    if q.level is not None:
+        level = f"{CLOCKS[q.clock]} to {q.level * q.metric.factor:g} {q.metric.unit}".rstrip()
+        columns.append((level, lambda row: row.time.text(count=False) if row.time else ""))
+    columns.append(("ms/update", lambda row: f"{1000 * row.seconds_per_step:.3g}" if row.seconds_per_step else ""))
+    if len({run.source for run in answer.task.runs}) > 1:
+        columns.append(("source", _sources))
+    table = Table(*(cell(name) for name, _ in columns))
     for row in group.rows:
-        cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
-        if question.at != answers.END:
-            cells_[2:] = [row.at.text(count=False)]
-        if against:
-            cells_ += _difference(row.difference)
-        if question.level is not None:
-            cells_.append(row.time.text(count=False) if row.time else "")
-        pace = row.seconds_per_step
-        cells_.append("" if pace is None else f"{1000 * pace:.3g}")
-        if several:
-            counts = Counter(run.source for run in row.cell.runs)
-            cells_.append(", ".join(f"{n} {source}" for source, n in sorted(counts.items())))
-        table.add_row(*map(cell, cells_))
+        table.add_row(*(cell(text(row)) for _, text in columns))
     return table
 
 
-def _difference(d: Difference | None) -> list[str]:
-    if d is None:
-        return ["", "", ""]
-    return [d.text(), *("" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001" for p in (d.p, d.holm))]
+def _p(p: float | None) -> str:
+    return "" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
+
+
+def _sources(row: Row) -> str:
+    counts = Counter(run.source for run in row.cell.runs)
+    return ", ".join(f"{n} {source}" for source, n in sorted(counts.items()))
 
 
 def _overview(found: Sequence[groups.Task], console: Console) -> None:

@@ -1,11 +1,9 @@
-"""The runs below a results folder as the dashboard shows them: also queued ones, and what changed since.
+"""The table of runs as the dashboard shows it: with queued runs, and open to several threads.
 
-    index = Index(Path("results"))
-    index.refresh()
-    heads = index.heads()                   # one RunRecord per id, records=()
-    runs = index.load([heads[0].id])        # the same with their curves
-
-Nothing is written below the results.
+index = Index(Path("results"))
+index.refresh()
+index.heads                     # one RunRecord per id, records=()
+index.load([index.heads[0].id])  # the same with their curves
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,66 +24,51 @@ from normbench.runs.table import Runs
 QUEUE_SECONDS = 10.0  # between two questions to a batch system
 
 
-class Index:
-    """All runs below one results folder; its methods may be called from several threads."""
+class Index(Runs):
+    """All runs below one results folder; their status may also be queued. Nothing is written there."""
 
     def __init__(self, results: Path) -> None:
-        self.results = results
-        self._runs = Runs(results)
+        super().__init__(results)
+        self.took = 0.0  # s of the last look
+        self._looked = self._asked = -math.inf  # when the runs were looked at, and the batch system was asked
         self._lock = threading.RLock()
-        self._waiting: dict[str, Mapping[str, Any]] = {}  # queued runs, by id
-        self._asked = -math.inf  # when the batch system was
-        self._queue_notes: list[str] = []
+        self._queue: tuple[dict[str, Mapping[str, Any]], list[str]] = {}, []  # queued runs by id, and notes
 
-    def heads(self) -> Sequence[RunRecord]:
-        """Every run without its records; its status may also be running, interrupted, queued, failed or damaged."""
-        if not self._waiting:
-            return self._runs.heads
-        heads = self._runs.heads
-        queued = queue.not_begun(self._waiting, (head.id for head in heads), self.results / "runs")
-        return [
-            *(replace(head, status=queue.state(head.status, head.id, self._waiting)) for head in heads),
-            *(store.head(run, queue.WAITING) for run in queued),
-        ]
+    def refresh(self, within: float = 0.0) -> bool:
+        """Look what changed, unless the last look is less than `within` seconds ago; True where something did."""
+        with self._lock:
+            start = time.monotonic()
+            if start - self._looked < within:
+                return False
+            before, changed = self._queue, super().refresh()
+            if start - self._asked >= QUEUE_SECONDS:
+                self._asked, self._queue = start, queue.queued(self.results)
+                if self._queue != before:
+                    self._choose(before[0].keys() ^ self._queue[0].keys())
+                    changed = True
+            self._looked = time.monotonic()
+            self.took = self._looked - start
+            return changed
 
-    def notes(self) -> list[str]:
-        """A line per pack that cannot be read, and per damaged copy of a run that is whole elsewhere."""
-        return [*self._queue_notes, *self._runs.notes]
-
-    @property
-    def token(self) -> int:
-        """What `changed_since` takes: now."""
-        return self._runs.token
+    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+        """These runs with their curves, as far as they have any; one whose curve is damaged is so from now on."""
+        with self._lock:
+            ids = dict.fromkeys(ids)
+            return {head.id: head for head in self.heads if head.id in ids} | super().load(ids)
 
     def changed_since(self, token: int) -> tuple[int, list[str]]:
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
         with self._lock:
-            return self._runs.changed_since(token)
+            return super().changed_since(token)
 
-    def source(self, run: str) -> Path | None:
-        """The run's directory, or the pack it is in; None where there is no such run."""
-        return self._runs.source(run)
-
-    def refresh(self) -> bool:
-        """Look what changed; True where something did."""
-        with self._lock:
-            queued = self._look_at_queue()
-            return self._runs.refresh() or queued
-
-    def _look_at_queue(self) -> bool:
-        """Whether runs came into a batch system's queue or left it."""
-        if time.monotonic() - self._asked < QUEUE_SECONDS:
-            return False
-        self._asked = time.monotonic()
-        before = self._waiting.keys()
-        self._waiting, self._queue_notes = queue.queued(self.results)
-        if changed := before ^ self._waiting.keys():
-            self._runs.mark(changed)
-        return bool(changed)
-
-    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
-        """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
-        with self._lock:
-            ids = list(ids)
-            queued = {head.id: head for head in self.heads() if head.status == queue.WAITING and head.id in ids}
-            return queued | self._runs.load(ids)
+    def _choose(self, changed: Iterable[str]) -> None:
+        super()._choose(changed)
+        waiting, notes = self._queue
+        if not (waiting or notes):
+            return
+        found = {id_: replace(head, status=queue.state(head.status, id_, waiting)) for id_, head in self._heads.items()}
+        self._heads = found
+        begun = [found[head.id] for head in self.heads]
+        missing = queue.not_begun(waiting, found, self.results / "runs")
+        self.heads = [*begun, *(store.head(run, queue.WAITING) for run in missing)]
+        self.notes = [*notes, *self.notes]

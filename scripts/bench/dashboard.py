@@ -275,7 +275,7 @@ def news(results: Path, cache: Path) -> Row:
             one = records(spec, 1)
             run.append("curve.jsonl", one)
             server = ours(results, cache)
-            stream_of = server.opener.open(f"{server.home}api/events", timeout=60)
+            stream_of = server.opener.open(f"{server.home}api/events?filter=run%3D{spec.id}", timeout=60)
             stream_of.readline()
             took = []
             for _ in range(ROUNDS):

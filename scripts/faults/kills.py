@@ -94,7 +94,7 @@ def indexed(folder: Path) -> None:
     """The runs are listed, and a view is shared as a file."""
     index = Index(folder)
     index.refresh()
-    made = share.share(index.heads(), index.load, {})
+    made = share.share(index.heads, index.load, {})
     (folder / "shared.html").write_bytes(hashlib.sha256(made).hexdigest().encode())
 
 

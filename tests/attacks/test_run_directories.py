@@ -130,7 +130,7 @@ def unharmed(good: Sequence[str], hostile: Sequence[str], capfd: pytest.CaptureF
     with patience():
         index = Index(Path("results"))
         index.refresh()
-        loaded = index.load([head.id for head in index.heads()])
+        loaded = index.load([head.id for head in index.heads])
     assert all(len(loaded[run].records) == 5 for run in good)
 
 

@@ -99,5 +99,5 @@ def test_a_shared_page_shows_the_cut_runs_in_all_its_views(monkeypatch: pytest.M
     for query in ({}, {"filter": "seed=1,2 train.epochs=3"}):
         shared.share(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, query)
     for content in contents:
-        assert {result["view"]["title"] for result in content["views"]} == {"mnist_mlp on digits, 3 epochs"}
+        assert {content["pool"][places["title"]] for places in content["views"]} == {"mnist_mlp on digits, 3 epochs"}
         assert len(content["views"]) > 3 and len(content["pairs"]) == 1

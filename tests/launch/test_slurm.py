@@ -112,7 +112,7 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     assert states(results)["queued"] >= 9  # of 12: three may have begun
     index = Index(results)
     index.refresh()
-    assert Counter(run.status for run in index.heads())["queued"] >= 9
+    assert Counter(run.status for run in index.heads)["queued"] >= 9
     again = submit(results, 12, LONG, "launcher.workers=3")
     assert "12 runs queued already" in " ".join(again.stdout.split()) and again.returncode == 0
     assert set(slurm("squeue", "--noheader", "--format=%F").split()) == {number}

@@ -265,12 +265,12 @@ def test_queued_is_what_no_one_has_begun_or_finished(
     index = Index(results)
     index.refresh()
     states = ("done", "queued", "queued")
-    assert {run.id: run.status for run in index.heads()} == {s.id: t for s, t in zip(specs, states, strict=True)}
+    assert {run.id: run.status for run in index.heads} == {s.id: t for s, t in zip(specs, states, strict=True)}
     assert index.load([specs[2].id])[specs[2].id].config["model"]["name"] == "mnist_mlp"
     monkeypatch.setattr(index_module, "QUEUE_SECONDS", 0.0)
     fake.end()
     index.refresh()  # the jobs were cancelled
-    assert {run.id: run.status for run in index.heads()} == {specs[0].id: "done", specs[1].id: "interrupted"}
+    assert {run.id: run.status for run in index.heads} == {specs[0].id: "done", specs[1].id: "interrupted"}
 
 
 def test_a_changed_plan_is_reported_by_status_and_check(

@@ -57,9 +57,9 @@ def test_commands_on_the_page_train_into_the_results_that_it_shows(
     monkeypatch.setattr(dashboard, "server_of", lambda index, token, commands: asked.append((index, commands)) or list)
     dashboard.command([], results)
     ((index, commands),) = asked
-    printed = view(index.heads(), index.load, {}, commands)["answer"]["commands"]
+    printed = view(index.heads, index.load, {}, commands)["answer"]["commands"]
     assert printed and all(line.endswith(f"--results {results}") for line in printed)
-    assert not any("--results" in line for line in view(index.heads(), index.load, {})["answer"]["commands"])
+    assert not any("--results" in line for line in view(index.heads, index.load, {})["answer"]["commands"])
 
 
 def test_the_line_that_is_printed() -> None:

@@ -39,11 +39,11 @@ def opened(results: Path) -> Index:
 
 def whole(index: Index) -> list[RunRecord]:
     """All that is shown, with curves."""
-    return list(index.load([head.id for head in index.heads()]).values())
+    return list(index.load([head.id for head in index.heads]).values())
 
 
 def states(index: Index) -> dict[int, str]:
-    return {head.seed: head.status for head in index.heads()}
+    return {head.seed: head.status for head in index.heads}
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def going(root: Path, spec: Any, epochs: int = 1) -> Path:
 def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) -> None:
     index = opened(results)
     wanted, _ = table.finished(results)
-    assert index.heads() == [replace(run, records=()) for run in wanted]
+    assert index.heads == [replace(run, records=()) for run in wanted]
     assert whole(index) == wanted
     assert index.load(["no such id"]) == {} and index.source("no such id") is None
     assert index.source(trio[0].id) == writing.directory(results / "runs", trio[0]).path
@@ -92,7 +92,7 @@ def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, resu
     for shown in (index, Index(results)):
         shown.refresh()
         assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
-        (found,) = (head for head in shown.heads() if head.status == "damaged")
+        (found,) = (head for head in shown.heads if head.status == "damaged")
         assert reason in found.reason and (found.arm, found.id) == ("mnist_mlp-none", trio[1].id)
         assert shown.load([found.id])[found.id].records == ()
 
@@ -129,13 +129,13 @@ def test_a_folder_that_may_not_be_listed(results: Path, monkeypatch: pytest.Monk
     forbid(results / "runs" / "secret", monkeypatch)
     index = opened(results)
     assert sorted(states(index).values()) == ["damaged", "done", "done", "done"]
-    assert [head.reason for head in index.heads() if head.status == "damaged"] == ["cannot be read: Permission denied"]
+    assert [head.reason for head in index.heads if head.status == "damaged"] == ["cannot be read: Permission denied"]
     monkeypatch.undo()
 
 
 def test_nothing_there(tmp_path: Path) -> None:
     index = opened(tmp_path / "nowhere")
-    assert index.heads() == [] and not (tmp_path / "nowhere").exists()
+    assert index.heads == [] and not (tmp_path / "nowhere").exists()
 
 
 # --- one run per id --------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_a_run_of_two_packs_is_found_by_either_experiment_and_arm(trio: list, tm
     index = Index(tmp_path)
     index.refresh()
     runs, _ = table.finished(tmp_path)
-    for known in (runs, index.heads(), list(index.load([shared.id, alone.id]).values())):
+    for known in (runs, index.heads, list(index.load([shared.id, alone.id]).values())):
         for word, ids in (
             ("p/one", {shared.id}),
             ("p/two", {shared.id, alone.id}),
@@ -172,19 +172,19 @@ def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: 
     wanted, _ = table.finished(tmp_path)
     for _ in range(2):  # out of the packs, then from memory
         index = opened(tmp_path)
-        assert whole(index) == wanted and [head.epochs for head in index.heads()] == [5, 2, 4]
+        assert whole(index) == wanted and [head.epochs for head in index.heads] == [5, 2, 4]
     assert index.source(trio[0].id) == tmp_path / "paper" / "fig" / "smoke" / pack.NAME
 
 
 def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) -> None:
     path = published(results, fake.record(trio[2], epochs=4))
     index = opened(results)
-    assert [head.epochs for head in index.heads()] == [2, 2, 4]
+    assert [head.epochs for head in index.heads] == [2, 2, 4]
     path.write_bytes(b"garbage")
-    assert index.refresh() and [head.epochs for head in index.heads()] == [2, 2, 2]
-    assert len(index.notes()) == 1 and "is damaged" in index.notes()[0]
+    assert index.refresh() and [head.epochs for head in index.heads] == [2, 2, 2]
+    assert len(index.notes) == 1 and "is damaged" in index.notes[0]
     path.unlink()
-    assert index.refresh() and index.notes() == []
+    assert index.refresh() and index.notes == []
 
 
 def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results: Path) -> None:
@@ -193,15 +193,15 @@ def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results:
     (path / "run.json").write_text("{")
     index = opened(results)
     assert states(index) == {1: "done", 2: "done", 3: "done"}
-    assert [str(path) in note for note in index.notes()] == [True]
+    assert [str(path) in note for note in index.notes] == [True]
 
 
 def test_one_that_shows_its_damage_late_gives_way(trio: list, results: Path) -> None:
     published(results, fake.record(trio[0], epochs=1))
     (writing.directory(results / "runs", trio[0]).path / "curve.jsonl").write_text("")
     index = opened(results)
-    assert [head.epochs for head in index.heads()] == [2, 2, 2]
-    assert index.load([trio[0].id])[trio[0].id].epochs == 1 and len(index.notes()) == 1
+    assert [head.epochs for head in index.heads] == [2, 2, 2]
+    assert index.load([trio[0].id])[trio[0].id].epochs == 1 and len(index.notes) == 1
 
 
 # --- what changes ----------------------------------------------------------------------------------------------------
@@ -328,4 +328,4 @@ def test_while_another_writes(trio: list, tmp_path: Path) -> None:
 def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MOST", 7)
     index = opened(results)
-    assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._runs._curves) == 1
+    assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1

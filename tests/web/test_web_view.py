@@ -18,21 +18,22 @@ from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
 from normbench.stats.series import aggregate
-from normbench.web import figures_compare
-from normbench.web.view import view
+from normbench.web import plots
+from normbench.web.view import FIGURES, view
 
 
 def seen(runs: list[RunRecord], query: Mapping[str, str] | None = None) -> dict[str, Any]:
     found = view(compared.heads(runs), compared.loader(runs), query or {})
     json.dumps(found, allow_nan=False)
-    for figure in found["figures"].values():
+    for name in (*FIGURES, "pair"):
+        figure = found[name] and found[name].get("figure", found[name])
         if figure is not None:
             plotly.graph_objects.Figure(figure)  # raises for a property that Plotly does not know
     return found
 
 
 def traces(found: Mapping[str, Any], role: str, figure: str = "curves") -> list[dict[str, Any]]:
-    return [trace for trace in found["figures"][figure]["data"] if trace["meta"]["role"] == role]
+    return [trace for trace in found[figure]["data"] if trace["meta"]["role"] == role]
 
 
 def test_numbers_are_those_of_compare_and_of_the_mean_curve():
@@ -139,7 +140,7 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     first, second = (cell["key"] for cell in seen(runs)["cells"])
     found = seen(runs, {"a": first, "b": second})
     assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}] and found["pair"]["n"] == 4
-    (mean,) = traces(found, "mean", "difference")
+    (mean,) = traces(found["pair"], "mean", "figure")
     assert mean["y"][-1] == pytest.approx(found["cells"][0]["mean"] - found["cells"][1]["mean"], rel=1e-4)
     assert seen(runs, {"a": first, "b": "gone"})["pair"] is None
 
@@ -152,7 +153,7 @@ def test_a_diverged_run_has_a_cross_where_it_ended_and_is_counted():
     (cross,) = traces(found, "diverged")
     assert cross["x"] == [6] and "diverged at step 70" in cross["customdata"][0]
     assert found["cells"][0]["n"] == 2 and found["cells"][0]["states"] == {"diverged": 1}
-    assert found["cells"][0]["seeds"][0]["value"] is None
+    assert found["cells"][0]["seeds"][0]["text"] == ""
     gap = next(t for t in traces(found, "seed") if "seed 1 " in t["name"])
     assert gap["y"][-1] is None
 
@@ -194,7 +195,7 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
 def test_names_that_want_to_be_code_are_text():
     runs = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
     found = seen([replace(run, status="diverged", reason=compared.HOSTILE) if run.seed == 3 else run for run in runs])
-    figures = json.dumps(found["figures"], ensure_ascii=False)
+    figures = json.dumps([found[name] for name in FIGURES], ensure_ascii=False)
     assert "<b>" not in figures and "<a " not in figures and "%{y}'" not in figures
     assert "\u202e" not in json.dumps(found, ensure_ascii=False)
     assert any("&lt;b&gt;" in trace["name"] for trace in traces(found, "mean"))
@@ -205,10 +206,10 @@ def test_thinned_curves_keep_extremes_and_gaps():
     y[1234], y[3210] = 9.0, -9.0
     for i in range(2000, 2010):
         y[i] = math.nan
-    places = figures_compare.points_to_draw(range(5000), [y], 100)
+    places = plots.points_to_draw(range(5000), [y], 100)
     assert len(places) <= 2 * 100 + 10 and {0, 4999, 1234, 3210, 1999, 2000, 2009, 2010} <= set(places)
-    assert figures_compare.points_to_draw([0, 1, 2], [[1.0, 2.0, 3.0]], 100) == [0, 1, 2]
-    flat = figures_compare.points_to_draw([float(i) for i in range(1000)], [[1.0] * 1000], 50)
+    assert plots.points_to_draw([0, 1, 2], [[1.0, 2.0, 3.0]], 100) == [0, 1, 2]
+    flat = plots.points_to_draw([float(i) for i in range(1000)], [[1.0] * 1000], 50)
     assert flat[0] == 0 and flat[-1] == 999 and len(flat) <= 102
 
 
@@ -216,13 +217,13 @@ def test_a_long_curve_is_sent_thinned_with_its_spike():
     (run,) = compared.runs(("none",), 1, points=5000)
     records = [{**r, "error": 5.0} if r["epoch"] == 3333 else r for r in run.records]
     (mean,) = traces(seen([replace(run, records=records)]), "mean")
-    assert len(mean["x"]) <= 2 * figures_compare.COLUMNS + 2 and max(mean["y"]) == 500
+    assert len(mean["x"]) <= 2 * plots.COLUMNS + 2 and max(mean["y"]) == 500
     assert mean["x"][mean["y"].index(500)] == 3333
 
 
 def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
     runs = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(lr=lr, batch_size=size)]
-    layout = seen(runs)["figures"]["forest"]["layout"]
+    layout = seen(runs)["forest"]["layout"]
     heads = [note["text"] for note in layout["annotations"] if "=" in note["text"] and "·" not in note["text"][:12]]
     assert "batch_size=4 · best rate of each" in heads and "lr=0.001 batch_size=4" in heads
     places = [note["y"] for note in layout["annotations"]]
@@ -230,15 +231,16 @@ def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
 
 
 def test_what_lies_far_off_does_not_flatten_the_forest():
-    look = figures_compare.Look("a", "#000000")
-    effects = [figures_compare.Effect(f"c{i}", look, 1.0, (0.5, 1.5), "1.0 [0.5, 1.5]") for i in range(3)]
-    figure = figures_compare.forest([*effects, figures_compare.Effect("w", look, 1.0, (-900.0, 902.0), "wide")], "t")
-    assert 1.5 <= figure["layout"]["xaxis"]["range"][1] < 10
-    far = [*effects, figures_compare.Effect("f", look, -50.0, (-60.0, -40.0), "-50 [-60, -40]")]
-    figure = figures_compare.forest(far, "t")
-    assert figure["layout"]["xaxis"]["range"][1] < 10
-    assert figure["data"][-1]["error_x"] == {"visible": False}  # all of it lies beyond
-    assert [trace["marker"]["symbol"] for trace in figure["data"]] == ["circle"] * 3 + ["triangle-left"]
+    """One wide interval ends at the edge; an effect beyond it is an arrow without an interval."""
+    runs = compared.runs(("none", "batch", "layer", "rms", "group"))
+    wide = [replace(r, records=[{**e, "error": e["error"] * 10 * r.seed} for e in r.records]) for r in runs[5:10]]
+    before, after = (seen(found)["forest"] for found in (runs, [*runs[:5], *wide, *runs[10:]]))
+    reach = [figure["layout"]["xaxis"]["range"][1] for figure in (before, after)]
+    assert reach[1] < 6 * reach[0]
+    marks = {trace["meta"]["arm"]: trace["marker"]["symbol"] for trace in after["data"]}
+    assert sorted(marks.values()) == ["circle"] * 3 + ["triangle-right"]
+    far = next(trace for trace in after["data"] if trace["marker"]["symbol"] == "triangle-right")
+    assert far["error_x"]["visible"] is False and far["x"] == [pytest.approx(reach[1], rel=1e-5)]
 
 
 def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():

@@ -3,7 +3,6 @@
 
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const drawn = new Map(); // element -> figure, as given: drawn anew when the page turns dark
   const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"] };
 
   // A figure is as large as its place, also when something beside it opens.
@@ -17,48 +16,29 @@
     }
   });
 
-  function ready() {
-    return typeof Plotly !== "undefined";
-  }
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function colour(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  }
-
-  function axis(given) {
+  function themed({ meta, ...layout }) {
     const line = colour("--line");
-    return { ...given, gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), linecolor: line, tickcolor: line };
-  }
-
-  function themed(layout) {
-    const { meta, ...rest } = layout;
-    return {
-      ...rest,
+    const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), showline: true, linecolor: line, ticks: "outside", tickcolor: line };
+    const page = {
+      xaxis: axis,
+      yaxis: axis,
       font: { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("--text") },
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
-      ...Object.fromEntries(Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key)).map(([key, given]) => [key, axis(given)])),
-      ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, bgcolor: colour("--surface"), font: { ...note.font, color: colour(note.name) } })) } : {}),
     };
+    const note = (one) => ({ ...one, bgcolor: colour("--surface"), font: { ...one.font, color: colour(one.name) } });
+    return { ...layout, template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
   }
 
+  // Marks, bands and intervals take the colour of the line.
   function coloured(trace) {
-    const { meta } = trace;
-    const shade = meta[dark.matches ? "dark" : "light"];
-    if (meta.role === "heat") return { ...trace, colorscale: scale(), textfont: { size: 11, color: colour("--text") } };
-    return {
-      ...trace,
-      line: { ...trace.line, color: shade },
-      ...(trace.marker ? { marker: { ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade } } } : {}),
-      ...(trace.error_x ? { error_x: { ...trace.error_x, color: shade } } : {}),
-      ...(trace.error_y ? { error_y: { ...trace.error_y, color: shade } } : {}),
-      ...(trace.fill ? { fillcolor: shade } : {}),
-    };
-  }
-
-  // Blue below, the page between, orange above: told apart without red and green; text stands on all of it.
-  function scale() {
-    return [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
+    const shade = trace.meta[dark.matches ? "dark" : "light"];
+    // blue below, the page between, orange above: told apart without red and green; text stands on all of it
+    const colorscale = [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
+    if (trace.meta.role === "heat") return { ...trace, colorscale, textfont: { size: 11, color: colour("--text") } };
+    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
   }
 
   // An exponential mean with weight w of what was before; corrected at the start, where there is little before.
@@ -73,35 +53,16 @@
     });
   }
 
-  // 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little, or digits without their power.
-  function ticks([low, high]) {
-    const tickvals = [];
-    for (let power = Math.floor(low); power <= high; power += 1) tickvals.push(...[1, 2, 5].map((digit) => digit * 10 ** power));
-    return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => String(Number(value.toPrecision(3)))) };
-  }
-
-  // A logarithmic axis over these values; without those that it cannot show.
-  function logarithmic(axis, values) {
-    const positive = values.filter((value) => typeof value === "number" && value > 0);
-    const ends = positive.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
-    if (ends[0] >= ends[1]) return axis;
-    const range = ends.map(Math.log10);
-    const { dtick, ...rest } = axis;
-    return { ...rest, type: "log", range, autorange: false, ...steps(range) };
-  }
-
-  const steps = (range) => (range[1] - range[0] > 2.5 ? { dtick: 1 } : range[1] - range[0] > 0.8 ? ticks(range) : {});
-
   // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
-  function seen(figure, how) {
+  nb.seen = function seen(figure, how) {
     const shown = (meta) => {
       if (meta.role === "reference") return how.references;
       if (meta.role === "level") return true;
       if (!how.on(meta.arm)) return false;
       return meta.role === "band" ? how.band : meta.role === "seed" ? how.seeds : true;
     };
-    const { ranges } = figure.layout.meta;
-    const floor = ranges.log ? 10 ** (ranges.log[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
+    const { axes } = figure.layout.meta;
+    const floor = axes.log.range ? 10 ** (axes.log.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
     const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
@@ -112,18 +73,16 @@
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
               { ...whole, y: smoothed(trace.y, how.smooth) }];
     });
-    const range = how.log ? ranges.log : ranges.linear;
-    const { type, dtick, ...yaxis } = figure.layout.yaxis;
     return {
       data,
       layout: {
         ...figure.layout,
         uirevision: `${how.key} ${how.log} ${how.logx}`,
-        xaxis: how.logx ? logarithmic(figure.layout.xaxis, data.filter(({ meta }) => meta.role === "mean").flatMap(({ x }) => x)) : figure.layout.xaxis,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(range ? steps(range) : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
+        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}) },
+        yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear) },
       },
     };
-  }
+  };
 
   // Plotly reads markup in texts: what a name has of it is shown as it is.
   const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -131,45 +90,45 @@
   const SMALLEST = 210; // pixels that a small plot is wide
 
   // One small plot per value beside each other, all with the same axes. values: key and label; of(cell): its value's key.
-  function beside(figure, values, of, width) {
+  nb.beside = function beside({ data, layout }, values, of, width) {
     const columns = Math.max(1, Math.min(values.length, Math.floor(width / SMALLEST)));
     const rows = Math.ceil(values.length / columns);
     const name = (place) => (place ? String(place + 1) : "");
-    const part = (place, count, gap) => [(place * (1 + gap)) / (count + (count - 1) * gap), (place * (1 + gap) + 1) / (count + (count - 1) * gap)];
-    const layout = { ...figure.layout, annotations: [] };
-    values.forEach((value, place) => {
-      const [row, column] = [Math.floor(place / columns), place % columns];
+    const axes = values.map((value, place) => {
       const last = place + columns >= values.length; // of its column
-      const [y0, y1] = part(row, rows, 0.22).map((at) => 1 - at).reverse();
-      const x = part(column, columns, 0.1);
-      const title = (given, on) => (on ? given.title : { text: "" });
-      layout[`xaxis${name(place)}`] = { ...figure.layout.xaxis, title: title(figure.layout.xaxis, last), showticklabels: last, domain: x, anchor: `y${name(place)}`, ...(place ? { matches: "x" } : {}) };
-      layout[`yaxis${name(place)}`] = { ...figure.layout.yaxis, title: title(figure.layout.yaxis, !column && row === Math.floor((rows - 1) / 2)), showticklabels: !column, domain: [y0, y1], anchor: `x${name(place)}`, ...(place ? { matches: "y" } : {}) };
-      layout.annotations.push({ text: text(value.label), showarrow: false, xref: "paper", yref: "paper", x: x[0], y: y1, xanchor: "left", yanchor: "bottom", font: { size: 12 }, name: "--text" });
+      const middle = place === columns * Math.floor((rows - 1) / 2); // of the first column
+      const axis = (given, labelled, titled, first) => ({ ...given, showticklabels: labelled, ...(titled ? {} : { title: { text: "" } }), ...(place ? { matches: first } : {}) });
+      return {
+        [`xaxis${name(place)}`]: axis(layout.xaxis, last, last, "x"),
+        [`yaxis${name(place)}`]: axis(layout.yaxis, !(place % columns), middle, "y"),
+      };
     });
-    const put = (trace, place) => ({ ...trace, xaxis: `x${name(place)}`, yaxis: `y${name(place)}` });
-    const data = figure.data.flatMap((trace) => values.map((value, place) => [value, place])
-      .filter(([value]) => !trace.meta.arm || of(trace.meta.arm) === value.key) // the level and the papers' curves stand in all
-      .map(([, place]) => put(trace, place)));
-    return { data, layout: { ...layout, margin: { ...layout.margin, t: 26 }, uirevision: `${layout.uirevision} ${values.length} ${columns}` } };
-  }
+    const titles = values.map(({ label }, place) => ({
+      text: text(label), showarrow: false, xref: `x${name(place)} domain`, yref: `y${name(place)} domain`, x: 0, y: 1,
+      xanchor: "left", yanchor: "bottom", font: { size: 12 }, name: "--text",
+    }));
+    return {
+      data: values.flatMap((value, place) => data
+        .filter(({ meta }) => ["level", "reference"].includes(meta.role) || of(meta.arm) === value.key)
+        .map((trace) => ({ ...trace, xaxis: `x${name(place)}`, yaxis: `y${name(place)}` }))),
+      layout: Object.assign({}, layout, ...axes, {
+        annotations: titles, margin: { ...layout.margin, t: 26 }, uirevision: `${layout.uirevision} ${values.length} ${columns}`,
+        grid: { rows, columns, pattern: "independent", xgap: 0.1, ygap: 0.22 },
+      }),
+    };
+  };
 
-  nb.seen = seen;
-  nb.beside = beside;
-
-  // The one place that draws. Nothing to draw empties the element.
+  // The one place that draws. Nothing to draw empties the element; before Plotly is there, nothing is drawn.
   nb.draw = function draw(element, figure) {
+    if (typeof Plotly === "undefined") return;
     if (!figure) {
-      if (drawn.delete(element) && ready()) Plotly.purge(element);
+      Plotly.purge(element);
       return;
     }
-    if (!drawn.has(element)) sizes.observe(element);
-    drawn.set(element, figure);
-    if (!ready()) return; // Plotly is on its way
-    const { layout } = figure;
-    if (layout.height) element.style.height = `${layout.height}px`;
+    sizes.observe(element);
+    if (figure.layout.height) element.style.height = `${figure.layout.height}px`;
     const { width, height } = element.getBoundingClientRect();
-    Plotly.react(element, figure.data.map(coloured), { ...themed(layout), width, height }, CONFIG);
+    Plotly.react(element, figure.data.map(coloured), { ...themed(figure.layout), width, height }, CONFIG);
   };
 
   // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
@@ -179,21 +138,17 @@
     for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
   };
 
-  // The figure as a file of its own, on the page's ground.
-  nb.svg = async function svg(element) {
-    const { data, layout } = element;
-    const size = element.getBoundingClientRect();
-    const url = await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true, width: undefined, height: undefined } },
-                                     { format: "svg", width: Math.round(size.width), height: Math.round(size.height) });
-    return decodeURIComponent(url.slice(url.indexOf(",") + 1));
+  // Saves the figure as a file of its own, on the page's ground.
+  nb.svg = function svg({ data, layout, clientWidth: width, clientHeight: height }) {
+    Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true } }, { format: "svg", filename: "curves", width, height });
   };
 
-  const late = document.getElementById("late");
-  if (late) late.addEventListener("load", () => drawn.forEach((figure, element) => nb.draw(element, figure)));
-
   nb.dark = () => dark.matches;
-  dark.addEventListener("change", () => {
-    for (const [element, figure] of drawn) nb.draw(element, figure);
-    document.dispatchEvent(new Event("shade"));
-  });
+
+  // Calls back when all has to be drawn again: the page has turned dark or light, or Plotly is there.
+  nb.redraw = function redraw(show) {
+    const late = document.getElementById("late");
+    if (late) late.addEventListener("load", show);
+    dark.addEventListener("change", show);
+  };
 })(window.normbench);

@@ -1,82 +1,79 @@
-// Where the page has its views from: the server it came from, or, in a shared file, what stands in the file.
+// Where the page has its views from: the server it came from, or a shared file's own data. The address holds the view.
 "use strict";
 
 window.normbench = window.normbench || {};
 
 (function (nb) {
   const own = document.getElementById("shared");
-  const shared = own ? JSON.parse(own.textContent) : null;
-  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "share", "x", "by", "a", "b"];
+  const shared = own && JSON.parse(own.textContent);
+  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b"];
 
   // The part of a query that changes the view; the rest is how it is drawn.
   function asked(query) {
     return Object.fromEntries(ASKED.filter((key) => query[key]).map((key) => [key, query[key]]));
   }
 
-  // A value in the file is a place in its pool where it is large: most of them are the same in every view.
-  function unpacked(content) {
-    const found = { figures: {} };
-    for (const [key, value] of Object.entries(content)) {
-      const whole = value && typeof value.$pool === "number" ? shared.pool[value.$pool] : value;
-      if (key.startsWith("figures.")) found.figures[key.slice(8)] = whole;
-      else found[key] = whole;
-    }
-    return found;
-  }
+  // --- a shared file -------------------------------------------------------------------------------------------------
 
-  // What may be chosen in a file, with what is kept first where it has not all of a choice together.
+  const unpacked = (places) => Object.fromEntries(Object.entries(places).map(([key, place]) => [key, shared.pool[place]]));
+  const views = shared ? shared.views.map(unpacked) : [];
+  const pairs = shared ? shared.pairs.map(unpacked) : [];
+
+  // What may be chosen in a file; where it has not all of a choice together, what is worth more comes first.
   const WORTH = { split: 16, metric: 8, against: 4, at: 2, x: 1 };
+  const now = (view, key) => view.choices[key] && view.choices[key].now;
 
-  function nearest(query, views) {
-    const worth = ({ chosen }) => Object.keys(WORTH).reduce((sum, key) => sum + (!query[key] || chosen[key] === query[key] ? WORTH[key] : 0), 0);
-    return views.reduce((best, one) => (worth(one) > worth(best) ? one : best));
+  function nearest(query, among) {
+    const worth = (view) => Object.keys(WORTH).reduce((sum, key) => sum + (!query[key] || now(view, key) === query[key] ? WORTH[key] : 0), 0);
+    return among.reduce((best, view) => (worth(view) > worth(best) ? view : best));
   }
 
   function fromFile(query) {
-    const found = nearest(query, shared.views);
-    const view = unpacked(found.view);
-    const same = (p) => p.chosen.split === found.chosen.split && p.chosen.metric === found.chosen.metric;
-    const pair = shared.pairs.find((p) => same(p) && [[p.a, p.b], [p.b, p.a]].some(([a, b]) => a === query.a && b === query.b));
-    view.pair = pair ? unpacked(pair.pair) : null;
-    view.figures.difference = view.pair && view.pair.figure;
-    return view;
+    const view = nearest(query, views);
+    const same = ({ split, metric }) => split === now(view, "split") && metric === now(view, "metric");
+    const both = ({ pair }) => [pair.a, pair.b].includes(query.a) && [pair.a, pair.b].includes(query.b) && query.a !== query.b;
+    const found = pairs.find((one) => same(one) && both(one));
+    return { ...view, pair: found ? found.pair : null };
   }
+
+  // --- the server ----------------------------------------------------------------------------------------------------
 
   let latest = 0;
 
-  function asking(address) {
-    return fetch(address).catch(() => {
+  async function ask(path, query) {
+    const answer = await fetch(`api/${path}?${new URLSearchParams(query)}`).catch(() => {
       throw new Error("The server does not answer. Where it has ended: start normbench dashboard again and open the link that it prints.");
     });
+    if (!answer.ok) throw new Error((await answer.text()).trim() || `the server says ${answer.status}`);
+    return answer.json();
   }
 
   nb.source = {
+    asked,
     shared: Boolean(shared),
-    begin: shared ? shared.query : {},
 
     // The view, or null where a later question was asked meanwhile. outline: what is known without any curve.
     async view(query, outline = false) {
       const turn = ++latest;
       if (shared) return fromFile(query);
-      const answer = await asking(`api/view?${new URLSearchParams({ ...asked(query), ...(outline ? { outline: 1 } : {}) })}`);
-      if (turn !== latest) return null; // what was wrong with it is of no interest either
-      if (!answer.ok) throw new Error((await answer.text()) || `the server says ${answer.status}`);
-      const view = await answer.json();
-      return turn === latest ? view : null;
+      try {
+        const view = await ask("view", { ...asked(query), ...(outline ? { outline: 1 } : {}) });
+        return turn === latest ? view : null;
+      } catch (error) {
+        if (turn === latest) throw error;
+        return null; // what was wrong with it is of no interest either
+      }
     },
 
-    async run(id) {
-      if (shared) return null;
-      const answer = await asking(`api/run?${new URLSearchParams({ id })}`).catch(() => null); // the view says so
-      return answer && answer.ok ? answer.json() : null;
-    },
+    run: (id) => (shared ? null : ask("run", { id }).catch(() => null)), // where there is none, the view says so
 
     // What is chosen after this choice: in a file what it has that is next to the rest of it, or null.
-    choose(key, value, now) {
+    choose(key, value, chosen) {
       if (!shared) return { [key]: value };
-      const fits = ({ chosen }) => chosen[key] === value && (key === "split" || chosen.split === now.split);
-      const views = shared.views.filter(fits);
-      return views.length ? { ...nearest({ ...now, [key]: value }, views).chosen } : null;
+      const fits = views.filter((view) => now(view, key) === value && (key === "split" || now(view, "split") === chosen.split));
+      if (!fits.length) return null;
+      const view = nearest({ ...chosen, [key]: value }, fits);
+      return Object.fromEntries(Object.keys(WORTH).map((one) => [one, now(view, one)]));
     },
 
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
@@ -85,34 +82,46 @@ window.normbench = window.normbench || {};
     // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.
     // A browser has six connections for all pages of a server: a page that nobody sees gives its own back.
     events(query, changed, lost) {
-      if (shared || typeof EventSource === "undefined") return () => {};
       let stream = null;
-      let broken = false;
+      let missed = false; // whether there may have been news that were not heard
       const listen = () => {
+        if (stream) stream.close();
+        missed = missed || document.hidden;
+        if (shared || document.hidden) return;
         stream = new EventSource(`api/events?${new URLSearchParams(asked(query))}`);
         stream.addEventListener("changed", changed);
-        stream.addEventListener("open", () => broken && changed());
-        stream.addEventListener("open", () => (broken = false));
+        stream.addEventListener("open", () => {
+          if (missed) changed();
+          missed = false;
+        });
         stream.addEventListener("error", () => {
-          broken = true;
+          missed = true;
           lost(stream.readyState === EventSource.CLOSED); // otherwise the browser tries again
         });
       };
-      const turned = () => {
-        stream.close();
-        if (document.hidden) return;
-        listen();
-        changed();
-      };
       listen();
-      if (document.hidden) stream.close();
-      document.addEventListener("visibilitychange", turned);
+      document.addEventListener("visibilitychange", listen);
       return () => {
-        document.removeEventListener("visibilitychange", turned);
-        stream.close();
+        document.removeEventListener("visibilitychange", listen);
+        if (stream) stream.close();
       };
     },
+  };
 
-    asked,
+  // A file's own address may change behind # alone.
+  const text = () => (shared ? location.hash : location.search).slice(1);
+
+  nb.address = {
+    read() {
+      const said = Object.fromEntries(new URLSearchParams(text()));
+      return Object.keys(said).length || !shared ? said : { ...shared.query };
+    },
+
+    // push: a step to which "back" returns; otherwise the step that is there now.
+    write(query, push) {
+      const words = new URLSearchParams(query).toString();
+      if (words === text()) return;
+      history[push ? "pushState" : "replaceState"](null, "", shared ? `#${words}` : words ? `?${words}` : location.pathname);
+    },
   };
 })(window.normbench);

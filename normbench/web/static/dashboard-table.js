@@ -1,10 +1,7 @@
-// A table of cells that open to their seeds: rows of one height, of which only those in sight are in the page.
-// Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell.
+// Elements of the page, changed where they differ alone, and the table of cells that open to their seeds.
 "use strict";
 
 (function (nb) {
-  const AROUND = 8; // rows kept above and below those in sight
-
   nb.el = function el(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -21,70 +18,88 @@
     if (element.textContent !== text) element.textContent = text;
   };
 
-  nb.swatch = function swatch(colour, dash) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("class", "swatch");
-    svg.setAttribute("viewBox", "0 0 18 10");
-    svg.setAttribute("aria-hidden", "true");
-    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  const shown = new WeakMap(); // element -> what it shows, as text
+
+  // Makes the content of an element anew where what it shows has changed; without content it is hidden.
+  nb.fill = function fill(element, shows, make) {
+    const now = JSON.stringify(shows);
+    if (shown.get(element) === now) return;
+    shown.set(element, now);
+    const fold = element.querySelector("details");
+    const parts = make();
+    element.replaceChildren(...parts);
+    element.hidden = !parts.length;
+    if (fold) element.querySelectorAll("details").forEach((one) => (one.open = fold.open));
+  };
+
+  // Children by the keys of items, in their order: those that are there stay, and are filled again.
+  nb.keyed = function keyed(into, items, make, fill) {
+    const keys = new Set(items.map((item) => item.key));
+    for (const child of [...into.children]) if (!keys.has(child.dataset.key)) child.remove();
+    const there = new Map([...into.children].map((child) => [child.dataset.key, child]));
+    items.forEach((item, place) => {
+      const child = there.get(item.key) || make(item);
+      child.dataset.key = item.key;
+      if (into.children[place] !== child) into.insertBefore(child, into.children[place] || null);
+      fill(child, item, place);
+    });
+  };
+
+  nb.swatch = function swatch({ colour, dark, dash }) {
+    const make = (tag, attributes) => {
+      const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+      return made;
+    };
     const lengths = { dash: "6 3", dot: "2 3", dashdot: "6 2 2 2", longdash: "9 3", longdashdot: "8 2 2 2" };
-    for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 18, y2: 5, "stroke-width": 3 })) line.setAttribute(name, value);
-    if (lengths[dash]) line.setAttribute("stroke-dasharray", lengths[dash]);
-    line.setAttribute("stroke", colour);
-    svg.append(line);
+    const svg = make("svg", { class: "swatch", viewBox: "0 0 18 10", "aria-hidden": "true" });
+    svg.append(make("line", { x1: 0, y1: 5, x2: 18, y2: 5, "stroke-width": 3, stroke: nb.dark() ? dark : colour, "stroke-dasharray": lengths[dash] || "none" }));
     return svg;
+  };
+
+  nb.mark = function mark(element, look) {
+    nb.fill(element, [look.colour, look.dash, nb.dark()], () => [nb.swatch(look)]);
   };
 
   // A button that puts a text on the clipboard and says so.
   nb.copy = function copy(text, label = "Copy") {
     const button = nb.el("button", { type: "button", class: "plain", "aria-live": "polite" }, label);
-    const say = (word) => {
-      nb.say(button, word);
+    button.addEventListener("click", async () => {
+      const copied = navigator.clipboard && (await navigator.clipboard.writeText(text).then(() => true, () => false));
+      nb.say(button, copied ? "Copied" : "Not copied: select it");
       setTimeout(() => nb.say(button, label), 2000);
-    };
-    const write = () => (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject(new Error("no clipboard")));
-    button.addEventListener("click", () => write().then(() => say("Copied"), () => say("Not copied: select it")));
+    });
     return button;
   };
 
+  // Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell.
   // on: { choose(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
   nb.Table = class Table {
     constructor(element, on) {
       this.on = on;
-      this.rows = [];
-      this.opened = new Set();
-      this.chosen = [];
+      this.element = element;
       this.here = ""; // the row that the tab key reaches
       this.reached = false; // whether a reader has been in a row
-      this.made = new Map(); // row id -> element
-      this.head = nb.el("div", { class: "row head", role: "row" },
-        nb.el("span", { class: "name", role: "columnheader" }, "cell"),
-        nb.el("span", { class: "n", role: "columnheader" }, "n"),
-        nb.el("span", { class: "number", role: "columnheader" }, nb.el("button", { type: "button" }, "")));
-      this.head.querySelector("button").addEventListener("click", () => on.sort());
-      this.space = nb.el("div", { class: "space", role: "rowgroup" });
-      this.view = nb.el("div", { class: "view", role: "rowgroup" }, this.space);
+      this.sort = nb.el("button", { type: "button" });
+      this.sort.addEventListener("click", () => on.sort());
+      const column = (name, content) => nb.el("span", { class: name, role: "columnheader" }, content);
+      this.view = nb.el("div", { class: "view", role: "rowgroup" });
       element.setAttribute("role", "treegrid");
       element.setAttribute("aria-label", "cells and their seeds");
-      element.replaceChildren(this.head, this.view);
-      this.element = element;
-      this.view.addEventListener("scroll", () => this.paint(), { passive: true });
+      element.replaceChildren(nb.el("div", { class: "row head", role: "row" }, column("name", "cell"), column("n", "n"), column("number", this.sort)), this.view);
       this.view.addEventListener("focusin", () => (this.reached = true));
-      for (const kind of ["pointerover", "focusin"]) this.view.addEventListener(kind, (event) => this.point(event.target));
-      for (const kind of ["pointerleave", "focusout"]) this.view.addEventListener(kind, () => this.point(null));
+      const point = (target) => on.point((this.row(target) || { cell: { key: "" } }).cell.key);
+      for (const kind of ["pointerover", "focusin"]) this.view.addEventListener(kind, (event) => point(event.target));
+      for (const kind of ["pointerleave", "focusout"]) this.view.addEventListener(kind, () => point(null));
       this.view.addEventListener("keydown", (event) => this.key(event));
       this.view.addEventListener("click", (event) => this.click(event));
-      new ResizeObserver(() => this.paint()).observe(this.view);
     }
 
     // cells: as the view has them; muted(cell): switched off, listed all the same.
     show(cells, { unit, chosen, opened, muted, sorted }) {
-      this.cells = cells;
-      this.head.lastChild.setAttribute("aria-sort", sorted || "none");
-      this.chosen = chosen;
-      this.opened = new Set(opened);
-      this.muted = muted;
-      nb.say(this.head.querySelector("button"), `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
+      Object.assign(this, { cells, chosen, muted, opened: new Set(opened) });
+      this.sort.parentNode.setAttribute("aria-sort", sorted || "none");
+      nb.say(this.sort, `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
       const longest = (text) => Math.max(0, ...cells.map((cell) => text(cell).length));
       this.two = longest((cell) => cell.label) > 15 || longest((cell) => cell.text) > 20;
       this.element.classList.toggle("two-lines", this.two);
@@ -93,105 +108,54 @@
 
     list() {
       this.rows = this.cells.flatMap((cell) => [
-        { id: cell.key, cell },
-        ...(this.opened.has(cell.key) ? cell.seeds.map((seed) => ({ id: `${cell.key} ${seed.id}`, cell, seed })) : []),
+        { key: cell.key, cell },
+        ...(this.opened.has(cell.key) ? cell.seeds.map((seed) => ({ key: `${cell.key} ${seed.id}`, cell, seed })) : []),
       ]);
-      const kept = this.reached && this.rows.some((row) => row.id === this.here);
-      if (!kept) this.here = this.rows.length ? this.rows[0].id : "";
+      const stays = this.reached && this.rows.some((row) => row.key === this.here);
+      if (!stays) this.here = this.rows.length ? this.rows[0].key : "";
       this.element.setAttribute("aria-rowcount", this.rows.length + 1);
-      this.paint();
-    }
-
-    get height() {
-      return this.two ? 46 : 28;
-    }
-
-    // As in sight, so in the page: rows are read, and reached by keys, in their order.
-    order(wanted) {
-      let next = this.space.firstChild;
-      for (const id of wanted) {
-        const element = this.made.get(id);
-        if (element === next) next = next.nextSibling;
-        else this.space.insertBefore(element, next);
-      }
-    }
-
-    paint() {
-      const { height, view, rows } = this;
-      this.space.style.height = `${rows.length * height}px`;
-      const first = Math.max(0, Math.floor(view.scrollTop / height) - AROUND);
-      const last = Math.min(rows.length, Math.ceil((view.scrollTop + view.clientHeight) / height) + AROUND);
-      const wanted = new Set();
-      rows.forEach((row, place) => {
-        if ((place < first || place >= last) && row.id !== this.here) return;
-        wanted.add(row.id);
-        let element = this.made.get(row.id);
-        if (!element) {
-          element = this.blank(row);
-          this.made.set(row.id, element);
-        }
-        this.fill(element, row, place);
-        if (!element.parentNode) this.space.append(element);
+      nb.keyed(this.view, this.rows, (row) => this.blank(row), (element, row, place) => {
+        element.tabIndex = row.key === this.here ? 0 : -1;
+        element.setAttribute("aria-rowindex", place + 2);
+        element.classList.toggle("muted", this.muted(row.cell));
+        const [name, n, number] = element.children;
+        const said = row.seed ? this.seed(element, row.seed) : this.cell(element, row.cell);
+        [name.lastChild, n, number].forEach((part, i) => nb.say(part, said[i]));
       });
-      for (const [id, element] of this.made) {
-        if (wanted.has(id)) continue;
-        element.remove();
-        this.made.delete(id);
-      }
-      this.order(wanted);
     }
 
     blank(row) {
-      return nb.el("div", { class: row.seed ? "row seed" : "row cell", role: "row", "data-row": row.id },
+      return nb.el("div", { class: row.seed ? "row seed" : "row cell", role: "row", "data-row": row.key, "aria-level": row.seed ? "2" : "1" },
         nb.el("span", { class: "name", role: "gridcell" }, nb.el("i", { class: "mark", "aria-hidden": "true" }), nb.el("b")),
         nb.el("span", { class: "n", role: "gridcell" }),
         nb.el("span", { class: "number", role: "gridcell" }));
     }
 
-    fill(element, row, place) {
-      const { cell, seed } = row;
-      const [name, n, number] = element.children;
-      const [mark, text] = [name.firstChild, name.lastChild];
-      element.style.top = `${place * this.height}px`;
-      element.tabIndex = row.id === this.here ? 0 : -1;
-      element.setAttribute("aria-rowindex", place + 2);
-      element.setAttribute("aria-level", seed ? 2 : 1);
-      element.classList.toggle("muted", this.muted(cell));
-      if (seed) {
-        const states = { done: "", diverged: "diverged", running: "running", queued: "queued" };
-        const said = states[seed.state] ?? seed.state;
-        nb.say(text, `seed ${seed.seed}`);
-        nb.say(n, this.two ? seed.reason || seed.id : "");
-        nb.say(number, [seed.text, said, seed.state === "running" && seed.steps ? `${Math.floor((100 * seed.step) / seed.steps)} %` : ""].filter(Boolean).join(" · "));
-        element.title = seed.reason || seed.id;
-        element.classList.toggle("bad", !["done", "running", "queued"].includes(seed.state));
-        return;
-      }
-      const shade = nb.dark() ? cell.dark : cell.colour;
-      const look = `${shade} ${cell.dash}`;
-      if (mark.dataset.look !== look) {
-        mark.dataset.look = look;
-        mark.replaceChildren(nb.swatch(shade, cell.dash));
-      }
-      const open = this.opened.has(cell.key);
-      element.setAttribute("aria-expanded", open);
-      element.setAttribute("aria-selected", this.chosen.includes(cell.key));
-      element.title = cell.label;
-      nb.say(text, cell.label);
-      nb.say(n, String(cell.n));
-      const states = Object.entries(cell.states).map(([state, count]) => `${count} ${state}`).join(", ");
-      nb.say(number, [cell.text, cell.text.includes("diverged") ? "" : states].filter(Boolean).join(" · "));
+    seed(element, seed) {
+      const state = seed.state === "done" ? "" : seed.state;
+      const share = seed.state === "running" && seed.steps ? `${Math.floor((100 * seed.step) / seed.steps)} %` : "";
+      element.title = seed.reason || seed.id;
+      element.classList.toggle("bad", !["done", "running", "queued"].includes(seed.state));
+      return [`seed ${seed.seed}`, this.two ? element.title : "", [seed.text, state, share].filter(Boolean).join(" · ")];
     }
 
-    point(target) {
+    cell(element, cell) {
+      nb.mark(element.firstChild.firstChild, cell);
+      element.setAttribute("aria-expanded", this.opened.has(cell.key));
+      element.setAttribute("aria-selected", this.chosen.includes(cell.key));
+      element.title = cell.label;
+      const states = Object.entries(cell.states).map(([state, count]) => `${count} ${state}`).join(", ");
+      return [cell.label, String(cell.n), [cell.text, cell.text.includes("diverged") ? "" : states].filter(Boolean).join(" · ")];
+    }
+
+    // The row of an element in it.
+    row(target) {
       const element = target && target.closest("[data-row]");
-      const row = element && this.rows.find((r) => r.id === element.dataset.row);
-      this.on.point(row ? row.cell.key : "");
+      return element && this.rows.find((row) => row.key === element.dataset.row);
     }
 
     click(event) {
-      const element = event.target.closest("[data-row]");
-      const row = element && this.rows.find((r) => r.id === element.dataset.row);
+      const row = this.row(event.target);
       const selected = window.getSelection();
       if (!row || (!event.shiftKey && !selected.isCollapsed && this.element.contains(selected.anchorNode))) return; // to copy it
       this.go(row);
@@ -201,14 +165,14 @@
     }
 
     key(event) {
-      const place = this.rows.findIndex((row) => row.id === this.here);
+      const place = this.rows.findIndex((row) => row.key === this.here);
       if (place < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
       const row = this.rows[place];
-      const page = Math.max(1, Math.floor(this.view.clientHeight / this.height) - 1);
+      const page = Math.max(1, Math.floor(this.view.clientHeight / this.view.firstChild.offsetHeight) - 1);
       const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
       if (step) this.go(this.rows[Math.max(0, Math.min(this.rows.length - 1, place + step))]);
       else if (event.key === "ArrowRight" && !row.seed) this.open(row, true);
-      else if (event.key === "ArrowLeft") row.seed ? this.go(this.rows.find((r) => r.id === row.cell.key)) : this.open(row, false);
+      else if (event.key === "ArrowLeft") row.seed ? this.go(this.rows.find((one) => one.key === row.cell.key)) : this.open(row, false);
       else if (event.key === "Enter") row.seed ? this.on.run(row) : this.open(row, !this.opened.has(row.cell.key));
       else if (event.key === " ") this.on.choose(row.cell);
       else return;
@@ -222,13 +186,12 @@
       this.on.open([...this.opened]);
     }
 
-    go(row) {
-      this.here = row.id;
-      const top = this.rows.indexOf(row) * this.height;
-      if (top < this.view.scrollTop) this.view.scrollTop = top;
-      else if (top + this.height > this.view.scrollTop + this.view.clientHeight) this.view.scrollTop = top + this.height - this.view.clientHeight;
-      this.paint();
-      this.made.get(row.id).focus({ preventScroll: true });
+    go({ key }) {
+      const element = (here) => [...this.view.children].find((child) => child.dataset.row === here);
+      element(this.here).tabIndex = -1;
+      this.here = key;
+      element(key).tabIndex = 0;
+      element(key).focus();
     }
   };
 })(window.normbench);

@@ -1,0 +1,346 @@
+"""A task with its answer as the page shows it: names, colours, rows of the table; `plots` draws it.
+
+All numbers come from `normbench.compare`. Switches of the page change no number here: a mean is over all seeds of its
+cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from normbench.compare import configuration, metrics
+from normbench.compare.answer import Row, answer, chosen_by, difference_curve
+from normbench.compare.groups import Cell, Task
+from normbench.compare.question import BEST, END, TUNED, Question
+from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
+from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS, Point
+
+T = TypeVar("T")
+AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST = 1000  # results in the cache
+
+
+class Cache:
+    """Results by name, made again where the stamp of what they were made of has changed; the latest MOST remain."""
+
+    def __init__(self) -> None:
+        self._results: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: Hashable, stamp: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            found = self._results.pop(name, None)
+        if found is None or found[0] != stamp:
+            found = stamp, make()
+        with self._lock:
+            self._results[name] = found
+            while len(self._results) > MOST:
+                self._results.popitem(last=False)
+        result: T = found[1]
+        return result
+
+
+CACHE = Cache()
+
+
+def stamp(runs: Iterable[RunRecord]) -> Hashable:
+    """It changes when a run gets another status or more records."""
+    return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a cell is drawn."""
+
+    name: str
+    colour: str
+    dash: str = "solid"
+
+    @property
+    def mark(self) -> dict[str, str]:
+        return {"colour": self.colour, "dark": on_dark(self.colour), "dash": self.dash}
+
+
+class Board:
+    """One task with its answer, as rows, switches and choices."""
+
+    def __init__(self, task: Task, question: Question, clock: str) -> None:
+        self.task, self.question = task, question
+        self.answer = answer(task, question)
+        self.clock = clock if clock in clocks(task) else question.clock
+        groups = self.answer.groups
+        self.rows: dict[str, Row] = {row.cell.key: row for g in groups if not g.tuned for row in g.rows}
+        self.best = {row.cell.key for group in groups if group.tuned for row in group.rows}
+        arms = list(dict.fromkeys(map(question.arm, task.cells)))
+        arms.sort(key=lambda arm: arm != question.against)  # the baseline first
+        self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), self._setting(cell)))
+
+    def _setting(self, cell: Cell) -> tuple[Any, ...]:
+        return tuple(_rank(cell.values.get(key)) for key in self.question.facets)
+
+    def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
+        """The cell's values of these facets, without their group where that is unambiguous: `lr=0.001`."""
+        names = Counter(key.rpartition(".")[2] for key in self.question.facets)
+        words = []
+        for key in self.question.facets:
+            if key in cell.values and key in keys:
+                short = key.rpartition(".")[2]
+                words.append(f"{short if names[short] == 1 else key}={cell.format_value(key)}")
+        return " ".join(words)
+
+    @property
+    def untuned(self) -> list[str]:
+        """The facets but the learning rate."""
+        return [key for key in self.question.facets if key != TUNED]
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
+
+        With one normalizer in the whole task, each arm has its own colour. A setting has the same dash in every colour
+        where that dash is free.
+        """
+        arm, colours = self.question.arm, colours_of(cell.norm for cell in self.task.cells)
+        arms = list(dict.fromkeys(map(arm, self.task.cells)))
+        varying = {  # a facet with one value in all runs of an arm is left out of its names
+            name: [k for k in self.question.facets if len({value_text(c, k) for c in self.cells if arm(c) == name}) > 1]
+            for name in arms
+        }
+        settings = sorted(set(map(self._setting, self.cells)))
+        found: dict[str, Style] = {}
+        for cell in self.task.cells:
+            colour = colours[cell.norm]
+            if len(colours) == 1 and len(arms) > 1:
+                colour = EXTRA_COLOURS[arms.index(arm(cell)) % len(EXTRA_COLOURS)]
+            own = DASHES[settings.index(self._setting(cell)) % len(DASHES)]
+            here = [style.dash for style in found.values() if style.colour == colour]
+            dash = next((dash for dash in (own, *DASHES) if dash not in here), DASHES[len(here) % len(DASHES)])
+            name = joined(arm(cell), self.describe_facets(cell, varying[arm(cell)]))
+            found[cell.key] = Style(name, colour, dash)
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """What the page lists: cells in the order of their arms, switches, choices, the answer in words."""
+        q = self.question
+        counts = sorted({row.at.n for row in self.rows.values()})
+        n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+        level = "" if q.level is None else f" Dotted: level {self._level}{unit_of(q)}."
+        return {
+            "heading": self.answer.heading,
+            "caption": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}",
+            "choices": self._choices(),
+            "arms": self._arms(),
+            "facets": self._facets(),
+            "cells": self._cells(),
+            "answer": self._sentences(),
+        }
+
+    def _arms(self) -> list[dict[str, Any]]:
+        styles: dict[str, list[Style]] = {}
+        for cell in self.cells:
+            styles.setdefault(self.question.arm(cell), []).append(self.styles[cell.key])
+        return [
+            {"key": key_of(arm), "label": arm, **own[0].mark, **({"dash": "solid"} if len(own) > 1 else {})}
+            for arm, own in styles.items()
+        ]
+
+    def _facets(self) -> list[dict[str, Any]]:
+        found = []
+        for key in self.question.facets:
+            cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
+            texts = {value_text(cell, key): short_text(cell, key) for cell in cells}
+            values = [{"key": key_of(f"{key}={text}"), "label": label} for text, label in texts.items()]
+            found.append({"key": key, "values": values})
+        return found
+
+    def _cells(self) -> list[dict[str, Any]]:
+        """`other_rate`: the cell's arm has its best result at another learning rate."""
+
+        def setting(cell: Cell) -> tuple[str, str]:
+            return self.question.arm(cell), self.describe_facets(cell, self.untuned)
+
+        tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
+        found = []
+        for cell in self.cells:
+            place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
+            other_rate = cell.key not in self.best and setting(cell) in tuned
+            row = cell_json(cell, self.styles[cell.key], self.rows[cell.key])
+            found.append({**row, "place": place, "other_rate": other_rate})
+        return found
+
+    @property
+    def _level(self) -> str:
+        q = self.question
+        return "" if q.level is None else configuration.short(q.level * q.metric.factor)
+
+    def _choices(self) -> dict[str, Any]:
+        """The choices of the page, each with its current value."""
+        q, task = self.question, self.task
+        logged = metrics.logged([run for run in task.runs if run.records])
+        choices: dict[str, tuple[str, dict[str, str]]] = {
+            "split": (q.split, {name: name for name in logged}),
+            "metric": (q.metric.name, {m.name: m.title for m in logged[q.split]}),
+            "at": (q.at, {END: "at the end", BEST: f"at the best by {chosen_by(task)}"}),
+            "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
+            "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
+        }
+        return {
+            **{
+                key: {"now": now, "options": [{"key": option, "label": label} for option, label in options.items()]}
+                for key, (now, options) in choices.items()
+            },
+            "logged": {split: [m.name for m in entries] for split, entries in logged.items()},
+            "level": {"now": self._level, "unit": q.metric.unit, "clock": CLOCKS[q.clock]},
+            "log": q.metric.loss,
+            "better": "higher" if q.metric.rising else "lower",
+        }
+
+    def _sentences(self) -> dict[str, Any]:
+        """Of each group who wins, and the rest."""
+        groups = []
+        for group in self.answer.groups:
+            first, whole = (group.sentences(self.question)[0] or [""])[0], group.sentence(self.question)
+            rest = whole.removeprefix(first).strip()
+            words = {"place": group.place, "sentence": first, "rest": rest}
+            groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
+        return {"groups": groups}
+
+    # --- two cells ----------------------------------------------------------------------------------------------------
+
+    def pair(self, a: str, b: str) -> tuple[dict[str, Any], list[Point]] | None:
+        """The options that differ between two cells, and their paired difference over time, in displayed units."""
+        cells = {cell.key: cell for cell in self.task.cells}
+        if a == b or a not in cells or b not in cells:
+            return None
+        pair = cells[a], cells[b]
+        points = [
+            in_units(point, 1.0, self.question.metric.factor)
+            for point in difference_curve(*pair, self.question, self.common_clock)
+            if point.mean is not None
+        ]
+        keys = configuration.differing([cell.values for cell in pair])
+        content = {
+            "a": a,
+            "b": b,
+            "names": [self.styles[cell.key].name for cell in pair],
+            "n": max((point.n for point in points), default=0),
+            "diff": [{"key": key, "a": short_text(pair[0], key), "b": short_text(pair[1], key)} for key in keys],
+        }
+        return content, points
+
+    # --- clocks -------------------------------------------------------------------------------------------------------
+
+    @property
+    def logged_clock(self) -> str:
+        """The key of a record that the displayed clock is computed from."""
+        return self.clock if self.clock in ("epoch", "step") else "step"
+
+    @property
+    def common_clock(self) -> str:
+        """The displayed clock, or where cells have it at another pace, that of the budget."""
+        return self.clock if self.clock in ("epoch", "step") else self.question.clock
+
+    def stretch(self, cell: Cell) -> float:
+        """The factor from the logged clock to the displayed one: this cell's seconds or examples per update."""
+        if self.clock == "seconds":
+            return self.rows[cell.key].seconds_per_step or 0.0
+        return float(cell.values.get("train.batch_size", 1)) if self.clock == "examples" else 1.0
+
+    def from_budget(self, cell: Cell) -> float:
+        """The factor from the clock of the budget to the displayed one."""
+        if self.clock == self.question.clock:
+            return 1.0
+        whole = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
+        updates = statistics.median(whole) if self.question.clock == "epoch" and whole else 1.0
+        return self.stretch(cell) * updates
+
+
+def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any]:
+    """A row of the table, and below it those of its seeds; without numbers where there are none yet."""
+    values = row.values if row else {}
+    return {
+        "key": cell.key,
+        "arm": key_of(row.arm) if row else "",
+        "arm_label": row.arm if row else "",
+        "label": style.name,
+        **style.mark,
+        "place": [],
+        "other_rate": False,
+        "n": row.at.n if row else 0,
+        "mean": row.at.mean if row else None,
+        "interval": row.at.interval if row else None,
+        "text": row.at.text(count=False) if row else "",
+        "time": row.time.text() if row and row.time else "",
+        "pace": row.seconds_per_step if row else None,
+        "states": dict(Counter(run.status for run in cell.runs if run.status != "done")),
+        "seeds": [
+            {
+                "id": run.id,
+                "seed": run.seed,
+                "state": run.status,
+                "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
+                "step": int(run.records[-1]["step"]) if run.records else 0,
+                "steps": run.steps,
+                "reason": run.reason,
+            }
+            for run in cell.runs
+        ],
+    }
+
+
+def waiting(task: Task) -> list[dict[str, Any]]:
+    """The cells of a task before any curve is read."""
+    colours = colours_of(cell.norm for cell in task.cells)
+    names = {cell.key: cell.label(task.differing) or cell.norm or "all" for cell in task.cells}
+    return [cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells]
+
+
+def clocks(task: Task) -> list[str]:
+    """The clocks that every cell has."""
+    batches = all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells)
+    timed = any(run.seconds for run in task.runs)
+    has = {"epoch": task.budget[1] == "epochs", "step": True, "examples": batches, "seconds": timed}
+    return [clock for clock in AXES if has[clock]]
+
+
+def in_units(point: Point, stretch: float, factor: float) -> Point:
+    """A point of a logged curve in displayed units."""
+    ends = point.interval and (factor * point.interval[0], factor * point.interval[1])
+    mean = None if point.mean is None else factor * point.mean
+    return Point(stretch * point.x, mean, ends, point.n, point.diverged)
+
+
+def value_text(cell: Cell, key: str) -> str:
+    return configuration.text(cell.values[key]) if key in cell.values else "–"
+
+
+def short_text(cell: Cell, key: str) -> str:
+    return cell.format_value(key) if key in cell.values else "–"
+
+
+def joined(*words: str) -> str:
+    return " · ".join(word for word in words if word)
+
+
+def unit_of(question: Question, before: str = " ") -> str:
+    return f"{before}{question.metric.unit}" if question.metric.unit else ""
+
+
+def key_of(text: str) -> str:
+    """A name for the address: the text, or its hash if it contains the separator of names."""
+    return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """Sort key: numbers by size, then all other values by their text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, configuration.text(value)

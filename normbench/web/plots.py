@@ -1,0 +1,448 @@
+"""Figures of a comparison as Plotly data: curves, paired difference, forest, learning rates, map of variants.
+
+As in `figures`, every trace carries `meta`: the cell (`arm`), its role and its colour on a light and on a dark page.
+Curves are thinned to the plot's width; extremes and gaps stay.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from normbench.compare import configuration, paper_references
+from normbench.compare.answer import value
+from normbench.compare.groups import Cell, Task
+from normbench.compare.question import TUNED
+from normbench.draw.panels import Line, Look
+from normbench.draw.style import REFERENCE
+from normbench.draw.tables import mean_of_all
+from normbench.draw.text import show
+from normbench.runs.record import RunRecord
+from normbench.stats.series import Point, Series, aggregate, series, variants
+from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
+from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
+from normbench.web.json_safe import json_safe
+
+Interval = tuple[float, float] | None
+COLUMNS = 400  # of points: a screen's plot is about twice as wide
+OF_SEEDS, FEWEST_OF_SEEDS = 160, 40  # the same for a seed's faint curve; many seeds share ALL_SEEDS
+ALL_SEEDS = 8_000
+MANY = 12  # curves: of more, hovering tells one
+MOST_ROWS = 60  # of a forest plot
+ROW = 46  # pixels of its row: a line of text, and the interval below it
+HEADING = 0.5  # of a row: the name of a place above its rows
+LONGEST = 44  # characters of a label within a plot
+CONFIGURATION = "configuration"  # the option whose values make a map of variants
+MOST_COLUMNS = 10
+
+
+# --- fewer points ----------------------------------------------------------------------------------------------------
+
+
+def points_to_draw(x: Sequence[float], curves: Sequence[Sequence[float]], columns: int) -> list[int]:
+    """Which points to draw in so many columns: of each column the extremes of every curve, and both sides of a gap.
+
+    x: ascending. Curves with NaN or inf have a gap there. All points where there are at most two a column.
+    """
+    n = len(x)
+    if n <= 2 * columns:
+        return list(range(n))
+    width = (x[-1] - x[0]) / columns or 1.0
+    finite = [list(map(math.isfinite, y)) for y in curves]
+    chosen = {0, n - 1}
+    for here in finite:
+        chosen.update(i + side for i in range(n - 1) if here[i] != here[i + 1] for side in (0, 1))
+    for _, indices in itertools.groupby(range(n), lambda i: int((x[i] - x[0]) / width)):
+        column = list(indices)
+        for y, here in zip(curves, finite, strict=True):
+            if there := [i for i in column if here[i]]:
+                chosen |= {min(there, key=y.__getitem__), max(there, key=y.__getitem__)}
+    return sorted(chosen)
+
+
+def _thinned(points: Series, columns: int) -> Series:
+    indices = points_to_draw([x for x, _ in points], [[y for _, y in points]], columns)
+    return [(_digits(points[i][0]), _digits(points[i][1])) for i in indices]
+
+
+def _thinned_points(points: Sequence[Point]) -> list[Point]:
+    ends = [point.interval or (math.nan, math.nan) for point in points]
+    curves = [[p.mean or 0.0 for p in points], [low for low, _ in ends], [high for _, high in ends]]
+    return [
+        replace(p, x=_digits(p.x), mean=_digits(p.mean or 0.0), interval=p.interval and _both(p.interval))
+        for p in (points[i] for i in points_to_draw([p.x for p in points], curves, COLUMNS))
+    ]
+
+
+def _both(ends: tuple[float, float]) -> tuple[float, float]:
+    return _digits(ends[0]), _digits(ends[1])
+
+
+def _digits(value: float) -> float:
+    """Six digits, which no screen can tell from more."""
+    if type(value) is int or not math.isfinite(value):
+        return value
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+# --- parts of figures ------------------------------------------------------------------------------------------------
+
+
+def _markers(role: str, arm: str, colour: str, x: Sequence[float], texts: Sequence[str], **rest: Any) -> dict[str, Any]:
+    """Points with a text each on hovering."""
+    points = {"x": list(map(_digits, x)), "type": "scatter", "mode": "markers"}
+    hover = {"customdata": list(map(label, texts)), "hovertemplate": "%{customdata}<extra></extra>"}
+    return {**points, **hover, "meta": {**meta(arm, colour), "role": role}, **rest}
+
+
+def _axis(title: str, **rest: Any) -> dict[str, Any]:
+    return {"title": {"text": label(title)}, "zeroline": False, "exponentformat": "power", **rest}
+
+
+def _error(means: Sequence[float], intervals: Sequence[Interval], thickness: float) -> dict[str, Any]:
+    """How far intervals reach above and below their means."""
+    ends = [(mean, *(interval or (mean, mean))) for mean, interval in zip(means, intervals, strict=True)]
+    above = [_digits(high - mean) for mean, _, high in ends]
+    below = [_digits(mean - low) for mean, low, _ in ends]
+    look = {"visible": any(intervals), "type": "data", "symmetric": False, "thickness": thickness, "width": 4}
+    return {**look, "array": above, "arrayminus": below}
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+def curves(board: Board) -> Figure:
+    """Mean, 95 % band and seeds of every cell, a cross where a run diverged, the level and when it was reached."""
+    q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell)).points]
+    data = [trace for line in lines for trace in _traces(board, line)]
+    if board.clock == q.clock and lines:
+        data += map(reference_trace, paper_references.references(board.task, q))
+    data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
+    data += [cross for line in lines if (cross := _crosses(board, line))]
+    if q.level is not None and lines:
+        data += _level(board, lines, q.level * q.metric.factor)
+    last = max((line.points[-1].x for line in lines), default=0)
+    epochs = {"dtick": 1} if board.clock == "epoch" and 1 <= last <= 5 else {}  # Plotly would label halves
+    return {
+        "data": data,
+        "layout": {
+            **bare(64, 12, 8, 44),
+            "xaxis": _axis(AXES[board.clock], exponentformat="SI", **epochs),
+            "yaxis": _axis(_name(board)),
+            "hovermode": "closest" if len(lines) > MANY else "x unified",
+            "meta": {"axes": _axes(lines)},
+        },
+    }
+
+
+def _name(board: Board) -> str:
+    return f"{board.question.split} {board.question.metric.title}{unit_of(board.question, ', ')}"
+
+
+def _line(board: Board, cell: Cell) -> Line:
+    """Mean, interval and seeds of a cell in displayed units, over all its runs with records, thinned for the plot."""
+    q, stretch = board.question, board.stretch(cell)
+    runs = [run for run in cell.runs if run.records] if stretch else []
+    columns = max(FEWEST_OF_SEEDS, min(OF_SEEDS, ALL_SEEDS // max(1, len(board.task.runs))))
+
+    def computed() -> tuple[list[Point], list[tuple[int, str, Series]]]:
+        where, x, factor = q.where, board.logged_clock, q.metric.factor
+        points = [in_units(p, stretch, factor) for p in aggregate(runs, *where, x=x) if p.mean is not None]
+        seeds = [
+            (run.seed, run.id, _thinned([(stretch * x, factor * y) for x, y in series(run, *where, x=x)], columns))
+            for run in runs
+        ]
+        return _thinned_points(points), seeds
+
+    name = ("line", cell.key, q.where, board.clock, board.task.budget)
+    points, seeds = CACHE.get(name, (stamp(runs), q.metric.factor, stretch, columns), computed)
+    style = board.styles[cell.key]
+    return Line(cell.key, Look(style.name, style.colour), points, seeds, sum(run.status == "diverged" for run in runs))
+
+
+def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
+    """As the report has them; of a single run the mean is its curve, and there is no interval to tell."""
+    alone = len(line.seeds) == 1
+    found = []
+    for trace in line_traces(replace(line, seeds=[]) if alone else line):
+        role = trace["meta"]["role"]
+        if role != "band":
+            trace["line"]["dash"] = board.styles[line.arm].dash
+        if role == "seed":
+            trace |= {"hoverinfo": "skip", "opacity": 0.45, "hovertemplate": None}
+        elif role == "mean" and alone:
+            trace |= {"customdata": None, "hovertemplate": "%{y:.4~g}"}
+        found.append(trace)
+    return found
+
+
+def _crosses(board: Board, line: Line) -> dict[str, Any] | None:
+    lost = {run.id: run.reason for run in board.rows[line.arm].cell.runs if run.status == "diverged"}
+    ends = []
+    for seed, run, curve in line.seeds:
+        finite = [point for point in curve if math.isfinite(point[1])]
+        if run in lost and finite:
+            ends.append((*finite[-1], f"{line.look.name} seed {seed}: {lost[run] or 'diverged'}"))
+    if not ends:
+        return None
+    x, y, texts = zip(*ends, strict=True)
+    return _markers("diverged", line.arm, line.look.colour, x, texts, y=y, marker={"symbol": "x", "size": 9})
+
+
+def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, Any]]:
+    """The level, and when cells reach it: intervals no further than the curves."""
+    ends = min(line.points[0].x for line in lines), max(line.points[-1].x for line in lines)
+    dotted = {"mode": "lines", "line": {"width": 1, "dash": "dot"}, "hoverinfo": "skip", "hovertemplate": None}
+    name = label(f"level {level:.4g}")
+    found = [_markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
+    mark = {"symbol": "line-ns-open", "size": 12, "line": {"width": 2}}
+    for line in lines:
+        cell, time = board.rows[line.arm].cell, board.rows[line.arm].time
+        if time is None or time.mean is None:
+            continue
+        factor = board.from_budget(cell)
+        x = factor * time.mean
+        interval = time.interval and (max(factor * time.interval[0], ends[0]), min(factor * time.interval[1], ends[1]))
+        text = f"{line.look.name}: {time.text()} {time.unit} to the level"
+        error = _error([x], [interval], 1.8)
+        found.append(_markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
+    return found
+
+
+def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """What the page's switches make of the axes: y `linear` or `log`, over the means after the first evaluation, and
+    logarithmic `x`.
+
+    Cells in which every run diverged count only if there are no others.
+    """
+    whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
+    means = [p.mean for line in whole for p in line.points[1:] or line.points if p.mean is not None]
+    linear: dict[str, Any] = {}
+    if means:
+        low, high = min(means), max(means)
+        room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+        linear = {"range": [low - room, high + room], "autorange": False}
+    x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
+    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06)}
+
+
+def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
+    """An axis over these values, without those that it cannot show.
+
+    Labelled are 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little.
+    """
+    positive = [math.log10(value) for value in values if value > 0]
+    if not positive or (not room and min(positive) == max(positive)):
+        return {"type": "log"}
+    low, high = min(positive), max(positive)
+    room = max(0.05, room * (high - low)) if room else 0.0
+    low, high = low - room, high + room
+    axis = {"type": "log", "range": [low, high], "autorange": False, "dtick": 1 if high - low > 2.5 else None}
+    if not 0.8 < high - low <= 2.5:
+        return axis
+    ticks = [digit * 10.0**power for power in range(math.floor(low), math.ceil(high)) for digit in (1, 2, 5)]
+    return {**axis, "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
+
+
+def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
+    """The options that differ between two cells, and the paired difference over time with its band, and zero."""
+    found = board.pair(a, b)
+    if found is None:
+        return None
+    content, points = found
+    unit = board.question.metric.step_unit
+    style = board.styles[a]
+    line = Line("difference", Look("difference", style.colour), _thinned_points(points), [], 0)
+    axes = {
+        "xaxis": _axis(AXES[board.common_clock]),
+        "yaxis": _axis(f"difference, {unit}" if unit else "difference", zeroline=True),
+    }
+    layout = {**bare(64, 12, 8, 44), **axes, "hovermode": "x unified"}
+    figure = {"data": line_traces(line), "layout": layout} if points else None
+    return {**json_safe(content), "figure": figure}
+
+
+# --- every arm against the baseline ----------------------------------------------------------------------------------
+
+
+def forest(board: Board) -> Figure | None:
+    """Every arm against the baseline, a row each; groups with each arm at its own best learning rate come first.
+
+    Rows of one place are below its name; the name of an arm and its numbers are above its interval.
+    """
+    q = board.question
+    groups = sorted(board.answer.groups, key=lambda group: not group.tuned)
+    rows = [
+        (group.tuned, row, d) for group in groups for row in group.rows if (d := row.difference) and d.mean is not None
+    ]
+    rows = rows[:MOST_ROWS]
+    if not rows:
+        return None
+    limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
+    data, notes, number, place = [], [], -1.0, ""
+    for tuned, row, d in rows:
+        number += 1
+        here = joined(
+            board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
+        )
+        if here != place:
+            place = here
+            notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
+            number += HEADING
+        mean, text = d.mean or 0.0, d.text()
+        name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
+        far = abs(mean) >= limit
+        mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
+        ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
+        colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
+        whole = {"marker": mark, "cliponaxis": False, "error_x": _error([x], [ends], 1.8)}
+        data.append(_markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
+        notes.append(_note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
+        notes.append(_note(limit, -number, "right", text, "--muted"))
+    unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+    title = f"less that of {cut(q.against, 24)}{unit} · {'right' if q.metric.rising else 'left'} is better"
+    x_axis = _axis(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
+    y_axis = _axis("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
+    return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
+
+
+def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
+    """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
+    reach = [max(abs(mean), *map(abs, interval or (0.0,))) for mean, interval in effects]
+    return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+
+
+def _within(value: float, limit: float) -> float:
+    return max(-limit, min(limit, value))
+
+
+def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
+    """Text above an interval; the page gives it the colour of that name."""
+    place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
+    return {**place, "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour}
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters."""
+    most = max(most, 8)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# --- learning rates --------------------------------------------------------------------------------------------------
+
+
+def sensitivity(board: Board) -> Figure | None:
+    """The metric against the learning rate, a line an arm; the best rate of each with a larger mark."""
+    arms: dict[tuple[str, str], list[Cell]] = {}
+    for cell in board.cells if TUNED in board.task.differing else ():
+        rate = cell.values.get(TUNED)
+        if isinstance(rate, int | float) and rate > 0 and board.rows[cell.key].at.mean is not None:
+            arm = board.question.arm(cell), board.describe_facets(cell, board.untuned)
+            arms.setdefault(arm, []).append(cell)
+    data: list[dict[str, Any]] = []
+    lowest = math.inf
+    for arm, cells in arms.items():
+        cells.sort(key=lambda cell: cell.values[TUNED])
+        rows = [board.rows[cell.key] for cell in cells]
+        rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
+        lowest = min(lowest, *means)
+        unit = unit_of(board.question)
+        texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        trace = _markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
+        trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
+        sizes = [11 if cell.key in board.best else 6 for cell in cells]
+        errors = _error(means, [row.at.interval for row in rows], 1.2)
+        line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
+        data.append({**trace, **line, "y": list(map(_digits, means))})
+    if not data:
+        return None
+    rates = sorted({cell.values[TUNED] for cells in arms.values() for cell in cells})
+    ticks = {"tickvals": rates, "ticktext": [f"{rate:.2g}" for rate in rates]}
+    logarithm = {"type": "log"} if board.question.metric.loss and lowest > 0 else {}
+    axes = {"xaxis": _axis("Learning rate", type="log", **ticks), "yaxis": _axis(_name(board), **logarithm)}
+    return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes}}
+
+
+# --- variants of one evaluation --------------------------------------------------------------------------------------
+
+
+def heat(board: Board, cells: Sequence[Cell]) -> Figure | None:
+    """All variants of the evaluation's statistics by data and batch size, with the papers' numbers: ranks by column.
+
+    cells: those with the same variants, of other tasks too; see `with_variants`.
+    """
+    if not cells:
+        return None
+    q, names = board.question, _variants(cells[0])
+    keys = configuration.differing([cell.values for cell in cells])
+    among = configuration.numbers(cell.values for cell in cells)
+    sign = -1 if q.metric.rising else 1
+    columns: dict[str, list[float]] = {}
+    for cell in cells:
+        of_runs = [[value(run, q, variant=f"{CONFIGURATION}={name}") for name in names] for run in cell.done]
+        means = [sign * m for m in map(mean_of_all, zip(*of_runs, strict=True)) if m is not None]
+        if len(means) == len(names):
+            columns.setdefault(configuration.label(cell.values, keys, among) or q.arm(board.cells[0]), means)
+        for name, numbers in paper_references.numbers(cell, names):
+            columns.setdefault(name, [numbers[variant] for variant in names])
+    if not columns:
+        return None
+    columns = dict(list(columns.items())[:MOST_COLUMNS])
+    ranked = [_places(column) for column in columns.values()]
+    hovers = [
+        [
+            label(f"{name} · {column}: place {places[i]}, {show(less[i])} from the column's mean")
+            for column, (less, _, places) in zip(columns, ranked, strict=True)
+        ]
+        for i, name in enumerate(names)
+    ]
+    places = range(len(names))
+    trace = {
+        "x": [label(cut(name, 28)) for name in columns],
+        "y": list(map(label, names)),
+        "z": [[_digits(less[i] / reach) for less, reach, _ in ranked] for i in places],
+        "text": [[str(ranks[i]) for _, _, ranks in ranked] for i in places],
+        "customdata": hovers,
+    }
+    look = {"type": "heatmap", "zmin": -1, "zmax": 1, "showscale": False, "xgap": 2, "ygap": 1}
+    look |= {"texttemplate": "%{text}", "hovertemplate": "%{customdata}<extra></extra>"}
+    axis = {"type": "category", "fixedrange": True, "automargin": True}
+    axes = {"xaxis": {**axis, "tickangle": -50}, "yaxis": {**axis, "autorange": "reversed"}}
+    caption = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
+    layout = {**bare(56, 10, 8, 44), **axes, "height": 22 * len(names) + 150, "meta": {"caption": caption}}
+    return {"data": [{**trace, **look, "meta": {"arm": "", "role": "heat"}}], "layout": layout}
+
+
+def with_variants(task: Task, others: Sequence[Task], load: Any) -> list[Cell]:
+    """The cells of a task that were evaluated in several variants, and those like them in other tasks."""
+    own = [cell for cell in task.cells if _variants(cell)]
+    for other in others if own else ():
+        if other.key != task.key and other.model == task.model:
+            alike = [cell for cell in other.cells if cell.norm == own[0].norm and _variants(cell)]
+            loaded: Mapping[str, RunRecord] = load([run.id for cell in alike for run in cell.runs])
+            own += [cell.with_runs(loaded) for cell in alike]
+    return own
+
+
+def _variants(cell: Cell) -> list[str]:
+    """The variants in which the runs of a cell were evaluated, or are to be where no run has records.
+
+    Empty for fewer than two variants.
+    """
+    names = [str(variant) for variant in cell.runs[0].config.get("eval", {}).get("variants") or ()]
+    if len(names) > 1 and (read := next((run for run in cell.done if run.records), None)):
+        names = [str(variant[CONFIGURATION]) for variant in variants(read) if set(variant) == {CONFIGURATION}]
+    return names if len(names) > 1 else []
+
+
+def _places(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
+    """The differences from the mean, the largest of them, and the ranks, 1 for the lowest number."""
+    mean, ranked = statistics.fmean(column), sorted(column)
+    less = [value - mean for value in column]
+    return less, max(map(abs, less)) or 1.0, [1 + ranked.index(value) for value in column]
