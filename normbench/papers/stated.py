@@ -46,7 +46,9 @@ def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], cont
             group = [run for run in runs if run.control == control]
             seen = gather(part, group, seeds, spread=contrasts.spread(part, control, seeds))
             found = result(seen, "", 1 - number["level"])
-            statement = f"the amendment of {claim.id} states {_about(number)}: {_digits(number)} {number['unit']}"
+            median = "median " if number["test"] == "sign" else ""
+            numbers = f"{median}{_digits(number)} {number['unit']}"
+            statement = f"the amendment of {claim.id} states {_about(number)}: {numbers}"
             if lacking := [str(seed) for seed in seeds if seed not in seen.seeds]:
                 yield f"{statement}, but no pack has its runs of seed {', '.join(lacking)}"
             elif _differ(number, found):
