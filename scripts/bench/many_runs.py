@@ -145,7 +145,8 @@ def measure(folder: Path, results: Path, run_id: str, only: str) -> Iterator[Val
             (results / "runs").rename(place / "runs")
 
         def call(number: int, case: Case = case, place: Path = place) -> float:
-            words = [*case.arguments(number), "--results", str(place)]
+            words = [*case.arguments(number)]
+            words += ["--results", str(place)] if words != ["--help"] else []
             return used([sys.executable, "-m", "normbench", *words], folder / "log")
 
         try:
