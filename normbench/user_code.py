@@ -81,12 +81,15 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is made in the user's folder
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # any error in the user's code
         del sys.modules[name]
         problem = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
         raise NormbenchError(f"{path} cannot be imported: {problem}") from error
+    finally:
+        sys.dont_write_bytecode = before
     return module
 
 
