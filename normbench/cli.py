@@ -30,7 +30,7 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "list": "list artifacts, models, norms, data sets",
     "train": "one run by Hydra overrides; -m sweeps",
     "reproduce": "plan, train what is missing, draw, judge",
-    "worker": "train the remaining runs of a plan, together with other workers: for batch systems, xargs, ssh",
+    "worker": "train a shard of a plan: for batch systems, xargs, ssh",
     "status": "runs done, running, failed; time left",
     "compare": "compare runs: means, differences, which arm wins or what is undecided",
     "show": "one run: configuration, environment, last records",

@@ -242,7 +242,7 @@ def test_a_value_of_another_type_is_named_with_its_key(kind: str, tmp_path: Path
         for wrong, taken in (([{}], ANY), (None, NULL), (float("nan"), ANY), ({"a": {}}, ANY)):
             _at(content, path[:-1])[path[-1]] = wrong
             line = _refusal(kind, tmp_path, content).partition(FILES[kind][0])[2]
-            assert str(path[-1]) in line or path[-1] in taken or (wrong != wrong and line), (path, wrong, line)
+            assert str(path[-1]) in line or path[-1] in taken or "unexpected character" in line, (path, wrong, line)
 
 
 @pytest.mark.parametrize("kind", FILES)

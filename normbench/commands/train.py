@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,10 +55,6 @@ class Command(options.Command):
 
 
 def choices() -> str:
-    import textwrap
-
-    from normbench.config import compose, grammar
-
     lines = ["groups and their choices (GROUP=CHOICE):"]
     for group in grammar.GROUPS:
         names = [name for name in compose.choices(group) if compose.can_be_chosen(group, name)]

@@ -79,7 +79,6 @@ def _split(arrays: files.Arrays, part: str, count: int) -> Split:
 # training part have more than once.
 
 PARTS = ("train", "valid", "test")
-BLOCKS = ("address", "document", "question", "answer", "entities")
 SENTENCE = re.compile(r"(?<=\s[.!?])\s+")
 MARKER = re.compile(r"@entity(\d+)")
 _STOP_WORDS = (

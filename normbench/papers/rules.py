@@ -30,8 +30,6 @@ if TYPE_CHECKING:  # which asks this module for words
 HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
 NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
 DECIDED = (HOLDS, OPPOSITE, NEGLIGIBLE)
-# fidelities with other data in the place of the paper's, or with less training and smaller networks
-OTHER_DATA, LESS = ("proxy", "smoke"), ("reduced",)
 ROBUST, DEPENDS = "robust", "depends"
 _PLURAL = {DEPENDS: "depend"}  # of controls
 # The first word of a verdict, in the order in which pages count them, and what kind of news it is.

@@ -103,7 +103,7 @@ class _Evidence:
             spread=self.examples(part, control, used),
         )
         if part.kind == "size" and self.fidelity != "paper" and not seen.gap:
-            why = "less training" if self.fidelity in rules.LESS else "other data"
+            why = "less training" if self.fidelity == "reduced" else "other data"
             return replace(seen, gap=rules.NOT_DECIDABLE, why=why)
         return seen
 

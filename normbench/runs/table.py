@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, own, pack, run_file, store
@@ -20,9 +20,6 @@ from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
-
-if TYPE_CHECKING:
-    pass
 
 MOST = 100_000  # records of curves in memory
 

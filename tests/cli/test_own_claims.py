@@ -55,7 +55,7 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
         assert without in out if without else expected not in out, words
     (place / "table.md").unlink()
     assert normbench("check", *own) == 4
-    assert f"{command} --fidelity paper --max-time 0" in capfd.readouterr().out
+    assert f"or make it again: {command} --fidelity paper --max-time 0" in capfd.readouterr().out
 
 
 def test_without_their_folder_they_are_unknown(normbench, capfd):

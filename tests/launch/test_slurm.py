@@ -156,7 +156,9 @@ def test_other_commands_on_another_host_leave_a_stopped_task_its_runs(tmp_path: 
     driven = [sys.executable, str(Path(__file__).with_name("drive_worker.py")), "two", *words]
     other = subprocess.run(driven, capture_output=True, text=True, timeout=120, check=False)
     assert other.returncode == 0, other.stderr
-    assert f"runs queued already: left to job {number}" in " ".join(other.stdout.split())  # one may have ended
+    printed = " ".join(other.stdout.split())  # on a slow machine a run has ended meanwhile
+    done = int(printed.partition("4 runs · ")[2].partition(" done")[0])
+    assert done <= 2 and f"{4 - done} runs queued already: left to job {number}" in printed
     assert tiny.wait_until(is_over, 240), slurm("squeue")
     assert states(results) == {"done": 4}, logs(results)
     specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 5)]
