@@ -125,7 +125,7 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
         lambda folder, path: experiment_file.load("x/fig", folder),
         ("arms", "axes", "controls", "fidelities", "when"),
     ),
-    "normalizer": ("norm/own.yaml", NORMALIZER, lambda folder, path: compose.normalizer("own", folder), OF_CHOICES),
+    "normalizer": ("norm/own.yaml", NORMALIZER, lambda folder, path: compose.choice("norm", "own", folder), OF_CHOICES),
     "model": ("model/own.yaml", MODEL, lambda folder, path: compose.declaration("model", "own", folder), OF_CHOICES),
     "data": ("data/own.yaml", DATA, lambda folder, path: compose.declaration("data", "own", folder), OF_CHOICES),
 }

@@ -204,7 +204,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, trains: bool) -> Adopted:
-    """Write the YAML where Hydra finds it; the Python file stays where it is.
+    """Write the YAML where its name is looked up; the Python file stays where it is.
 
     It is first composed and tried in a temporary folder, so that an error leaves nothing behind.
     """

@@ -1,4 +1,4 @@
-"""Configuration: composing (Hydra), schema, run identity, plans. Nothing here imports torch."""
+"""Configuration: composing, schema, run identity, plans. Nothing here imports torch."""
 
 FIDELITY_MEANING = {
     "paper": "the paper's protocol, sizes and data",

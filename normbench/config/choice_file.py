@@ -36,17 +36,7 @@ Loader.add_implicit_resolver(
 
 
 @functools.cache
-def text(path: Path) -> str:
-    """Errors as of `reading.read`, and UnicodeDecodeError."""
-    return reading.read(path, LARGEST).decode()
-
-
-@functools.cache
 def content(path: Path) -> Any:
-    """As data that nobody may change; of an empty file no keys. Errors as of `text` and `reading.load_yaml`."""
-    try:
-        found = reading.load_yaml(text(path), Loader)
-    except Exception:
-        text.cache_clear()  # it may be mended, and is then read anew
-        raise
+    """As data that nobody may change; of an empty file no keys. Errors as of `reading.read` and `reading.load_yaml`."""
+    found = reading.load_yaml(reading.read(path, LARGEST).decode(), Loader)
     return {} if found is None else found

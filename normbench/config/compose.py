@@ -1,7 +1,8 @@
-"""From override words to one checked configuration, by Hydra's compose API.
+"""From override words to one checked configuration: the root's values, the choices of each group, and over both the
+model's own; then the words' values.
 
-Hydra composes once per set of group choices (50 ms); values are applied afterwards. Every word is looked up before
-it is used, so a typo in a group, a choice or a key becomes one line with the nearest name.
+The choices' files are laid out as Hydra's. Every word is looked up before it is used, so a typo in a group, a choice or
+a key becomes one line with the nearest name.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it
 # `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
 # numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
 # model of those declares the one that it `reads`
-ALONE = "norm"  # the group that no shipped choice of another group changes: Hydra need not merge it
 Config = dict[str, Any]
 
 
@@ -101,7 +101,7 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
         and ((path := base / group / f"{name}.yaml").is_file() or path in torch_choices())
         and path.resolve().is_relative_to(base / group)
     ]
-    if len(found) > 1 and group in grammar.GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
+    if len(found) > 1 and group in grammar.GROUPS:  # never silently the shipped one
         raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
     if found:
         if group in grammar.GROUPS:
@@ -134,8 +134,7 @@ def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
 
 def forget() -> None:
     """Read files anew from now on: one was changed."""
-    files = (choice_file.text, choice_file.content, torch_choices)
-    for cached in (*files, choice_path, choice, declaration, _compose_groups, _chosen):
+    for cached in (choice_file.content, torch_choices, choice_path, choice, declaration, _chosen):
         cached.cache_clear()
 
 
@@ -149,28 +148,22 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict):
         raise NormbenchError(f"{path} must hold keys and values.")
-    _refuse_interpolation(str(path), node)
-    defaults = node.pop("defaults", None)
-    for entry in defaults if isinstance(defaults, list) else []:  # what Hydra reads with it
-        for key, other in entry.items() if isinstance(entry, dict) else []:
-            if (part := str(key).rpartition("/")[2].partition("@")[0]) in grammar.GROUPS and isinstance(other, str):
-                choice(part, other, config_dir)
-    found = {str(key): value for key, value in node.items()}
-    if group in grammar.GROUPS and not is_shipped(path):
+    if text := reading.interpolation(node):  # no value of the environment may get into a run
+        raise NormbenchError(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
+    found = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
+    if group not in grammar.GROUPS:
+        return found
+    if not is_shipped(path):
         from normbench.config import declaration_keys  # late: it validates
 
         declaration_keys.check(group, path, found)
+    if found.get(group, found).get("name") != name:
+        raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
     if group == "norm":
         _place_file(found, path)
     if group == "data":
         _find_owner(found, config_dir)
     return found
-
-
-def _refuse_interpolation(place: str, node: Any) -> None:
-    """No value of the environment, or of anything else that OmegaConf asks, may get into a run."""
-    if found := reading.interpolation(node):
-        raise NormbenchError(f"{place}: {found!r}: interpolations ${{...}} are not known here. Write the value.")
 
 
 def _place_file(node: Config, path: Path) -> None:
@@ -218,18 +211,14 @@ def declaration(group: str, name: str, config_dir: Path | None = None) -> Config
     return dict(node.get(group, node)["declares"])
 
 
-def normalizer(name: str, config_dir: Path | None = None) -> Config:
-    """The choice of a normalizer for a single site, checked as one of all sites is."""
-    node, path = choice("norm", name, config_dir), choice_path("norm", name, config_dir)
-    if node.get("name") != name:
-        raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    return node
-
-
 @functools.cache
 def root_declaration() -> Config:
     """The `declares` block of the root: the options of training and evaluation."""
-    return dict(choice_file.content(conf_dir() / "config.yaml")["declares"])
+    return dict(_root()["declares"])
+
+
+def _root() -> Config:
+    return dict(choice_file.content(conf_dir() / "config.yaml"))
 
 
 def can_be_chosen(group: str, name: str, config_dir: Path | None = None) -> bool:
@@ -241,31 +230,24 @@ def can_be_chosen(group: str, name: str, config_dir: Path | None = None) -> bool
 # --- composing -------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _compose_groups(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> Config:
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+def _made_in(path: Path) -> dict[str, str]:
+    """By group the choices in a file's `defaults`, as Hydra has them: `/data: mnist`, `override /clip: global`."""
+    made, entries = {}, content(path).get("defaults", [])
+    for entry in entries if isinstance(entries, list) else [entries]:
+        pairs = list(entry.items()) if isinstance(entry, dict) else [(str(entry), "")]
+        group = str(pairs[0][0]).removeprefix("override ").removeprefix("/") if len(pairs) == 1 else ""
+        if group in grammar.GROUPS:
+            made[group] = str(pairs[0][1])
+        elif entry != "_self_":
+            raise NormbenchError(f"{path}: defaults: {entry} is no choice. Write /GROUP: NAME, then _self_.")
+    return made
 
-    from normbench.config import shipped
 
-    words = [f"{group}={name}" for group, name in selection]
-    for group, name in selection:
-        choice(group, name, config_dir)
-    rest = tuple((group, name) for group, name in selection if group != ALONE)
-    if len(rest) < len(selection) and config_dir is None:
-        return {
-            **_compose_groups(rest, None),
-            ALONE: copy.deepcopy(content(choice_path(ALONE, dict(selection)[ALONE]))),
-        }
-    if config_dir is not None:
-        path = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-        words.append(f"hydra.searchpath=['file://{path}']")
-    try:
-        config = shipped.composed(words, own=config_dir is not None)
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError) as error:
-        raise NormbenchError(f"configuration {' '.join(words)}: {error}") from None
-    _refuse_interpolation(" ".join(words), config)
-    return config
+def _merged(values: Any, over: Any) -> Any:
+    """Of two maps all keys, those of `over` first; of anything else `over`."""
+    if isinstance(values, dict) and isinstance(over, dict):
+        return {**values, **{key: _merged(values.get(key), value) for key, value in over.items()}}
+    return over
 
 
 def compose(overrides: Sequence[Override], config_dir: Path | None = None) -> Config:
@@ -321,42 +303,32 @@ def _one_budget(config: Config, given: Set[str]) -> None:
 
 
 @functools.cache
-def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tuple[Config, set[str]]:
+def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> tuple[Config, set[str]]:
     """What these choices give before any value is set, and the keys that can be."""
-    selection = dict(choices)
-    config = copy.deepcopy(_compose_groups(choices, config_dir))  # what follows is written into it
-    keys = _option_keys(config, selection, config_dir)
-    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its choice there
-        options = config[group]["declares"].get("options") or {}
-        config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
-    _place_file(config["norm"], choice_path("norm", config["norm"]["name"], config_dir))
-    _find_owner(config["data"], config_dir)
+    chosen, root = dict(selection), _root()
+    made = _made_in(choice_path("model", chosen["model"], config_dir))
+    names = {**_made_in(conf_dir() / "config.yaml"), **made, **chosen}
+    model = choice("model", names.pop("model"), config_dir)
+    others = {group: choice(group, names.get(group, ""), config_dir) for group in grammar.GROUPS if group != "model"}
+    config = _merged({**root, **others}, model if "model" in model else {"model": model})
+    del config["defaults"]
+    keys = {*config["declares"]["options"]}
+    for group in grammar.GROUPS:
+        node, facts = config[group], config[group]["declares"]
+        if "refused" in facts:  # declared for its reason
+            raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
+        if group in chosen and group in ("optim", *LATER_GROUPS):  # a model's own options are of its choice there
+            options = {"name", "declares", *(facts.get("options") or {})}
+            config[group] = node = {key: value for key, value in node.items() if key in options}
+        keys |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
+    _refuse_unread(config["data"]["name"], config_dir)
+    _refuse_unfit(config, config_dir)
     return config, keys
 
 
 def command_choice(group: str, name: str | None, config_dir: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
-    search_dirs(config_dir)  # refused here: Hydra warns of a folder that is not there and goes on
-    if name is not None:
-        choice_path(group, name, config_dir)
-    return dict(_compose_groups(((group, name),) if name is not None else (), config_dir)[group])
-
-
-def _option_keys(config: Config, selection: Mapping[str, str], config_dir: Path | None) -> set[str]:
-    keys = set(config["declares"]["options"])
-    for group in grammar.GROUPS:
-        node = config.get(group)
-        if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
-            place = choice_path(group, selection[group], config_dir) if group in selection else f"conf/{group}"
-            raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
-        facts = declaration(group, node["name"], config_dir)
-        if "refused" in facts:  # declared for its reason
-            raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
-        if group == "data":
-            _refuse_unread(node["name"], config_dir)
-        keys |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
-    _refuse_unfit(config, config_dir)
-    return keys
+    return dict(choice(group, name or _made_in(conf_dir() / "config.yaml")[group], config_dir))
 
 
 def _refuse_unread(name: str, config_dir: Path | None) -> None:
@@ -370,16 +342,14 @@ def _refuse_unread(name: str, config_dir: Path | None) -> None:
 def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
     """Images or sequences for a model of vectors, and the other way round; a model to be trained, and by nothing."""
     model, data = config["model"]["name"], config["data"]["name"]
-    if not is_probe(model, config_dir) and "class" not in config["optim"]["declares"]:
+    reader = config["model"]["declares"]
+    if not reader.get("probe") and "class" not in config["optim"]["declares"]:
         raise NormbenchError(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
-    wanted, given = (
-        declaration("model", model, config_dir).get("reads"),
-        declaration("data", data, config_dir).get("shape"),
-    )
+    wanted, given = reader.get("reads"), config["data"]["declares"].get("shape")
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
         facts = {other: declaration("data", other, config_dir) for other in choices("data", config_dir)}
-        sizes = [str(spec.get("features")) for spec in declaration("model", model, config_dir)["sites"].values()]
+        sizes = [str(site.get("features")) for site in reader["sites"].values()]
         needed = {*READ, *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
         fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
         raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")

@@ -35,7 +35,7 @@ def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, 
     """The normalizer at each site of a configuration; NormbenchError for one that its batches cannot serve."""
 
     def node(name: str) -> compose.Config:
-        return compose.normalizer(name, config_dir)
+        return compose.choice("norm", name, config_dir)
 
     chosen = sites.assign(config, node)
     refuse_batches_of_one(config, chosen, node)

@@ -101,19 +101,12 @@ def planned_seeds(
 
 @cache
 def data_name(name: str, fidelity: str, config_dir: Path | None = None) -> str:
-    """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
+    """The data set of an experiment at a fidelity: that of its first arm."""
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
-    arm, path = next(iter(node["arms"])), compose.choice_path("experiment", name, config_dir)
-    parsed = _parsed(path, node, arm, fidelity, "")
-    given = [override.value() for override in reversed(parsed) if override.key_or_group == "data"]
-    model = next(str(override.value()) for override in reversed(parsed) if override.key_or_group == "model")
-    defaults = compose.content(compose.choice_path("model", model, config_dir)).get("defaults", [])
-    given += [entry["/data"] for entry in defaults if isinstance(entry, dict) and "/data" in entry]
-    if given:  # composing takes 50 ms
-        return str(given[0])
-    with experiment_file.naming(path, f"arm {arm} at {fidelity}"):
-        return str(compose.compose(parsed, config_dir).get("data", {}).get("name", ""))
+    arm = next(iter(node["arms"]))
+    with experiment_file.naming(compose.choice_path("experiment", name, config_dir), f"arm {arm} at {fidelity}"):
+        return str(_composed(name, node, arm, fidelity, [], "", config_dir)["data"]["name"])
 
 
 def place_text(place: Mapping[str, Any]) -> str:

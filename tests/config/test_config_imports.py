@@ -42,7 +42,7 @@ FORBIDDEN = {
     "library": ("papers", "check", "web", "launch"),
 }
 # Makes runs out of words and stored configurations: whoever trains one is given it.
-COMPOSING = ("config.compose", "config.plan", "config.grammar", "config.shipped", "config.experiment_file")
+COMPOSING = ("config.compose", "config.plan", "config.grammar", "config.experiment_file")
 # What a worker calls trains; the rest of its folder is the parent, which does not.
 TRAINS = {"launch/run_one.py"}
 COMMANDS = {"cli.py", "__main__.py"}

@@ -301,7 +301,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
-    """Hydra would go on with the shipped file: better refused than silently not used."""
+    """The same words would train another network beside it."""
     shipped = compose.choice_path("norm", "layer").read_text()
     (own / "norm" / "layer.yaml").write_text(shipped.replace("eps: 1.0e-5", "eps: 1.0e-3"))
     with pytest.raises(NormbenchError, match="another name"):

@@ -1,8 +1,7 @@
-"""Hydra gets the shipped choices as their files have them, each read once; and what comes beside them."""
+"""The shipped choices are composed as Hydra would, each file read once."""
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from normbench import reading
-from normbench.config import choice_file, compose, experiment_keys, grammar, plan, shipped
+from normbench.config import choice_file, compose, experiment_keys, grammar, plan
 from normbench.errors import NormbenchError
 
 
@@ -23,20 +22,27 @@ def test_every_shipped_experiment_has_the_keys_that_one_may_have(name: str) -> N
 
 
 @pytest.mark.parametrize("model", compose.choices("model"))
-def test_what_is_declared_may_stay_outside(model: str) -> None:
-    words = [f"model={model}", "schedule=cosine"]  # which has no file of its own
-    found = shipped.composed(words, own=False)
-    assert found == shipped.composed(words, own=True) and found["schedule"] == compose.choice("schedule", "cosine")
-    assert found["model"]["declares"]["title"] and found["declares"]["options"]
+def test_they_are_composed_as_hydra_composes_them(model: str) -> None:
+    for words in ([], ["norm=batch", "clip=global", "launcher=pool"], ["norm=layer", "logger=wandb"]):
+        words = [f"model={model}", *words]
+        with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
+            merged = OmegaConf.to_container(hydra_compose("config", overrides=words))
+        found = compose._unchecked(grammar.parse(words), None)
+        for config in (merged, found):
+            assert isinstance(config, dict)
+            del config["data"]["declares"]  # in which names of other sets are replaced by what these declare
+        assert found == merged
 
 
-def test_it_is_what_hydra_composes_by_itself(tmp_path: Path) -> None:
-    words = ["model=mnist_mlp", "norm=batch", "optim=keras_adam", "clip=global", "launcher=pool"]
-    found = shipped.composed(words, own=False)
-    shutil.copytree(compose.conf_dir(), tmp_path / "conf")  # not the shipped folder: our source stands aside
-    with initialize_config_dir(str(tmp_path / "conf"), version_base="1.3"):
-        plain = hydra_compose("config", overrides=words)
-    assert found == OmegaConf.to_container(plain)
+def test_what_is_not_understood_of_a_models_defaults_is_refused(tmp_path: Path) -> None:
+    text = (compose.conf_dir() / "model" / "mnist_mlp.yaml").read_text()
+    path = tmp_path / "model" / "own.yaml"
+    path.parent.mkdir()
+    for entry in ("mnist_mlp", "/dta: mnist", "optional /data: mnist", "/data@model: mnist", "{}", "5"):
+        path.write_text(text.replace("name: mnist_mlp", "name: own").replace("/data: mnist", entry))
+        compose.forget()
+        with pytest.raises(NormbenchError, match=r"own\.yaml: defaults: .* is no choice\. Write /GROUP: NAME"):
+            compose.compose(grammar.parse(["model=own"]), tmp_path)
 
 
 def test_each_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +103,3 @@ def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
         choice_file.content(tmp_path / "norm" / "own.yaml")
     with pytest.raises(NormbenchError, match=r"own\.yaml cannot be read"):
         compose.choice("norm", "own", tmp_path)
-
-
-@pytest.mark.parametrize("model", ["mnist_mlp", "lenet5", "imdb_rnn", "attentive_reader", "skip_thoughts"])
-def test_a_normalizer_that_is_put_in_is_as_hydra_merges_it(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for norm in ("none", "layer", "batch", "batch_layer"):
-        selection = (("model", model), ("norm", norm))
-        put_in = compose._compose_groups.__wrapped__(selection, None)
-        with monkeypatch.context() as patched:
-            patched.setattr(compose, "ALONE", "")
-            assert compose._compose_groups.__wrapped__(selection, None) == put_in

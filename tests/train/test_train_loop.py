@@ -34,9 +34,9 @@ def curve(folder: Path) -> list[dict]:
 
 
 def test_a_run_is_resolved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither training it nor finding it there asks Hydra or the algebra of sites again."""
+    """Neither training it nor finding it there composes or asks the algebra of sites again."""
     spec = tiny.spec("norm=layer")
-    for module, name in ((compose, "_unchecked"), (compose, "_compose_groups"), (sites, "assign")):
+    for module, name in ((compose, "_unchecked"), (compose, "_chosen"), (sites, "assign")):
         monkeypatch.setattr(module, name, lambda *a, **k: pytest.fail("it was resolved again"))
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done" and ensure_run(spec, run) == "done"
