@@ -32,12 +32,6 @@ def format_value(value: Any) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
 
 
-def conditions(node: compose.Config) -> Iterator[tuple[str, Any]]:
-    """Each with the words that name it in an error."""
-    for number, condition in enumerate(node["conditions"]):
-        yield f"conditions[{number}]", condition
-
-
 @contextmanager
 def naming(path: Path, place: str) -> Iterator[None]:
     """What is wrong with an experiment's words comes with its file and place."""

@@ -34,6 +34,8 @@ def _axis(axis: str) -> str:
 def _value(value: Any) -> Any:
     if not isinstance(value, str | int | float) or not PLAIN.fullmatch(str(value)):
         raise ValueError(f"{format_value(value)} must be a number or a word, {FORM}.")
+    if (read := grammar.parse([f"axis={value}"])[0].value()) != value:
+        raise ValueError(f"{format_value(value)} is read as {format_value(read)}. Write it as it is read.")
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -42,45 +42,30 @@ def artifact_specs(
     values, or lists of them, of arm, control, seed and axes.
     """
     node = experiment(name, config_dir)
-    asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
-    if not asked or min(asked) < 1:
-        raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     _check_fidelity(name, node, fidelity)
-    axes = [[(key, value) for value in values] for key, values in node["axes"].items()]
+    kinds: list[Mapping[str, Sequence[Mapping[str, Any]]]] = [
+        {arm: [{"arm": arm}] for arm in node["arms"]},
+        *({f"{key}={value}": [{key: value}] for value in values} for key, values in node["axes"].items()),
+        groups,
+    ]
     for word in only:
-        names = [*node["arms"], *(_word(place) for axis in axes for place in axis), *groups]
-        if word not in names:
+        if not any(word in kind for kind in kinds):
             what = "value" if "=" in word else "arm or claim" if groups else "arm"
-            raise unknown(f"--only {word}: {name} has no such {what}.", word, names)
-    grouped = [groups[word] for word in only if word in groups]  # one that has no places has no runs
-    arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
-    axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
-    settings = ["", *(node["controls"] if controls else [])]
+            raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
+    wanted = [[at for word in only for at in kind.get(word, ())] for kind in kinds if kind.keys() & {*only}]
+    runs = []
+    for number, (cell, planned) in enumerate(planned_seeds(name, fidelity, seeds, config_dir, controls, limited)):
+        place, arm = divmod(number, len(node["arms"]))
+        for run in ({**cell, "seed": seed} for seed in {*planned}):
+            if all(any(_lies(run, at) for at in places) for places in wanted):
+                runs.append((place, run["seed"], arm, run))
     specs = []
-    for control, cell in product(settings, product(*axes)):
-        places = {arm: {"arm": arm, "control": control, **dict(cell)} for arm in arms}
-        planned = {arm: _seeds(node, fidelity, place, asked, limited) for arm, place in places.items()}
-        for seed in sorted(set().union(*planned.values())):
-            words = [*map(_word, cell), f"seed={seed}"]
-            specs += [
-                _as_filed(name, experiment_spec(name, arm, fidelity, words, control, config_dir), cell)
-                for arm, place in places.items()
-                if seed in planned[arm]
-                and (not grouped or any(_lies({**place, "seed": seed}, at) for group in grouped for at in group))
-            ]
+    for *_, run in sorted(runs):
+        words = [f"{key}={run[key]}" for key in (*node["axes"], "seed")]
+        specs.append(experiment_spec(name, run["arm"], fidelity, words, run["control"], config_dir))
     if not specs:
         raise NormbenchError(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
-
-
-def _as_filed(name: str, spec: ResolvedRun, cell: Sequence[tuple[str, Any]]) -> ResolvedRun:
-    """The same spec; NormbenchError where a value of an axis is read as another one, which no run of it would have."""
-    if spec.experiment == ADHOC:
-        found, as_text = _values(spec.config), experiment_file.format_value
-        other = [f"axes.{key}: {as_text(v)} is read as {as_text(found[key])}" for key, v in cell if found[key] != v]
-        path = compose.choice_path("experiment", name, spec.config_dir)
-        raise NormbenchError(f"{path}: {'; '.join(other)}. Write it as it is read.")
-    return spec
 
 
 def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
@@ -89,14 +74,25 @@ def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
 
 
 def planned_seeds(
-    name: str, fidelity: str, seeds: int, config_dir: Path | None = None
+    name: str,
+    fidelity: str,
+    seeds: int | Sequence[int],
+    config_dir: Path | None = None,
+    controls: bool = True,
+    limited: bool = True,
 ) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
-    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it."""
+    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it.
+
+    Arguments as of `artifact_specs`; the arms of a place one after another.
+    """
     node = experiment(name, config_dir)
+    asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    if not asked or min(asked) < 1:
+        raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
-    cells = product(["", *node["controls"]], axes, node["arms"])
+    cells = product(["", *(node["controls"] if controls else ())], axes, node["arms"])
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
-    return [(place, _seeds(node, fidelity, place, range(1, seeds + 1), limited=True)) for place in places]
+    return [(place, _seeds(node, fidelity, place, asked, limited)) for place in places]
 
 
 @cache
@@ -117,10 +113,6 @@ def place_text(place: Mapping[str, Any]) -> str:
 def axis_text(key: str) -> str:
     """'batch size' for `train.batch_size`."""
     return key.rsplit(".", 1)[-1].replace("_", " ")
-
-
-def _word(place: tuple[str, Any]) -> str:
-    return f"{place[0]}={place[1]}"
 
 
 def _seeds(
@@ -222,7 +214,8 @@ def _composed(
     config = compose.compose([*parsed, *own], config_dir)
     place = {**_values(config), "arm": arm, "control": control} if node["conditions"] else {}
     conditional = []
-    for key, condition in experiment_file.conditions(node):
+    for number, condition in enumerate(node["conditions"]):
+        key = f"conditions[{number}]"
         for wanted in condition["when"]:
             if wanted not in place and not _somewhere(name, wanted, config_dir):
                 raise unknown(f"{path}: {key}: when: '{wanted}' is not a key.", wanted, sorted(place))

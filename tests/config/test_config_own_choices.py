@@ -140,7 +140,7 @@ fidelities: {paper: {set: []}}
         ("axes: {train.batch_size: [100, 50, 100]}", "axes.train.batch_size: 100 "),
         ("axes: {train.batch_size: [100.5, 50]}", "train.batch_size=100.5: train.batch_size=100.5 "),
         ("axes: {train.batch_size: [{}, 50]}", "axes.train.batch_size[0]: {} "),
-        ("axes: {train.batch_size: ['100', 50]}", "axes.train.batch_size: '100' is read as 100"),
+        ("axes: {train.batch_size: ['100', 50]}", "axes.train.batch_size[0]: '100' is read as 100"),
         ("axes: {seed: [1, 2]}", "axes: 'seed' "),
         ("axes: {model.init: ['1,2'], train.batch_size: [50]}", "axes.model.init[0]: '1,2' "),
         ("conditions: [{when: {}, set: [1]}]", "conditions[0].set[0]: 1 "),
