@@ -259,12 +259,7 @@ def compose(overrides: Sequence[Override], config_dir: Path | None = None) -> Co
 
 
 def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config:
-    groups = {o.key_or_group: o for o in overrides if o.key_or_group in grammar.GROUPS}
-    selection = {}
-    for group, override in groups.items():
-        name = override.value()
-        choice_path(group, str(name), config_dir)
-        selection[group] = str(name)
+    selection = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in grammar.GROUPS}
     if "model" not in selection:
         words = [*grammar.GROUPS, *LABELS]
         for key in (o.key_or_group for o in overrides):
@@ -308,9 +303,9 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
     chosen, root = dict(selection), _root()
     made = _made_in(choice_path("model", chosen["model"], config_dir))
     names = {**_made_in(conf_dir() / "config.yaml"), **made, **chosen}
-    model = choice("model", names.pop("model"), config_dir)
-    others = {group: choice(group, names.get(group, ""), config_dir) for group in grammar.GROUPS if group != "model"}
-    config = _merged({**root, **others}, model if "model" in model else {"model": model})
+    found = {group: choice(group, names.get(group, ""), config_dir) for group in grammar.GROUPS}
+    model = found["model"]
+    config = _merged({**root, **found, "model": None}, model if "model" in model else {"model": model})
     del config["defaults"]
     keys = {*config["declares"]["options"]}
     for group in grammar.GROUPS:
@@ -357,18 +352,11 @@ def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
 
 def checked(config: Config) -> Config:
     """The configuration with every option in its declared type; anything undeclared is refused."""
-    config = dict(config)
     root = config["declares"]["options"]
-    flat = {key: config[key] for key in grammar.SCALARS} | {
-        f"{part}.{key}": v for part in grammar.PARTS for key, v in config[part].items()
-    }
-    for key, value in flat.items():
-        if key not in root:
-            raise unknown(f"{key} is not an option.", key, sorted(root))
-        flat[key] = schema.check(key, value, root[key])
-    config |= {key: flat[key] for key in grammar.SCALARS}
+    config = {**config, **{key: schema.check(key, config[key], root[key]) for key in grammar.SCALARS}}
     for part in grammar.PARTS:
-        config[part] = {key: flat[f"{part}.{key}"] for key in config[part]}
+        specs = {key.removeprefix(f"{part}."): spec for key, spec in root.items() if key.startswith(f"{part}.")}
+        config[part] = {**config[part], **schema.check_options(part, config[part], specs, set())}
     if bool(config["train"]["epochs"]) == bool(config["train"]["steps"]):
         given = " and ".join(f"train.{unit}={config['train'][unit]}" for unit in ("epochs", "steps"))
         raise NormbenchError(f"{given}: a run is as long as one of them says, and the other is 0.")
@@ -388,11 +376,8 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
     A stored file can only choose among registered names and set declared options; it never imports code.
     """
     try:
-        words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
-        words += [f"{group}=none" for group in LATER_GROUPS if group not in stored]
-        config = _unchecked(
-            grammar.parse(words), config_dir
-        )  # some options have no value until the stored one is there
+        names = {g: "none" if g in LATER_GROUPS and g not in stored else str(stored[g]["name"]) for g in RUN_GROUPS}
+        config = _copied(_chosen(tuple(sorted(names.items())), config_dir)[0])
         for group in RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from normbench import schema
-from normbench.config import compose
+from normbench.config import compose, identity
 from normbench.config.updates import updates_per_epoch
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice
@@ -77,6 +77,6 @@ def _default_is_equal(run: ResolvedRun, stored: Mapping[str, Any]) -> bool:
     try:  # what else decides it is the same in runs of one id
         facts = compose.choice("norm", stored["norm"]["name"], run.config_dir)["declares"]
         norm = {**schema.legacy_defaults(facts), **stored["norm"], "declares": facts}
-        return default(run.assign({**run.config, "norm": norm})) == default(run.sites)
+        return default(identity.assign({**run.config, "norm": norm}, run.config_dir)) == default(run.sites)
     except (NormbenchError, KeyError, TypeError):  # of a version that had other options
         return False

@@ -39,7 +39,7 @@ class ResolvedRun:
     own_files: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        choices = self.assign(self.config)
+        choices = identity.assign(self.config, self.config_dir)
         names = sorted({choice.name for choice in choices.values()}) or ["none"]
         maths = identity.maths(self.config, choices)
         epochs, steps = int(self.config["train"]["epochs"]), int(self.config["train"]["steps"])
@@ -54,10 +54,6 @@ class ResolvedRun:
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
-
-    def assign(self, config: compose.Config) -> dict[str, Choice]:
-        """The normalizer at each site of a configuration, with this run's own choices."""
-        return identity.assign(config, self.config_dir)
 
     @property
     def seed(self) -> int:
@@ -77,7 +73,7 @@ class ResolvedRun:
         """Whether a stored configuration gives this id, in this version."""
         try:
             config = compose.restore(stored, self.config_dir)
-            return identity.run_id(config, self.assign(config)) == self.id
+            return identity.run_id(config, identity.assign(config, self.config_dir)) == self.id
         except NormbenchError:
             return False
 
@@ -105,8 +101,7 @@ class ResolvedRun:
 
     def message(self) -> dict[str, Any]:
         """The form in which the run travels to a worker process."""
-        config_dir = str(self.config_dir.resolve()) if self.config_dir else None
-        return {"id": self.id, **self.labels(), "config": self.stored_config(), "config_dir": config_dir}
+        return {**self.content(), "config_dir": str(self.config_dir.resolve()) if self.config_dir else None}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> ResolvedRun:
