@@ -407,9 +407,11 @@ class Stated(Model):
     seeds: Range = Field(description="of the runs behind it")
     effect: Number = Field(description="in the part's unit")
     interval: Interval = optional("its two ends; without one, its runs give none")
-    control: Text = optional("of the runs; without one, the paper's setting")
-    fidelity: FidelityName = optional("of the runs; `paper` where it is not given")
-    level: Annotated[Number, Field(gt=0, lt=1)] = optional("of the interval, where it is not 95 %")
+    control: Text = Field(default="", description="of the runs; without one, the paper's setting")
+    fidelity: FidelityName = Field(default="paper", description="of the runs; `paper` where it is not given")
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=1 - rules.ALPHA, description="of the interval, where it is not 95 %"
+    )
     test: Test = optional("where it is not the part's own")
 
 
@@ -486,18 +488,5 @@ def _amendment(given: Amendment, among: Sequence[claims.Claim], where: str) -> d
         for key, name, names in (("part", one.part, parts), ("control", one.control, claim.controls)):
             if name and name not in names:
                 raise unknown(f"{where}.stated[{number}].{key}: {name!r} is not possible.", name, names)
-    return {**read, "stated": [_stated(one, parts[one.part]) for one in given.stated]}
-
-
-def _stated(given: Stated, part: claims.Part) -> dict[str, Any]:
-    return {
-        "part": part.id,
-        "unit": part.unit,
-        "test": given.test or part.test,
-        "fidelity": given.fidelity or "paper",
-        "control": given.control or "",
-        "seeds": {"from": given.seeds.first, "to": given.seeds.last},
-        "effect": given.effect,
-        "interval": given.interval,
-        "level": given.level or 1 - rules.ALPHA,
-    }
+    numbers = [(one.model_dump(by_alias=True), parts[one.part]) for one in given.stated]
+    return {**read, "stated": [{**one, "unit": of.unit, "test": one["test"] or of.test} for one, of in numbers]}
