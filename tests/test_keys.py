@@ -99,7 +99,7 @@ DATA: dict[str, Any] = {
         "sources": {"mirrors": []}, "sha256": "x", "copy": "x", "megabytes": 1.5, "terms": "t", "remark": "r",
         "bring": "b", "supplied": {"a": "b"}, "folders": {"a": "b"}, "archive": {"name": "a"}, "parts": ["a"],
         "captions": 1, "symbols": 1, "alphabet": "ab", "lists": {"a": ["b"]}, "rest": "a", "split": {"test": 1},
-        "seed": 1,
+        "seed": 1, "refused": "r",
     },
 }  # fmt: skip
 OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",

@@ -25,12 +25,10 @@ if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
-READ = {"train_size"}  # what a data set declares once models read it
-MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
-# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]`,
-# `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
-# numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
-# model of those declares the one that it `reads`
+# Data declare `train_size`, some of them `classes` or `features`; where inputs are no vectors a `shape`, which models
+# of those `read`: `[height, width, channels]` of images, `[time, features]` of sequences, `[time, word]` of numbers of
+# words, `[document, question]` of cloze questions, `[image, captions]` of features of images with captions,
+# `[strokes, characters]` of lines of writing, `[sentence, next, previous]` of neighbouring sentences
 Config = dict[str, Any]
 
 
@@ -223,8 +221,7 @@ def _root() -> Config:
 
 def can_be_chosen(group: str, name: str, config_dir: Path | None = None) -> bool:
     """Whether a run can have this choice: some are declared only for the reason why not."""
-    facts = declaration(group, name, config_dir)
-    return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
+    return "refused" not in declaration(group, name, config_dir)
 
 
 # --- composing -------------------------------------------------------------------------------------------------------
@@ -310,13 +307,13 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
     keys = {*config["declares"]["options"]}
     for group in grammar.GROUPS:
         node, facts = config[group], config[group]["declares"]
-        if "refused" in facts:  # declared for its reason
-            raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
+        if "refused" in facts:
+            others = [other for other in choices(group, config_dir) if can_be_chosen(group, other, config_dir)]
+            raise NormbenchError(f"{group}={node['name']} {facts['refused']}. (others: {', '.join(others)})")
         if group in chosen and group in ("optim", *LATER_GROUPS):  # a model's own options are of its choice there
             options = {"name", "declares", *(facts.get("options") or {})}
             config[group] = node = {key: value for key, value in node.items() if key in options}
         keys |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
-    _refuse_unread(config["data"]["name"], config_dir)
     _refuse_unfit(config, config_dir)
     return config, keys
 
@@ -324,14 +321,6 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
 def command_choice(group: str, name: str | None, config_dir: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
     return dict(choice(group, name or _made_in(conf_dir() / "config.yaml")[group], config_dir))
-
-
-def _refuse_unread(name: str, config_dir: Path | None) -> None:
-    if not can_be_chosen("data", name, config_dir):
-        read = [other for other in choices("data", config_dir) if can_be_chosen("data", other, config_dir)]
-        raise NormbenchError(
-            f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
-        )
 
 
 def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
@@ -345,7 +334,7 @@ def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
         facts = {other: declaration("data", other, config_dir) for other in choices("data", config_dir)}
         sizes = [str(site.get("features")) for site in reader["sites"].values()]
-        needed = {*READ, *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
+        needed = {"train_size", *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
         fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
         raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
 

@@ -63,6 +63,7 @@ class Component(Declared):
     maths: Annotated[int, Field(ge=0)] = Field(
         description="raised when it computes something else; part of the run's id"
     )
+    refused: Text = optional("why no run can have it")
 
 
 class Normalizer(Component):
@@ -168,7 +169,7 @@ class Data(Component):
     features: Count = optional("the length of an input")
     shape: Shape = optional("of inputs that are no vectors")
     sizes: dict[str, Count] = optional("examples by split")
-    train_size: TrainSize = optional("training examples; needed once models read the set")
+    train_size: TrainSize = optional("training examples; needed where models read the set")
     files: dict[Text, Checksum | None] = optional("below NORMBENCH_DATA, with md5 or sha256")
     content: dict[Text, Checksum] = optional("sha256 of each file, unpacked")
     sources: dict[Text, Any] = optional("mirrors and files that are brought, with sha256")
@@ -199,7 +200,7 @@ class Data(Component):
             raise ValueError("'maths' must be given.")
         if self.like is not None and self.files is None:
             raise ValueError("'files' must be given, each with its md5 or sha256 or nothing.")
-        if self.like is None and self.train_size is None and (self.classes or self.features):
+        if self.like is None and self.train_size is None and self.refused is None:
             raise ValueError("'train_size' must be given.")
         return self
 
@@ -209,7 +210,6 @@ class Optimizer(Component):
 
     class_: Text = optional("of torch", alias="class")
     fused: bool = optional("true: torch has a kernel for the whole step")
-    refused: Text = optional("why no run can have it")
 
 
 class Schedule(Component):
@@ -218,7 +218,6 @@ class Schedule(Component):
     class_: Text = optional("of torch", alias="class")
     rate: Text = optional("the argument that takes the optimizer's rate")
     ends: Text = optional("the option that must be the number of updates")
-    refused: Text = optional("why no run can have it")
 
 
 class NormalizerFile(Model):
