@@ -54,12 +54,8 @@ def parse(words: Sequence[str]) -> list[Override]:
             ) from None
         if not override.key_or_group:
             raise NormbenchError(f"'{word}' has no key: write key=value.")
-        if override.is_delete():
-            raise NormbenchError(f"'{word}': an option cannot be removed, only set.")
-        if override.is_add() or override.is_force_add():
-            raise NormbenchError(f"'{word}': options cannot be added with '+'. Known ones are set as key=value.")
-        if override.package is not None:
-            raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
+        if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
+            raise NormbenchError(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
         parsed.append(override)
     return parsed
 
@@ -74,12 +70,7 @@ def _parse(word: str) -> Override:
 
 def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
     """All combinations of the sweeps in `overrides`, each once, in the order written."""
-    axes = []
-    for override in overrides:
-        if override.is_sweep_override():
-            axes.append(parse([f"{override.key_or_group}={word}" for word in _sweep_words(override)]))
-        else:
-            axes.append([override])
+    axes = [_values_of(override) for override in overrides]
     if (combinations := math.prod(map(len, axes))) > MOST_RUNS:
         raise NormbenchError(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
     seen = set()
@@ -92,18 +83,13 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
 
 def chosen(overrides: Iterable[Override], group: str) -> list[str]:
     """The names that these choose of a group: one each, or several that are swept over."""
-    found: list[str] = []
-    for override in overrides:
-        if override.key_or_group != group:
-            continue
-        if override.is_sweep_override():  # its words are still quoted
-            found += [str(one.value()) for one in parse([f"{group}={word}" for word in _sweep_words(override)])]
-        else:
-            found.append(str(override.value()))
-    return found
+    return [str(one.value()) for o in overrides if o.key_or_group == group for one in _values_of(o)]
 
 
-def _sweep_words(override: Override) -> list[str]:
+def _values_of(override: Override) -> list[Override]:
+    """An override for each value of a sweep, else the one that it is."""
+    if not override.is_sweep_override():
+        return [override]
     from hydra.errors import HydraException
 
     word, key = override.input_line, override.key_or_group
@@ -115,7 +101,7 @@ def _sweep_words(override: Override) -> list[str]:
         raise NormbenchError(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
     if len(words) > MOST_RUNS:
         raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
-    return words
+    return parse([f"{key}={one}" for one in words])
 
 
 def refuse_sweeps(overrides: Iterable[Override]) -> None:
