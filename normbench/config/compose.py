@@ -297,12 +297,18 @@ def _one_budget(config: Config, given: Set[str]) -> None:
 @functools.cache
 def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> tuple[Config, set[str]]:
     """What these choices give before any value is set, and the keys that can be."""
-    chosen, root = dict(selection), _root()
-    made = _made_in(choice_path("model", chosen["model"], config_dir))
-    names = {**_made_in(conf_dir() / "config.yaml"), **made, **chosen}
+    chosen = dict(selection)
+    path = choice_path("model", chosen["model"], config_dir)
+    names = {**_made_in(conf_dir() / "config.yaml"), **_made_in(path), **chosen}
     found = {group: choice(group, names.get(group, ""), config_dir) for group in grammar.GROUPS}
-    model = found["model"]
-    config = _merged({**root, **found, "model": None}, model if "model" in model else {"model": model})
+    model = found["model"] if "model" in found["model"] else {"model": found["model"]}
+    config = {**_root(), **found, "model": {}}
+    for part, own in model.items():
+        if part not in config or part == "declares":
+            raise unknown(f"{path}: '{part}' is not a key.", part, [*grammar.PARTS, *grammar.GROUPS])
+        if isinstance(config[part], dict) and not isinstance(own, dict):
+            raise NormbenchError(f"{path}: {part} must be a map of keys.")
+    config = _merged(config, model)
     del config["defaults"]
     keys = {*config["declares"]["options"]}
     for group in grammar.GROUPS:

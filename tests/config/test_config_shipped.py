@@ -45,6 +45,23 @@ def test_what_is_not_understood_of_a_models_defaults_is_refused(tmp_path: Path) 
             compose.compose(grammar.parse(["model=own"]), tmp_path)
 
 
+def test_a_models_file_sets_parts_and_choices_alone(tmp_path: Path) -> None:
+    text = (compose.conf_dir() / "model" / "mnist_mlp.yaml").read_text().replace("name: mnist_mlp", "name: own")
+    path = tmp_path / "model" / "own.yaml"
+    path.parent.mkdir()
+    for more, says in (
+        ("evl: {every: 2}", "'evl' is not a key. Did you mean 'eval'?"),
+        ("declares: {}", "'declares' is not a key."),
+        ("eval: 2", "eval must be a map"),
+        ("clip:", "clip must be a map"),
+    ):
+        path.write_text(f"{text}\n{more}\n")
+        compose.forget()
+        with pytest.raises(NormbenchError) as caught:
+            compose.compose(grammar.parse(["model=own"]), tmp_path)
+        assert f"{path}: {says}" in str(caught.value)
+
+
 def test_each_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[str] = Counter()
     real = reading.read
