@@ -26,6 +26,7 @@ from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
+from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.runs import pack
 from normbench.runs.find import Found
@@ -116,6 +117,10 @@ class Reproduce(options.Answering):
         logger = plan.command_options("logger", words, self.config_dir)
         watch = training.watching(self.console, logger, self.results, launcher)
         chosen = self._chosen(names)
+        shipped = any(artifact.config_dir is None for artifact in chosen) and self.fidelity != "smoke"
+        if shipped and not self.dry_run and self.results == runs.root("results"):
+            for paper in shipped_results.bring(self.results):
+                self.say(f"  note: the published results of {paper} are now in {self.results / paper}")
         plans = [(artifact, self.planned(artifact)) for artifact in chosen]  # checked before the first run starts
         answers: list[dict[str, Any]] = []
         code, started = 0, time.monotonic()
