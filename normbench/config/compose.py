@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
+CODED = ("norm", "model", "data")  # groups whose code may be a file of the user's
 READ = {"train_size"}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]`,
@@ -160,8 +161,7 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
         from normbench.config import declaration_keys  # late: it validates
 
         declaration_keys.check(group, path, found)
-    if group == "norm":
-        _place_file(found, path)
+    _place_file(found.get(group, found), path)
     if group == "data":
         _find_owner(found, config_dir)
     return found
@@ -174,8 +174,8 @@ def _refuse_interpolation(place: str, node: Any) -> None:
 
 
 def _place_file(node: Config, path: Path) -> None:
-    """`declares.file` of a user's own normalizer is written relative to its YAML."""
-    if "file" in (declares := node["declares"]):
+    """`declares.file` of a user's own normalizer, model or data set is written relative to its YAML."""
+    if "file" in (declares := node.get("declares") or {}):
         declares["file"] = str((path.parent / declares["file"]).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
@@ -329,7 +329,8 @@ def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tu
     for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
-    _place_file(config["norm"], choice_path("norm", config["norm"]["name"], config_dir))
+    for group in CODED:
+        _place_file(config[group], choice_path(group, config[group]["name"], config_dir))
     _find_owner(config["data"], config_dir)
     return config, keys
 
@@ -345,9 +346,12 @@ def command_choice(group: str, name: str | None, config_dir: Path | None = None)
 def _option_keys(config: Config, selection: Mapping[str, str], config_dir: Path | None) -> set[str]:
     keys = set(config["declares"]["options"])
     for group in grammar.GROUPS:
-        node = config.get(group)
-        if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
-            place = choice_path(group, selection[group], config_dir) if group in selection else f"conf/{group}"
+        node = config.get(group) or {}
+        if "name" not in node and group not in selection:
+            path = choice_path("model", selection["model"], config_dir)
+            raise NormbenchError(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
+        if "name" not in node or selection.get(group, node["name"]) != node["name"]:
+            place = choice_path(group, selection.get(group, str(node.get("name"))), config_dir)
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
         facts = declaration(group, node["name"], config_dir)
         if "refused" in facts:  # declared for its reason
