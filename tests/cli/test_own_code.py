@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,11 @@ def test_faults_are_named(normbench, capfd, own: Path, file: str, old: str, new:
     assert normbench("train", "--config-dir", str(own), *SMALL[own.name]) != 0
     printed = capfd.readouterr()
     assert named in " ".join((printed.out + printed.err).split())
+
+
+def test_the_normalizer_in_the_readme_trains(normbench, capfd, tmp_path: Path):
+    (block,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "squash.py").write_text(block)
+    words = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "norm=squash.py")
+    assert normbench("train", *words) == 0
+    assert " squash " in capfd.readouterr().out
