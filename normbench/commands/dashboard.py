@@ -73,7 +73,7 @@ def listen(port: int | None) -> socket.socket:
             listener.close()
             reason = error.strerror
     ports = f"--port {port}" if port else f"ports {PORT} to {PORT + TRIED - 1}"
-    raise NormbenchError(f"{ports} cannot be had: {reason}. Choose another one with --port.", code=5)
+    raise NormbenchError(f"{ports} cannot be opened: {reason}. Choose another one with --port.", code=5)
 
 
 def server_of(

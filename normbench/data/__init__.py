@@ -71,7 +71,7 @@ def root() -> Path:
 
 
 def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> Dataset:
-    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it cannot be had.
+    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it is not there.
 
     `seed` draws the parts of a set that has no fixed ones.
     """
