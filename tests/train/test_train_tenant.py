@@ -44,6 +44,7 @@ from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop, populations
 from normbench.train.train_one import ensure_run
+from normbench.train.weights import trained
 
 WORDS = 7
 CHOICES = {
@@ -199,6 +200,13 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     run_file.write(sampled, run_file.read(sampled) | {"files": run_file.hashes(sampled)})
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
         drawn(3, weights="step-7")
+    for name in ("step-9", "step-10"):
+        shutil.copyfile(sampled / "weights" / "best.safetensors", lost.with_stem(name))
+    with pytest.raises(NormbenchError, match="the run kept best, last, step-7, step-9, step-10"):
+        drawn(3, weights="frist")
+    for name in ("last", "best", "step-10"):
+        assert trained(sampled, asked_spec.config, None, asked_spec.config_dir)[1] == name
+        (sampled / "weights" / f"{name}.safetensors").unlink()
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(asked_spec, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
