@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.data.sampler import Sampler
-from normbench.eval_variants import DEFAULT
+from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, outcomes
@@ -49,10 +49,10 @@ class Recorder:
         records = self.evaluation(state)
         if not state.first:
             records.insert(0, {"split": "train", "mode": "running", **progress.means(loss)})
-        state = self.evaluation.with_values(records, state)
-        self._write_best_and_last(state)
+        values = self.evaluation.values(records)
+        self._write_best_and_last(text(DEFAULT) in state.at_lowest(values), state.last)
         if not state.first:
-            for variant, value in state.values.items():
+            for variant, value in values.items():
                 progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
         self.run.append("curve.jsonl", [place | record for record in records])
         at = "epoch" if isinstance(place["epoch"], int) else "step"
@@ -65,8 +65,8 @@ class Recorder:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
             event = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
-            if "" in state.values:  # the default evaluation gives the monitored metric
-                event["monitored"] = self.evaluation.sign * state.values[""]
+            if text(DEFAULT) in values:  # the default evaluation gives the monitored metric
+                event["monitored"] = self.evaluation.sign * values[text(DEFAULT)]
             self.listen(event)
         progress.evaluated, self.clock = progress.step, time.monotonic()
 
@@ -83,11 +83,11 @@ class Recorder:
         moment = f"update {step}" if beyond else epoch
         return place, State(moment, first=step == 0, last=step == self.steps, lowest=progress.lowest)
 
-    def _write_best_and_last(self, state: State) -> None:
+    def _write_best_and_last(self, best: bool, last: bool) -> None:
         """Write the weights of the best evaluation, and the test examples' results of the best and of the last one."""
-        if state.best and "best" in self.keep:
+        if best and "best" in self.keep:
             checkpoint.save_weights(self.run.path / "weights" / "best.safetensors", self.evaluation.model)
         if self.evaluation.outcomes:
-            for name in [*(["best"] if state.best else []), *(["last"] if state.last else [])]:
+            for name in [*(["best"] if best else []), *(["last"] if last else [])]:
                 path = self.run.path / "outcomes" / f"{name}.npz"
                 outcomes.write(path, self.evaluation.outcomes, self.evaluation.splits)
