@@ -13,7 +13,9 @@ from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.modes import inference, normalizers, seed_torch
+from normbench.norms.scalars import logging_to
 from normbench.runs import writing
+from normbench.runs.record import PLACE
 from normbench.streams import stream
 from normbench.train import checkpoint, environment, optim
 from normbench.train.clipping import Clipping
@@ -53,6 +55,7 @@ def train(
     run.take_over(spec.content(), anew)  # only after everything that the run needs was found
     progress = resume(run, model, optimizer, steps, current)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
+    taken = {*PLACE, "clipped", model.loss, *config["model"]["declares"].get("metrics", ())}
     steps_kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
@@ -77,7 +80,7 @@ def train(
                 for norm in normalizers(model):
                     norm.begin_epoch()
             batch = examples.batch(sampler.batch(progress.step))
-            with flushed():
+            with flushed(), logging_to(progress.logged, {*taken, *model.tally}):
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
                 value = loss.item()

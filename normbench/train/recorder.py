@@ -49,6 +49,8 @@ class Recorder:
         records = self.evaluation(state)
         if not state.first:
             records.insert(0, {"split": "train", "mode": "running", **progress.means(loss)})
+            if logged := progress.means_logged():
+                records.append({"split": "train", "mode": "both", **logged})  # one number for both modes, as others
         values = self.evaluation.values(records)
         self._write_best_and_last(text(DEFAULT) in state.at_lowest(values), state.last)
         if not state.first:
