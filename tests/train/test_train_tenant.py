@@ -42,7 +42,7 @@ from normbench.runs import outcomes, run_file, writing
 from normbench.runs.find import find
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
-from normbench.train import loop, populations
+from normbench.train import populations, recorder
 from normbench.train.train_one import ensure_run
 from normbench.train.weights import trained
 
@@ -179,7 +179,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
     samples = {path.name for path in (tmp_path / "run" / "samples").iterdir()}
     at_the_end = {name for name in samples if not name.startswith("step-7-")}
-    assert len(at_the_end) == loop.SAMPLES and samples - at_the_end == {f"step-7-{name}" for name in at_the_end}
+    assert len(at_the_end) == recorder.SAMPLES and samples - at_the_end == {f"step-7-{name}" for name in at_the_end}
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{asked_spec.id}"
     ensure_run(asked_spec, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
