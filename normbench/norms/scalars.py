@@ -24,15 +24,20 @@ class Scalars:
 
         Each evaluation records the mean of all values that were logged under the name since the evaluation before, by
         whatever module, as a metric of the split `train`. Other passes than those of updates log nothing.
-        Errors: a name that is a metric of the run already, or none of letters, digits, _ and dots.
+        Errors: a name that is a metric of the run already, or none of letters, digits, _ and dots; several numbers.
         """
         for sums, taken in _updates:
             if not NAME.fullmatch(name):
                 raise NormbenchError(f"log('{name}'): a name begins with a letter, then letters, digits, _ and dots.")
             if name in taken:
                 raise NormbenchError(f"log('{name}'): the run has a number of this name already. Choose another one.")
+            try:
+                number = float(value.detach() if isinstance(value, Tensor) else value)
+            except (TypeError, ValueError, RuntimeError):
+                kind = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise NormbenchError(f"log('{name}'): {kind} is not one number.") from None
             total, count = sums.get(name, (0.0, 0.0))
-            sums[name] = [total + float(value.detach() if isinstance(value, Tensor) else value), count + 1]
+            sums[name] = [total + number, count + 1]
 
 
 @contextmanager

@@ -118,11 +118,17 @@ def test_numbers_that_no_curve_has_are_words(value: str, stored: str, spec: Call
     assert logged(run.path, "spread") == {1: stored, 2: stored}
 
 
-@pytest.mark.parametrize("name", ["nll", "error", "step", "clipped", "two words", "1st", ""])
-def test_a_name_that_cannot_be_a_metric_of_ones_own_is_refused(
-    name: str, spec: Callable[..., Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, "1") for name in ("nll", "error", "step", "clipped", "two words", "1st", "")),
+        *(("spread", value) for value in ("x", "x.std(0)", "[1]", "None")),
+    ],
+)
+def test_what_cannot_be_a_metric_is_refused_in_one_line(
+    name: str, value: str, spec: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(NormbenchError, match=rf"^log\('{name}'\): [^\n]*$"):
-        ensure_run(spec(name=name), run)
+        ensure_run(spec(name=name, value=value), run)
     assert run_file.read(run.path)["status"] == "failed"
