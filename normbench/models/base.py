@@ -23,6 +23,7 @@ from normbench.data.examples import Batch, Split
 from normbench.errors import NormbenchError, unknown
 from normbench.models.init import initialize
 from normbench.norms.modes import pending, starting
+from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
@@ -37,12 +38,13 @@ class PerPlace(NamedTuple):
 Metric = Tensor | PerPlace  # of each example
 
 
-class Model(nn.Module):
+class Model(Scalars, nn.Module):
     """A paper's model. The parameters of its `forward` name the tensors of a batch that it takes; masks: `NAME_mask`.
 
     `forward(inputs, targets)` gives the mean loss of a batch, `evaluate(inputs, targets)` metrics per example, each
     (B,) or `PerPlace`, e.g. `{"nll": ..., "error": ...}`; `loss` is the name of the one that `forward` is the mean of.
-    A training pass may leave further sums over its batch in `tally`; the running record has their means.
+    A training pass may leave further sums over its batch in `tally`; the running record has their means. It may `log`
+    numbers of other kinds.
 
     For metrics of a whole split (ranks, correlations) `collect` gives tensors per example, and `whole` makes numbers of
     all of them. `after` is a stage of its own once training is done, `sample` draws files.
