@@ -66,6 +66,11 @@ class Cell:
     def done(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "done"]
 
+    @cached_property
+    def paces(self) -> list[float]:
+        """Seconds an update of each run that is done."""
+        return [run.seconds / run.steps for run in self.done if run.seconds and run.steps]
+
     @property
     def diverged(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "diverged"]

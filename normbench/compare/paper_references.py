@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from normbench.compare.groups import Cell, Task
-from normbench.compare.question import Question
+from normbench.compare.answer import Comparison
+from normbench.compare.groups import Cell
 from normbench.draw.panels import Reference
 from normbench.draw.style import REFERENCE
 from normbench.papers import artifact as artifacts
@@ -32,9 +32,10 @@ def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
     return tuple(found)
 
 
-def references(task: Task, question: Question) -> list[Reference]:
+def references(c: Comparison) -> list[Reference]:
     """The paper's values and its authors' logs of this quantity, from the figures that contain these runs."""
     found: dict[str, Reference] = {}
+    task, question = c.task, c.question
     ids = {run.id for run in task.runs}
     for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
         if not artifact.reference:
@@ -55,11 +56,11 @@ def references(task: Task, question: Question) -> list[Reference]:
     return list(found.values())
 
 
-def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
+def as_rows(c: Comparison) -> list[dict[str, Any]]:
     """The references as numbers: `name`, `last` with its place `x`, and `time` to the level as text."""
-    found = []
+    found, question = [], c.question
     factor = question.metric.factor
-    for reference in references(task, question):
+    for reference in references(c):
         finite = [(x, y) for x, y in reference.points if math.isfinite(y)]
         if not finite:
             continue

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from normbench.compare import configuration
-from normbench.compare.answer import Answer
+from normbench.compare.answer import Comparison
 from normbench.compare.groups import Cell
 from normbench.config.identity import edited
 from normbench.config.plan import ADHOC
@@ -21,13 +21,13 @@ from normbench.stats.statistics import REACH
 MOST = 4  # comparisons
 
 
-def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
+def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
     """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
 
     Empty where all is decided or out of reach. `given`: options that are added to all commands.
     """
     asked: list[tuple[int, Cell, Cell]] = []  # (seeds needed, the two cells)
-    for group in answer.groups:
+    for group in c.groups:
         cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
             wanted = FEWEST if d.n < FEWEST else d.needed or REACH + 1
@@ -39,13 +39,21 @@ def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Se
         for cell in pair:
             seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
     lacking: dict[tuple[int, int], list[Cell]] = {}
-    for cell in answer.task.cells:
+    for cell in c.task.cells:
         more = seeds.get(cell.key, 0) - len(cell.done)
         if more > 0:
             last = max(run.seed for run in cell.runs)
             lacking.setdefault((last + 1, last + more), []).append(cell)
     ranked = sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])
     return [line for (first, last), own in ranked for line in commands(own, first, last, config_dir, given)]
+
+
+def out_of_reach(c: Comparison) -> list[str]:
+    """The open comparisons that need more than REACH seeds, those that need fewest first."""
+    open_ = (d for group in c.groups if not group.tuned for d in group.open if d.n >= FEWEST)
+    far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
+    names = [f"{first} against {second}" for _, first, second in far[:MOST]]
+    return [*names, *([f"{len(far) - MOST} more"] if len(far) > MOST else [])]
 
 
 def commands(

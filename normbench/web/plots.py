@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.compare import configuration, paper_references
-from normbench.compare.answer import value
+from normbench.compare import configuration, describe, paper_references
+from normbench.compare.answer import TUNED, value
 from normbench.compare.groups import Cell, Task
-from normbench.compare.question import TUNED
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
@@ -121,7 +120,7 @@ def curves(board: Board) -> Figure:
     q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell)).points]
     data = [trace for line in lines for trace in _traces(board, line)]
     if board.clock == q.clock and lines:
-        data += map(reference_trace, paper_references.references(board.task, q))
+        data += map(reference_trace, paper_references.references(board.comparison))
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     data += [cross for line in lines if (cross := _crosses(board, line))]
     if q.level is not None and lines:
@@ -276,7 +275,7 @@ def forest(board: Board) -> Figure | None:
     Rows of one place are below its name; the name of an arm and its numbers are above its interval.
     """
     q = board.question
-    groups = sorted(board.answer.groups, key=lambda group: not group.tuned)
+    groups = sorted(board.comparison.groups, key=lambda group: not group.tuned)
     rows = [
         (group.tuned, row, d) for group in groups for row in group.rows if (d := row.difference) and d.mean is not None
     ]
@@ -294,7 +293,7 @@ def forest(board: Board) -> Figure | None:
             place = here
             notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
-        mean, text = d.mean or 0.0, d.text()
+        mean, text = d.mean or 0.0, describe.difference(d)
         name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}

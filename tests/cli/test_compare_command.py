@@ -89,7 +89,7 @@ def test_what_the_papers_and_their_authors_have_stands_beside(
     results: Path, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     references = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
-    monkeypatch.setattr(paper_references, "references", lambda task, question: references)
+    monkeypatch.setattr(paper_references, "references", lambda c: references)
     words = ("--results", str(results), "--level", "0.05")
     output = command("compare", *words)
     assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in output
