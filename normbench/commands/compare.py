@@ -189,29 +189,25 @@ def _table(group: Group, c: Comparison, best: str) -> object:
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
         arm = "arm"  # names of the experiment
-    columns: list[tuple[str, Callable[[Row], str]]] = [(arm, lambda row: row.arm), ("n", lambda row: str(row.at.n))]
-    when = ["at the end", best] if q.at == answer.END else [f"at the {best}"]
-    columns += zip(when, (lambda row: row.at.text(count=False), lambda row: row.best.text(count=False)), strict=False)
-    if group.against:
-        columns += [
-            (f"against {group.against[0].second}", lambda row: describe.difference(row.difference)),
-            ("p", lambda row: _p(row.difference.p if row.difference else None)),
-            ("Holm", lambda row: _p(row.difference.holm if row.difference else None)),
-        ]
-    if q.level is not None:
-        level = f"{CLOCKS[q.clock]} to {q.level * q.metric.factor:g} {q.metric.unit}".rstrip()
-        columns.append((level, lambda row: row.time.text(count=False) if row.time else ""))
-    columns.append(("ms/update", lambda row: f"{1000 * row.seconds_per_step:.3g}" if row.seconds_per_step else ""))
-    if len({run.source for run in c.task.runs}) > 1:
-        columns.append(("source", _sources))
-    table = Table(*(cell(name) for name, _ in columns))
-    for row in group.rows:
-        table.add_row(*(cell(text(row)) for _, text in columns))
+    level = f"{CLOCKS[q.clock]} to {(q.level or 0.0) * q.metric.factor:g} {q.metric.unit}".rstrip()
+    base = group.against[0].second if group.against else ""
+    sources = len({run.source for run in c.task.runs}) > 1
+    columns: list[tuple[str, bool, Callable[[Row, describe.Texts], str]]] = [
+        (arm, True, lambda row, _: row.arm),
+        ("n", True, lambda row, _: str(row.at.n)),
+        ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
+        (best, q.at == answer.END, lambda _, texts: texts.best),
+        (f"against {base}", bool(base), lambda _, texts: texts.difference),
+        ("p", bool(base), lambda _, texts: texts.p),
+        ("Holm", bool(base), lambda _, texts: texts.holm),
+        (level, q.level is not None, lambda _, texts: texts.time),
+        ("ms/update", True, lambda _, texts: texts.pace),
+        ("source", sources, lambda row, _: _sources(row)),
+    ]
+    table = Table(*(cell(title) for title, shown, _ in columns if shown))
+    for row, texts in zip(group.rows, describe.table(group.rows), strict=True):
+        table.add_row(*(cell(text(row, texts)) for _, shown, text in columns if shown))
     return table
-
-
-def _p(p: float | None) -> str:
-    return "" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
 def _sources(row: Row) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
@@ -23,7 +24,7 @@ from normbench.compare.answer import (
     Row,
 )
 from normbench.compare.groups import Task
-from normbench.draw.tables import Entry, alike, number
+from normbench.draw.tables import Entry, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import REACH
 
@@ -115,15 +116,17 @@ def _join(words: Sequence[str]) -> str:
 # --- two arms --------------------------------------------------------------------------------------------------------
 
 
-def difference(d: Difference | None, unit: str = "") -> str:
-    """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them."""
+def difference(d: Difference | None, unit: str = "", form: Callable[[float], str] | None = None) -> str:
+    """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them.
+
+    form: of the numbers of its column.
+    """
     if d is None or d.mean is None:
         return ""
-    if d.interval is None:
-        return f"{number(d.mean, abs(d.mean) / 50)}{unit and f' {unit}'} (n = {d.n})"
-    mean, low, high = alike(d.mean, *d.interval)
-    seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
-    return f"{mean} [{low}, {high}]{unit and f' {unit}'}{seeds}"
+    seeds = f" (n = {d.n})"
+    if d.interval:
+        seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
+    return f"{format_estimate(d.mean, d.interval, form)}{unit and f' {unit}'}{seeds}"
 
 
 def because(d: Difference, unit: str = "") -> str:
@@ -136,12 +139,52 @@ def because(d: Difference, unit: str = "") -> str:
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:
         return reasons.get(d.why, "")
-    detectable = f"{number(d.detectable, d.detectable / 5)}{unit and f' {unit}'}"
+    detectable = f"{d.detectable:.2g}{unit and f' {unit}'}"
     text = f"n = {d.n} shows {detectable} with {100 * POWER:.0f} % power"
     if d.needed is None or d.needed <= d.n:
         return text
     far = f"out of reach (more than {REACH} seeds)"
     return f"{text}; {far if d.needed > REACH else f'about {d.needed} seeds would show the difference seen'}"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A row of a table: each column of the table has one format."""
+
+    at: str = ""
+    seeds: Mapping[int, str] = field(default_factory=dict)  # of `at`
+    best: str = ""
+    time: str = ""
+    difference: str = ""
+    p: str = ""
+    holm: str = ""
+    pace: str = ""  # milliseconds an update
+
+
+NO_TEXTS = Texts()
+
+
+def table(rows: Sequence[Row]) -> list[Texts]:
+    """The texts of each row; n is in a column of its own."""
+    differences = [row.difference for row in rows]
+    at = one_format((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
+    form = one_format((d.mean, d.interval) for d in differences if d and d.mean is not None)
+    pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
+    columns = (
+        [row.at.text(False, at) for row in rows],
+        [{seed: at(value) for seed, value in row.values.items() if value is not None} for row in rows],
+        column([row.best for row in rows], count=False),
+        column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
+        [difference(d, form=form) for d in differences],
+        [_p(d.p if d else None) for d in differences],
+        [_p(d.holm if d else None) for d in differences],
+        [pace(1000 * row.seconds_per_step) if row.seconds_per_step else "" for row in rows],
+    )
+    return [Texts(*texts) for texts in zip(*columns, strict=True)]
+
+
+def _p(p: float | None) -> str:
+    return "" if p is None else f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
@@ -219,9 +262,12 @@ def as_json(c: Comparison) -> dict[str, Any]:
         "sentence": sentence(c),
         "groups": [
             {
-                "place": group.place, "tuned": group.tuned, "winner": group.winner,
+                "place": group.place,
+                "tuned": group.tuned,
+                "winner": group.winner,
                 "sentence": group_sentence(group, q.metric.step_unit),
-                "rows": list(map(_row_json, group.rows)), "pairs": list(map(_difference_json, group.pairs)),
+                "rows": list(map(_row_json, group.rows, table(group.rows))),
+                "pairs": [_difference_json(pair, difference(pair)) for pair in group.pairs],
             }
             for group in c.groups
         ],
@@ -229,7 +275,7 @@ def as_json(c: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: Row, texts: Texts) -> dict[str, Any]:
     return {
         "cell": row.cell.key,
         "arm": row.arm,
@@ -238,21 +284,21 @@ def _row_json(row: Row) -> dict[str, Any]:
             {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed], "source": run.source}
             for run in row.cell.runs
         ],
-        "at": _entry_json(row.at),
-        "best": _entry_json(row.best),
-        "time": row.time and _entry_json(row.time),
+        "at": _entry_json(row.at, texts.at),
+        "best": _entry_json(row.best, texts.best),
+        "time": row.time and _entry_json(row.time, texts.time),
         "diverged": row.diverged,
         "unfinished": len(row.cell.unfinished),
         "seconds_per_step": row.seconds_per_step,
-        "difference": row.difference and _difference_json(row.difference),
+        "difference": row.difference and _difference_json(row.difference, texts.difference),
     }
 
 
-def _entry_json(entry: Entry) -> dict[str, Any]:
+def _entry_json(entry: Entry, text: str) -> dict[str, Any]:
     names = ("n", "mean", "interval", "unit", "diverged", "censored", "at_least")
-    return {**{name: getattr(entry, name) for name in names}, "text": entry.text()}
+    return {**{name: getattr(entry, name) for name in names}, "text": text}
 
 
-def _difference_json(d: Difference) -> dict[str, Any]:
+def _difference_json(d: Difference, text: str) -> dict[str, Any]:
     names = ("first", "second", "paired", "n", "mean", "interval", "p", "holm", "word", "why", "detectable", "needed")
-    return {**{name: getattr(d, name) for name in names}, "why": because(d), "text": difference(d)}
+    return {**{name: getattr(d, name) for name in names}, "why": because(d), "text": text}

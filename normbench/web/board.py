@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
 from normbench.compare.answer import BEST, END, TUNED, Question, Row, compare, difference_curve
+from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.groups import Cell, Task
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
@@ -168,11 +169,12 @@ class Board:
             return self.question.arm(cell), self.describe_facets(cell, self.untuned)
 
         tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
+        texts = dict(zip(self.rows, describe.table([*self.rows.values()]), strict=True))
         found = []
         for cell in self.cells:
             place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
             other_rate = cell.key not in self.best and setting(cell) in tuned
-            row = cell_json(cell, self.styles[cell.key], self.rows[cell.key])
+            row = cell_json(cell, self.styles[cell.key], self.rows[cell.key], texts[cell.key])
             found.append({**row, "place": place, "other_rate": other_rate})
         return found
 
@@ -264,9 +266,8 @@ class Board:
         return self.stretch(cell) * updates
 
 
-def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any]:
+def cell_json(cell: Cell, style: Style, row: Row | None = None, texts: Texts = NO_TEXTS) -> dict[str, Any]:
     """A row of the table, and below it those of its seeds; without numbers where there are none yet."""
-    values = row.values if row else {}
     return {
         "key": cell.key,
         "arm": key_of(row.arm) if row else "",
@@ -278,16 +279,16 @@ def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any
         "n": row.at.n if row else 0,
         "mean": row.at.mean if row else None,
         "interval": row.at.interval if row else None,
-        "text": row.at.text(count=False) if row else "",
-        "time": row.time.text() if row and row.time else "",
-        "pace": row.seconds_per_step if row else None,
+        "text": texts.at,
+        "time": texts.time,
+        "pace": texts.pace,
         "states": dict(Counter(run.status for run in cell.runs if run.status != "done")),
         "seeds": [
             {
                 "id": run.id,
                 "seed": run.seed,
                 "state": run.status,
-                "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
+                "text": texts.seeds.get(run.seed, ""),
                 "step": int(run.records[-1]["step"]) if run.records else 0,
                 "steps": run.steps,
                 "reason": run.reason,

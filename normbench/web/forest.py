@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from normbench.draw.tables import one_format
+
 Part = Mapping[str, Any]
 Span = tuple[float, float]
-Format = Callable[[float], str]
 SIDES = {"lower": ("better", "worse"), "higher": ("worse", "better"), "": ("lower", "higher")}
 MOST_TICKS = 5
 
@@ -68,9 +69,19 @@ def _centre(part: Part) -> float:
     return float(part["paper"]) if part["kind"] == "size" and part["expect"] is None and part["paper"] else 0.0
 
 
+def _numbers(part: Part) -> list[float]:
+    """The effect and, if it has one, both ends of its interval, from the zero of its axis."""
+    return [value - _centre(part) for value in (part["effect"], *(part["interval"] or ()))]
+
+
 def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) -> Plot:
     low, high = _range([part for _, part in items])
-    number = _ratio if log else _decimals(items)
+    scale = math.exp if log else float
+    estimates = (map(scale, _numbers(part)) for _, part in items)
+    form = one_format((effect, (ends[0], ends[1]) if ends else None) for effect, *ends in estimates)
+
+    def number(value: float) -> str:
+        return _signed(form(scale(value)))
 
     def x(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
@@ -80,7 +91,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
         return start, round(end - start, 2)
 
     def row(item: Any, part: Part) -> Row:
-        effect, *ends = (value - _centre(part) for value in (part["effect"], *(part["interval"] or ())))
+        effect, *ends = _numbers(part)
         prediction = [end - _centre(part) for end in part["prediction"] or ()]
         claimed = None
         if part["within"] is not None:
@@ -125,21 +136,6 @@ def _range(parts: Sequence[Part]) -> Span:
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _decimals(items: Sequence[tuple[Any, Part]]) -> Format:
-    """The same decimals in all rows: two digits of the narrowest interval, at most four of the largest effect."""
-    widths = [high - low for _, part in items for low, high in [part["interval"] or (0, 0)] if high > low]
-    least = min(widths, default=0.01) / 2
-    most = 3 - math.floor(math.log10(max(abs(part["effect"]) for _, part in items) or 1.0))
-    digits = max(0, min(most, 1 - math.floor(math.log10(least))))
-    return lambda value: _signed(f"{round(value, digits) + 0.0:.{digits}f}")
-
-
-def _ratio(value: float) -> str:
-    """Three digits, of whatever size."""
-    ratio = math.exp(value)
-    return f"{ratio:.0f}" if 1000 <= ratio < 1e6 else f"{ratio:#.3g}".rstrip(".")
 
 
 def _signed(text: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -363,6 +364,15 @@ def test_numbers_do_not_change_with_what_else_is_shown() -> None:
         assert row.at == rows[row.arm].at and row.best == rows[row.arm].best
         if row.difference:
             assert row.difference.interval == rows[row.arm].difference.interval  # type: ignore[union-attr]  # it has one
+
+
+def test_each_column_of_the_table_has_one_format() -> None:
+    noise = (0.08, -0.07, 0.02, -0.09, 0.04, 0.03)
+    wide = [run(0.3 + noise[seed], "batch", seed + 1) for seed in range(6)]
+    texts = describe.table(asked([*sweep({"none": 0.2, "layer": 0.1}), *wide]).groups[0].rows)
+    for column in ("at", "seeds", "best", "difference", "p"):
+        found = [len(digits) for row in texts for digits in re.findall(r"\.(\d+)", str(getattr(row, column)))]
+        assert len(found) > 1 and len({*found}) == 1, (column, texts)
 
 
 def test_the_difference_over_time_ends_where_the_table_does() -> None:
