@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from normbench.draw.panels import linear_ticks, log_ticks
 from normbench.draw.tables import one_format
 
 Part = Mapping[str, Any]
@@ -112,7 +113,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
             None if part["paper"] is None else x(part["paper"] - _centre(part)),
         )
 
-    ticks = ratio_ticks(math.exp(low), math.exp(high)) if log else _ticks(low, high)
+    ticks = log_ticks(math.exp(low), math.exp(high), MOST_TICKS) if log else linear_ticks(low, high, MOST_TICKS)
     places = [(x(math.log(tick) if log else tick), _signed(f"{tick:.8g}")) for tick in ticks]
     labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
     return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
@@ -140,21 +141,3 @@ def _range(parts: Sequence[Part]) -> Span:
 
 def _signed(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    power = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
-    step = next(power * m for m in (1, 2, 5, 10) if (high - low) / (power * m) < MOST_TICKS)
-    return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def ratio_ticks(low: float, high: float) -> list[float]:
-    """A few round numbers on a logarithmic axis."""
-    if high / low < 4:
-        return _ticks(low, high)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for stride, digits in ((1, range(1, 10)), (1, (1, 2, 5)), *((stride, (1,)) for stride in (1, 2, 5, 10, 50))):
-        found = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
-        if len(found) <= MOST_TICKS:
-            return found
-    return [1.0]

@@ -23,7 +23,7 @@ from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
-from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
+from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
 Interval = tuple[float, float] | None
@@ -231,21 +231,13 @@ def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 
 def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
-    """An axis over these values, without those that it cannot show.
-
-    Labelled are 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little.
-    """
+    """An axis over these values, without those that it cannot show."""
     positive = [math.log10(value) for value in values if value > 0]
     if not positive or (not room and min(positive) == max(positive)):
         return {"type": "log"}
     low, high = min(positive), max(positive)
     room = max(0.05, room * (high - low)) if room else 0.0
-    low, high = low - room, high + room
-    axis = {"type": "log", "range": [low, high], "autorange": False, "dtick": 1 if high - low > 2.5 else None}
-    if not 0.8 < high - low <= 2.5:
-        return axis
-    ticks = [digit * 10.0**power for power in range(math.floor(low), math.ceil(high)) for digit in (1, 2, 5)]
-    return {**axis, "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    return {**log_axis(10 ** (low - room), 10 ** (high + room)), "autorange": False}
 
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
