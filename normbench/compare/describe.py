@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from normbench.compare.answer import (
     Row,
 )
 from normbench.compare.groups import Task
-from normbench.draw.tables import Entry, column, format_estimate, one_format
+from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import REACH
 
@@ -116,7 +116,7 @@ def _join(words: Sequence[str]) -> str:
 # --- two arms --------------------------------------------------------------------------------------------------------
 
 
-def difference(d: Difference | None, unit: str = "", form: Callable[[float], str] | None = None) -> str:
+def difference(d: Difference | None, unit: str = "", form: Form | None = None) -> str:
     """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them.
 
     form: of the numbers of its column.
@@ -139,7 +139,7 @@ def because(d: Difference, unit: str = "") -> str:
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:
         return reasons.get(d.why, "")
-    detectable = f"{d.detectable:.2g}{unit and f' {unit}'}"
+    detectable = f"{format_estimate(d.detectable, None)}{unit and f' {unit}'}"
     text = f"n = {d.n} shows {detectable} with {100 * POWER:.0f} % power"
     if d.needed is None or d.needed <= d.n:
         return text

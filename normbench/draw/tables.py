@@ -17,6 +17,8 @@ from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
 from normbench.stats.statistics import Interval, t_interval
 
+Form = Callable[[float], str]  # of the numbers of a column
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -35,7 +37,7 @@ class Entry:
     at_least: float | None = None
     literal: str = ""  # text in place of an estimate, for computed numbers
 
-    def text(self, count: bool = True, form: Callable[[float], str] | None = None) -> str:
+    def text(self, count: bool = True, form: Form | None = None) -> str:
         """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times begin with ≥.
 
         count: n as well, where it is below 5 or runs were lost; not where it has a column of its own.
@@ -56,7 +58,7 @@ class Entry:
         return f"{text} ({inside})" if inside else text
 
 
-def format_estimate(mean: float, interval: Interval | None, form: Callable[[float], str] | None = None) -> str:
+def format_estimate(mean: float, interval: Interval | None, form: Form | None = None) -> str:
     """`1.62 [1.55, 1.69]`. form: of the numbers of its column, else of its own."""
     form = form or one_format([(mean, interval)])
     return form(mean) + (f" [{form(interval[0])}, {form(interval[1])}]" if interval else "")
@@ -81,7 +83,7 @@ def within(runs: Sequence[RunRecord], cell: Mapping[str, Any], control: str = ""
     return [run for run in runs if run.control == control and run.matches(cell)]
 
 
-def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Callable[[float], str]:
+def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Form:
     """One format for the numbers of a column and their intervals: the decimals that give most intervals two digits and
     each at least one, or without intervals most numbers three and each at least two; the largest number at most five.
 

@@ -276,7 +276,8 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    for tuned, row, d in rows:
+    texts = (row.difference for row in describe.table([row for _, row, _ in rows]))
+    for (tuned, row, d), text in zip(rows, texts, strict=True):
         number += 1
         here = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
@@ -285,7 +286,7 @@ def forest(board: Board) -> Figure | None:
             place = here
             notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
-        mean, text = d.mean or 0.0, describe.difference(d)
+        mean = d.mean or 0.0
         name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
