@@ -36,23 +36,18 @@ def references(c: Comparison) -> list[Reference]:
     """The paper's values and its authors' logs of this quantity, from the figures that contain these runs."""
     found: dict[str, Reference] = {}
     task, question = c.task, c.question
-    ids = {run.id for run in task.runs}
-    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
-        if not artifact.reference:
-            continue
-        # one run a cell is enough: a panel with any run has its references
-        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+    # one run a cell is enough: a panel with any run has its references
+    runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+    for artifact in (a for name in dict.fromkeys(run.experiment for run in runs) for a in _artifacts_of(name)):
         own = [run for run in runs if run.experiment == artifact.experiment]
-        for panel in artifacts.panels(artifact, own) if own else ():
+        for panel in artifacts.panels(artifact, own) if artifact.reference else ():
             q = panel.quantity
-            if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
-                continue
-            if any(run in ids for line in panel.lines for _, run, _ in line.seeds):
-                for reference in panel.references:
-                    name = f"{reference.name}, {panel.column}"
-                    factor = question.metric.factor / q.factor
-                    points = [(x, factor * y) for x, y in reference.points]
-                    found[name] = replace(reference, name=name, points=points, colour=REFERENCE)
+            same = q.over_time and (q.split, q.mode, q.metric, q.clock) == (*question.where, question.clock)
+            for reference in panel.references if same and panel.lines else ():
+                name = f"{reference.name}, {panel.column}"
+                factor = question.metric.factor / q.factor
+                points = [(x, factor * y) for x, y in reference.points]
+                found[name] = replace(reference, name=name, points=points, colour=REFERENCE)
     return list(found.values())
 
 
