@@ -90,7 +90,7 @@ def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Form:
     Scientific form, with two to four digits, where that leaves too little. An interval that is not symmetric comes from
     a logarithmic scale: over tenfold, its lower end has two digits.
     """
-    numbers = list(numbers)
+    numbers = [(mean, interval) for mean, interval in numbers if math.isfinite(mean)]
     needed = [
         _needed(mean, interval) for mean, interval in numbers if interval and 0 < interval[1] - interval[0] < math.inf
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from xml.etree import ElementTree
 
 import madeup
@@ -34,6 +35,8 @@ def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", ba
         ([(6.9e-4, (3.5e-5, 0.013)), (0.0434, None)], "6.9e-04 [3.5e-05, 1.3e-02] | 4.3e-02"),
         ([(36.8, None), (6.613, None)], "36.8 | 6.6"),
         ([(-0.45, None), (0.0, None)], "-0.450 | 0.000"),
+        ([(1.5, None), (math.inf, None), (math.nan, None)], "1.50 | inf | nan"),
+        ([(2.0, (2.0, 2.0)), (3.0, (-math.inf, math.inf))], "2 [2, 2] | 3 [-inf, inf]"),
     ],
 )  # fmt: skip
 def test_a_column_has_one_format(numbers, texts):
