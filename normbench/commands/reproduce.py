@@ -291,6 +291,7 @@ class Reproduce(options.Answering):
             return
         names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
         table = Table(*names, whole=("claim",))
+        hours = tables.one_format((entry.hours, None) for entry in found if entry.hours is not None)
         for entry in found:
             unsimulated = "not simulated: a run without a number"
             if entry.pilots < power.FEWEST_PILOTS:
@@ -300,7 +301,7 @@ class Reproduce(options.Answering):
                 entry.claim,
                 "/".join(str(n) for n in dict.fromkeys(entry.planned)),
                 str(entry.runs),
-                "" if entry.hours is None else f"{entry.hours:.2g}",
+                "" if entry.hours is None else hours(entry.hours),
                 words or unsimulated,
                 "" if entry.none is None else f"{100 * entry.none:.0f} %",
             )
