@@ -6,4 +6,4 @@ LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which
 RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
 LABELS = ("experiment", "arm", "fidelity", "control")  # how it is filed
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before this option
-OWN = "own_files"  # by normalizer's name the SHA-256 of its author's file, as it was then
+OWN = "own_files"  # by normalizer's name, `model` or `data`: the SHA-256 of its author's file then

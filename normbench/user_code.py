@@ -1,4 +1,4 @@
-"""Loads Python files of the user's, which are in no package: a normalizer's class, the drawing of an artifact."""
+"""Loads Python files of the user's, which are in no package: of a normalizer, a model, a data set, an artifact."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 from normbench.errors import NormbenchError
 
@@ -91,6 +92,14 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     finally:
         sys.dont_write_bytecode = before
     return module
+
+
+def function(path: Path, name: str) -> Callable[..., Any]:
+    """The function of this name in the file; NormbenchError where it has none."""
+    found = getattr(load_module(path, digest(path)), name, None)
+    if not callable(found):
+        raise NormbenchError(f"{path} has no function {name}.")
+    return cast(Callable[..., Any], found)
 
 
 def _check_import(name: str, files: list[Path], of: Path) -> None:

@@ -1,7 +1,7 @@
 """Write README.md, results/README.md and docs/keys.md, as far as they follow: python scripts/readme.py [--check]
 
-README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), what has no runs, and how
-many claims have which verdict. results/README.md: the table of all verdicts. docs/keys.md: the keys of the files that
+README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), and what has no runs.
+results/README.md: how many claims have which verdict, and the table of all. docs/keys.md: the keys of the files that
 people write, as the models have them that validate these files.
 """
 
@@ -225,8 +225,8 @@ def fresh(text: str, block: str, content: str) -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
-    "README.md": {"questions": questions, "missing": missing, "findings": findings},
-    "results/README.md": {"verdicts": table},
+    "README.md": {"questions": questions, "missing": missing},
+    "results/README.md": {"findings": findings, "verdicts": table},
     "docs/keys.md": {
         "experiments": keys(validation, experiment_keys),
         "claims": keys(claim_file),

@@ -1,4 +1,4 @@
-"""The pictures of the dashboard in README: python scripts/screenshots.py [--output docs]
+"""The picture of the dashboard in README: python scripts/screenshots.py [--output docs]
 
 Serves the published results to a headless Chromium and keeps what it shows. Needs the packages of `[dev]` and Chromium.
 """
@@ -19,7 +19,6 @@ from normbench.web.index import Index
 RESULTS = Path(__file__).parent.parent / "results"
 PICTURES: dict[str, tuple[list[str], Literal["light", "dark"], str]] = {  # name: filter, colour scheme, parameters
     "dashboard-light": (["model=mnist_mlp", "train.batch_size=128", "control="], "light", "&metric=error"),
-    "dashboard-dark": (["model=lenet5", "data.fraction=1", "control="], "dark", "&split=valid&metric=nll"),
 }
 SIZE: ViewportSize = {"width": 1400, "height": 860}
 

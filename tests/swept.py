@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from normbench.compare.answer import Answer, answer
+from normbench.compare.answer import Comparison, Question, compare
 from normbench.compare.groups import tasks
-from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 
 SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)
@@ -52,6 +51,6 @@ def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[RunRec
     ]
 
 
-def asked(runs: Sequence[RunRecord], **words: str) -> Answer:
+def asked(runs: Sequence[RunRecord], **words: str) -> Comparison:
     (task,) = tasks(runs)
-    return answer(task, Question.of(task, words))
+    return compare(task, Question.of(task, words))

@@ -79,7 +79,7 @@ def test_every_tracked_file_that_is_copied_reaches_the_build():
 def test_what_the_wheel_is_made_of_is_copied():
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = {"pyproject.toml", PROJECT["readme"], *wheel["packages"], *wheel["force-include"]}
+    needed = {"pyproject.toml", PROJECT["readme"], *wheel["only-include"]}
     assert needed <= set(copied())
 
 

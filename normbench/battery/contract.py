@@ -20,7 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms import base, modes
 from normbench.norms.sites import INVARIANT, NOT, least_eps
-from normbench.train.probes.invariances import deviation
+from normbench.train.probes import deviation
 
 IN_PLACE = "the input was changed in place"
 Function = Callable[[Subject, Axes], None]
@@ -503,7 +503,7 @@ def invariances(subject: Subject, axes: Axes) -> None:
 def deviations(subject: Subject, axes: Axes, fact: str) -> dict[float, float]:
     """How much the change of a fact alters three training steps, for inputs of each scale, with the smallest eps.
 
-    As in Table 1 (`normbench.train.probes.invariances`): max |f' - f| / max |f|.
+    As in Table 1 (`normbench.papers.ln2016.probes.invariances`): max |f' - f| / max |f|.
     """
     options, found = subject.defaults | least_eps(subject.specs, subject.defaults), {}
     for scale in SCALES:

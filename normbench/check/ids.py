@@ -71,9 +71,11 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
         return error
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return NormbenchError(f"its configuration is none: {error!r:.80}.")
+    files = {choice.name: choice.file for choice in choices.values()}
+    files |= {group: restored[group]["declares"].get("file", "") for group in ("model", "data")}
     had, edited = config.get(OWN, {}), set()
-    for path, site in found["sites"].items():
-        if "file" in site and had.get(site["name"]) != site["file"]:
-            edited.add(choices[path].file)
-            site["file"] = had.get(site["name"], site["file"])
+    for name, part in identity.own_parts(found):
+        if had.get(name) != part["file"]:
+            edited.add(files[name])
+            part["file"] = had.get(name, part["file"])
     return _Maths(found, " and ".join(sorted(edited)))

@@ -12,10 +12,19 @@ from typing import Any
 from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
-from normbench.config import FIDELITIES, compose
+from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, measured, per_example_effects, publish, sample_archive, stated, svg_hash
+from normbench.papers import (
+    history,
+    measured,
+    per_example_effects,
+    publish,
+    sample_archive,
+    shipped_results,
+    stated,
+    svg_hash,
+)
 from normbench.papers import published as places
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
@@ -24,9 +33,6 @@ from normbench.runs.record import RunRecord
 
 # any of these marks a published place
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effects.NAME, sample_archive.NAME)
-
-# the runs behind the numbers that shipped amendments state: runs of other machines give other digits
-SHIPPED = compose.conf_dir().parent / "results"
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
@@ -73,7 +79,9 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
         found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
             "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "
             f"(git checkout), or publish again: {again}"))  # fmt: skip
-    if packed and contrasts:
+    if verdicts["contrasts_sha256"] and not (place / per_example_effects.NAME).exists():
+        found.append(Finding("missing", place / per_example_effects.NAME, per_example_effects.GONE))
+    elif packed and contrasts:
         try:
             found += _follows(places.read(place, packed, ids.config_dir), contrasts)
         except NormbenchError as error:
@@ -126,7 +134,8 @@ def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iter
             yield Finding("damage", figure, f"{why}. Delete it, and draw it again: {entry.again}")
     elif artifacts.panels(artifact, runs):
         yield _missing(figure, entry.again)
-    if artifact.config_dir or place.parents[2].resolve() == SHIPPED:
+    # runs of other machines give other digits than those that shipped amendments state
+    if artifact.config_dir or place.parents[2].resolve() == shipped_results.FOLDER:
         yield from _stated(entry, artifact, runs, contrasts)
 
 

@@ -13,12 +13,9 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
-from normbench.compare import answer as answers
-from normbench.compare import configuration, groups, paper_references, suggested_seeds
-from normbench.compare.answer import Answer, Group, Row
-from normbench.compare.question import Question
+from normbench.compare import answer, configuration, describe, groups, paper_references, suggested_seeds
+from normbench.compare.answer import Comparison, Group, Question, Row
 from normbench.errors import NormbenchError
-from normbench.papers.rules import FEWEST
 from normbench.runs import table
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
@@ -106,14 +103,13 @@ def command(
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        answered = [answer_of(task, asked) for task in found]
-        beside = [paper_references.references_as_rows(answer.task, answer.question) for answer in answered]
-        say_json([{**answer.as_json(), "beside": rows} for answer, rows in zip(answered, beside, strict=True)])
+        answers = [_compare(task, asked) for task in found]
+        say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
     elif len(found) > MOST_TASKS and not asked:
         _overview(found, console)
     else:
         for task in found:
-            show(answer_of(task, asked), filters, console, results, config_dir)
+            show(_compare(task, asked), filters, console, results, config_dir)
 
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
@@ -121,7 +117,7 @@ def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, conf
     for task in groups.tasks(runs):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
-            show(answer_of(task, {}), filters_of(task), console, results, config_dir)
+            show(_compare(task, {}), filters_of(task), console, results, config_dir)
 
 
 def has_curves(task: groups.Task) -> bool:
@@ -129,8 +125,8 @@ def has_curves(task: groups.Task) -> bool:
     return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
 
 
-def answer_of(task: groups.Task, asked: Mapping[str, str]) -> Answer:
-    return answers.answer(task, Question.of(task, asked))
+def _compare(task: groups.Task, asked: Mapping[str, str]) -> Comparison:
+    return answer.compare(task, Question.of(task, asked))
 
 
 def filters_of(task: groups.Task) -> list[str]:
@@ -149,49 +145,37 @@ def selecting(task: groups.Task) -> list[str]:
 
 
 def show(
-    answer: Answer, filters: Sequence[str], console: Console, results: Path, config_dir: Path | None = None
+    c: Comparison, filters: Sequence[str], console: Console, results: Path, config_dir: Path | None = None
 ) -> None:
     """Print the table and sentences of every group, the notes, and commands for further seeds and curves."""
-    question = answer.question
-    say(console, answer.task.title)
-    say(console, answer.heading)
-    for group in answer.groups:
-        title = f"each at its own best learning rate {answer.by}" if group.tuned else ""
+    best = f"best by {describe.chosen_by(c.task)}"
+    say(console, c.task.title)
+    say(console, describe.heading(c))
+    for group in c.groups:
+        title = f"each at its own best learning rate {best.removeprefix('best ')}" if group.tuned else ""
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
-        console.print(_table(group, answer))
-        first, rest = group.sentences(question)
+        console.print(_table(group, c, best))
+        first, rest = describe.group_sentences(group, c.question.metric.step_unit)
         for sentence in first:
             say_under(console, "", sentence)
         for line in rest:
             say_under(console, "  ", line)
-    show_references(answer, console)
-    for note in answer.notes:
+    _show_references(c, console)
+    for note in describe.notes(c):
         say_under(console, "note      ", note)
     given = format.repeated(results, config_dir)
-    for line in suggested_seeds.suggested_commands(answer, config_dir, given):
+    for line in suggested_seeds.suggested_commands(c, config_dir, given):
         say(console, f"to decide {line}")
-    if far := out_of_reach(answer):
+    if far := suggested_seeds.out_of_reach(c):
         say_under(console, "          ", f"no command for {', '.join(far)}: out of reach (more than {REACH} seeds)")
     say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
 
 
-def out_of_reach(answer: Answer) -> list[str]:
-    """The open comparisons that need more than REACH seeds, those that need fewest first."""
-    open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
-    far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
-    names = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.MOST]]
-    return [
-        *names,
-        *([f"{len(far) - suggested_seeds.MOST} more"] if len(far) > suggested_seeds.MOST else []),
-    ]
-
-
-def show_references(answer: Answer, console: Console) -> None:
+def _show_references(c: Comparison, console: Console) -> None:
     """Print the values of the papers and their authors' logs: one run each, so without interval or verdict."""
-    question = answer.question
-    clock = CLOCKS[question.clock]
-    references = paper_references.references_as_rows(answer.task, question)
+    clock = CLOCKS[c.question.clock]
+    references = paper_references.as_rows(c)
     for one in references[:MOST_REFERENCES]:
         to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
         say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
@@ -199,34 +183,31 @@ def show_references(answer: Answer, console: Console) -> None:
         say(console, f"          … and {len(references) - MOST_REFERENCES} more: on the page")
 
 
-def _table(group: Group, answer: Answer) -> object:
-    q = answer.question
+def _table(group: Group, c: Comparison, best: str) -> object:
+    q = c.question
     by = q.by or [configuration.ARM_GROUP]  # of a single arm
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
         arm = "arm"  # names of the experiment
-    columns: list[tuple[str, Callable[[Row], str]]] = [(arm, lambda row: row.arm), ("n", lambda row: str(row.at.n))]
-    when = [f"at the {q.at}", f"best {answer.by}"] if q.at == answers.END else [f"at the best {answer.by}"]
-    columns += zip(when, (lambda row: row.at.text(count=False), lambda row: row.best.text(count=False)), strict=False)
-    if any(row.difference for row in group.rows):
-        base = next((row.arm for row in group.rows if row.arm == q.against or row.difference is None), "")
-        columns.append((f"against {base}", lambda row: row.difference.text() if row.difference else ""))
-        columns.append(("p", lambda row: _p(row.difference.p if row.difference else None)))
-        columns.append(("Holm", lambda row: _p(row.difference.holm if row.difference else None)))
-    if q.level is not None:
-        level = f"{CLOCKS[q.clock]} to {q.level * q.metric.factor:g} {q.metric.unit}".rstrip()
-        columns.append((level, lambda row: row.time.text(count=False) if row.time else ""))
-    columns.append(("ms/update", lambda row: f"{1000 * row.seconds_per_step:.3g}" if row.seconds_per_step else ""))
-    if len({run.source for run in answer.task.runs}) > 1:
-        columns.append(("source", _sources))
-    table = Table(*(cell(name) for name, _ in columns))
-    for row in group.rows:
-        table.add_row(*(cell(text(row)) for _, text in columns))
+    level = f"{CLOCKS[q.clock]} to {(q.level or 0.0) * q.metric.factor:g} {q.metric.unit}".rstrip()
+    base = group.against[0].second if group.against else ""
+    sources = len({run.source for run in c.task.runs}) > 1
+    columns: list[tuple[str, bool, Callable[[Row, describe.Texts], str]]] = [
+        (arm, True, lambda row, _: row.arm),
+        ("n", True, lambda row, _: str(row.at.n)),
+        ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
+        (best, q.at == answer.END, lambda _, texts: texts.best),
+        (f"against {base}", bool(base), lambda _, texts: texts.difference),
+        ("p", bool(base), lambda _, texts: texts.p),
+        ("Holm", bool(base), lambda _, texts: texts.holm),
+        (level, q.level is not None, lambda _, texts: texts.time),
+        ("ms/update", True, lambda _, texts: texts.pace),
+        ("source", sources, lambda row, _: _sources(row)),
+    ]
+    table = Table(*(cell(title) for title, shown, _ in columns if shown))
+    for row, texts in zip(group.rows, describe.table(group.rows), strict=True):
+        table.add_row(*(cell(text(row, texts)) for _, shown, text in columns if shown))
     return table
-
-
-def _p(p: float | None) -> str:
-    return "" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
 def _sources(row: Row) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from normbench.commands import format
 from normbench.commands.options import ConfigDir, Filters, Results, option
 from normbench.compare import configuration, suggested_seeds
-from normbench.compare.answer import Answer
+from normbench.compare.answer import Comparison
 from normbench.errors import NormbenchError
 from normbench.web.index import Index
 
@@ -40,7 +40,7 @@ def command(
     configuration.select(filters, heads)
     token = secrets.token_urlsafe(24)
     given = format.repeated(results, config_dir)
-    serve = server_of(index, token, lambda answer: suggested_seeds.suggested_commands(answer, config_dir, given))
+    serve = server_of(index, token, lambda c: suggested_seeds.suggested_commands(c, config_dir, given))
     with listen(port) as listener:
         print(f"{link(listener, token, filters)}  ({describe_runs(len(heads), results)})", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
@@ -73,11 +73,11 @@ def listen(port: int | None) -> socket.socket:
             listener.close()
             reason = error.strerror
     ports = f"--port {port}" if port else f"ports {PORT} to {PORT + TRIED - 1}"
-    raise NormbenchError(f"{ports} cannot be had: {reason}. Choose another one with --port.", code=5)
+    raise NormbenchError(f"{ports} cannot be opened: {reason}. Choose another one with --port.", code=5)
 
 
 def server_of(
-    index: Index, token: str, commands: Callable[[Answer], Sequence[str]] = suggested_seeds.suggested_commands
+    index: Index, token: str, commands: Callable[[Comparison], Sequence[str]] = suggested_seeds.suggested_commands
 ) -> Callable[[list[socket.socket]], None]:
     """A function that serves sockets until Ctrl-C, then closes waiting pages at once. commands: see `app`."""
     import uvicorn

@@ -18,14 +18,14 @@ def repeated(results: Path, config_dir: Path | None) -> list[str]:
 
 
 def where_published(path: Path) -> str:
-    """Where to find published results, if this folder has none: the installed package has none. Else empty."""
+    """Where to find published results, if this folder has none. Else empty."""
     from normbench.runs import pack
 
     if pack.paths(path):
         return ""
     return (
-        f"nothing is published below {path}: the published runs and verdicts are in the folder results of the source "
-        "repository (--results DIR or NORMBENCH_RESULTS shows them)"
+        f"nothing is published below {path}: `normbench reproduce all --max-time 0`, in a new folder and without "
+        "--results, brings the published runs and verdicts"
     )
 
 

@@ -26,6 +26,7 @@ from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
+from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.runs import pack
 from normbench.runs.find import Found
@@ -116,6 +117,10 @@ class Reproduce(options.Answering):
         logger = plan.command_options("logger", words, self.config_dir)
         watch = training.watching(self.console, logger, self.results, launcher)
         chosen = self._chosen(names)
+        shipped = any(artifact.config_dir is None for artifact in chosen) and self.fidelity != "smoke"
+        if shipped and not self.dry_run and self.results == runs.root("results"):
+            for paper in shipped_results.bring(self.results):
+                self.say(f"  note: the published results of {paper} are now in {self.results / paper}")
         plans = [(artifact, self.planned(artifact)) for artifact in chosen]  # checked before the first run starts
         answers: list[dict[str, Any]] = []
         code, started = 0, time.monotonic()
@@ -286,6 +291,7 @@ class Reproduce(options.Answering):
             return
         names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
         table = Table(*names, whole=("claim",))
+        hours = tables.one_format((entry.hours, None) for entry in found if entry.hours is not None)
         for entry in found:
             unsimulated = "not simulated: a run without a number"
             if entry.pilots < power.FEWEST_PILOTS:
@@ -295,7 +301,7 @@ class Reproduce(options.Answering):
                 entry.claim,
                 "/".join(str(n) for n in dict.fromkeys(entry.planned)),
                 str(entry.runs),
-                "" if entry.hours is None else f"{entry.hours:.2g}",
+                "" if entry.hours is None else hours(entry.hours),
                 words or unsimulated,
                 "" if entry.none is None else f"{100 * entry.none:.0f} %",
             )

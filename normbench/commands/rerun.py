@@ -146,7 +146,7 @@ def show(again: RunRecord, found: RerunDiff, console: Console, of: int = 0) -> N
     table = Table("split", "mode", "metric", "values", "largest difference", "at", "answer")
     for row in found.rows:
         largest = row.largest
-        size, place = (f"{largest.relative:.2g}", _format_place(largest)) if largest and largest.relative else ("", "")
+        size, place = (f"{largest.relative:.1e}", _format_place(largest)) if largest and largest.relative else ("", "")
         words = (row.split, row.mode, row.metric, str(row.values), size, place, _describe_row(row))
         table.add_row(*map(escape, words))
     console.print(table)

@@ -27,7 +27,7 @@ from normbench.commands.training import (
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.resolve import ResolvedRun
-from normbench.draw.tables import number
+from normbench.draw.tables import one_format
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
@@ -228,15 +228,16 @@ def _table(specs: Sequence[ResolvedRun], found: Found, states: Mapping[str, str]
     keys = list(configuration.differing(settings_of_runs)) or ["model", configuration.ARM_GROUP]
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in columns]
     grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
-    for spec, values in zip(specs, settings_of_runs, strict=True):
-        if states[spec.id] == "missing":
-            continue
-        run = found.of(spec)
-        ends = [final(run, split, "eval", metric.name) if run else None for split, metric in columns]
-        texts = [
-            "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)
-            for (_, metric), end in zip(columns, ends, strict=True)
-        ]
+    rows = [
+        (spec, values) for spec, values in zip(specs, settings_of_runs, strict=True) if states[spec.id] != "missing"
+    ]
+    numbers = []
+    for split, metric in columns:
+        runs = (found.of(spec) for spec, _ in rows)
+        ends = [final(run, split, "eval", metric.name) if run else None for run in runs]
+        form = one_format((metric.factor * end, None) for end in ends if end is not None)
+        numbers.append(["" if end is None else form(metric.factor * end) for end in ends])
+    for (spec, values), *texts in zip(rows, *numbers, strict=True):
         settings = [cell(configuration.short(values[key], among.get(key, ()))) if key in values else "" for key in keys]
         grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
     console.print(grid)

@@ -1,8 +1,9 @@
-"""The answer to a question: a mean with its interval per cell, its difference from the baseline, and one sentence.
+"""The numbers of a comparison, computed once for the terminal, JSON and the page; `describe` has their words.
 
-Cells are compared where their facets are equal, by `difference`. All pairs of arms of a group, including those with the
-baseline, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family of its own, and
-so is each metric.
+A question has a default for each of its parts. Each cell has a mean with its interval. Cells are compared where their
+facets are equal: by pairs of equal seeds where possible, else by Welch's test. All pairs of arms of a group, including
+those with the baseline, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family
+of its own, and so is each metric.
 """
 
 from __future__ import annotations
@@ -10,223 +11,170 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from normbench.compare import configuration, metrics
-from normbench.compare.difference import (
-    AHEAD,
-    BEHIND,
-    UNDECIDED,
-    Difference,
-    as_json,
-    describe_difference,
-    difference_of,
-    judge,
-)
+from normbench.compare import metrics
 from normbench.compare.groups import Cell, Task
-from normbench.compare.question import BEST, END, TUNED, Question
+from normbench.compare.metrics import Metric
 from normbench.draw.tables import Entry, estimate_entry, times_entry
-from normbench.papers.rules import ALPHA, FEWEST
+from normbench.errors import NormbenchError, unknown
+from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.runs.record import RunRecord
-from normbench.stats.series import CLOCKS, Point, at_epoch, best_step, series
-from normbench.stats.statistics import t_interval
+from normbench.runs.store import FINISHED
+from normbench.stats.series import (
+    CLOCKS,
+    Censored,
+    Point,
+    Reached,
+    Series,
+    at_epoch,
+    best_step,
+    level_at_share,
+    series,
+    time_to_level,
+)
+from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, t_interval, welch
 
-UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
+END, BEST = "end", "best"
+TUNED = "optim.lr"  # each arm is also compared at its own best value of it
+SHARE = 0.95
+NOTHING = "none"  # the choice of no normalizer: the default baseline
+CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # the unit of a budget -> its key in records
+AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
+ALONE, ALIKE, FEW, SURVIVORS = "alone", "alike", "few", "survivors"  # reasons for no word
+ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
+Values = Mapping[int, float | None]  # by seed; None without a number
+
+
+# --- the question ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Row:
-    """The numbers of one cell, in the unit of the page. `values`: the metric by seed, None without a number."""
+class Question:
+    """`at`: the last evaluation (`end`) or the best of what the run monitors (`best`); `by`: the keys that tell arms
+    apart, `facets` the others that differ; `against`: the baseline, "" with one arm;
+    `level`: in the logged unit, None where no curve improves; `arms`: their names by the cells' keys."""
 
-    cell: Cell
-    arm: str
-    values: Mapping[int, float | None]
-    at: Entry  # at the asked point
-    best: Entry  # at the best value of the monitored metric
-    time: Entry | None  # to the level
-    seconds_per_step: float | None
-    difference: Difference | None = None  # against the baseline
-
-    @property
-    def diverged(self) -> int:
-        """Runs that ended without a finite number; also those in which only the last evaluation was not finite."""
-        return self.at.diverged
+    split: str
+    metric: Metric
+    at: str
+    by: tuple[str, ...]
+    facets: tuple[str, ...]
+    against: str
+    level: float | None
+    clock: str
+    arms: Mapping[str, str]
 
     @property
-    def lost(self) -> bool:
-        """Whether all its runs diverged, and there are enough of them for a verdict."""
-        return self.diverged == len(self.cell.runs) >= FEWEST
+    def where(self) -> tuple[str, str, str]:
+        return self.split, "eval", self.metric.name
 
+    def arm(self, cell: Cell) -> str:
+        """The arm that a cell is of: `layer`, or `layer norm.eps=0.1` where more than the normalizer differs."""
+        return self.arms[cell.key]
 
-@dataclass(frozen=True)
-class Group:
-    """Cells that may be compared, the best first. `pairs`: the family of tests behind all words.
-    `tuned`: each arm at its own best learning rate."""
+    def place(self, cell: Cell) -> str:
+        """The facets of a cell: only cells of one place are compared."""
+        return cell.label(self.facets)
 
-    place: str
-    rows: Sequence[Row]
-    pairs: Sequence[Difference] = ()
-    tuned: bool = False
+    def curve(self, run: RunRecord) -> Series:
+        """The metric over the budget's clock, as logged."""
+        return series(run, *self.where, x=self.clock)
 
-    @cached_property
-    def lost(self) -> list[str]:
-        """The arms whose runs all diverged: more seeds would decide nothing."""
-        return [row.arm for row in self.rows if row.lost]
+    def time_to_level(self, points: Series) -> Reached | Censored:
+        """When a curve, as logged, reaches the level."""
+        assert self.level is not None
+        sign = -1 if self.metric.rising else 1
+        return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
 
-    @cached_property
-    def best_against_others(self) -> list[Difference]:
-        """The best arm against each of the others, without lost arms."""
-        best = self.rows[0].arm
-        return [pair for pair in self.pairs if pair.first == best and not {best, pair.second} & {*self.lost}]
+    @classmethod
+    def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
+        """A question from words: split, metric, at, by (keys, comma), against, level; those missing get their default.
 
-    @cached_property
-    def winner(self) -> str:
-        """The best arm, if it is ahead of all others; else ""."""
-        return (
-            self.rows[0].arm
-            if self.best_against_others and all(pair.word == AHEAD for pair in self.best_against_others)
-            else ""
+        NormbenchError where the task has no such thing, or no record at all.
+        """
+        logged = metrics.logged([run for run in task.runs if run.records])
+        if not logged:
+            raise NormbenchError(f"{task.title}: no run has an evaluation yet. See: normbench status")
+
+        def part(key: str, default: str, choices: Collection[str], why: str) -> str:
+            value = asked.get(key) or default
+            if value not in choices:
+                raise unknown(f"{key}={value}: {why}", value, choices)
+            return value
+
+        split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
+        here = {metric.name: metric for metric in logged[split]}
+        why = f"{task.title} logs no such number on {split}."
+        metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
+        at = part("at", END, (END, BEST), "that is no point of a run.")
+        by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
+        for key in by:
+            if key not in task.differing:
+                raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
+        by = by or task.arm_keys
+        facets = tuple(key for key in task.differing if key not in by)
+        question = cls(split, metric, at, by, facets, "", None, CLOCK_OF[task.budget[1]], task.arms(by))
+        against, level = asked.get("against", ""), asked.get("level", "")
+        against = question.baseline(task, against) if against else question.default_baseline(task)
+        return replace(
+            question, against=against, level=_level(level, metric) if level else question.near_the_best(task)
         )
 
-    @property
-    def against(self) -> list[Difference]:
-        """Each arm against the baseline: the pairs, reversed where the baseline is the first."""
-        return [row.difference for row in self.rows if row.difference]
+    def baseline(self, task: Task, asked: str) -> str:
+        """The arm of this name, of this normalizer or, with one key that tells arms apart, of this value."""
+        if asked in self.arms.values():
+            return asked
+        having = {self.arm(cell): None for cell in task.cells if cell.norm == asked}
+        if not having and len(self.by) == 1:
+            having = {self.arm(cell): None for cell in task.cells if cell.format_value(self.by[0]) == asked}
+        if len(having) > 1:
+            raise NormbenchError(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
+        if not having:
+            choices = dict.fromkeys(self.arms.values())
+            raise unknown(f"against={asked}: {task.title} has no such arm.", asked, choices)
+        return next(iter(having))
 
-    @property
-    def front(self) -> list[str]:
-        """The arms that no other is ahead of."""
-        behind = {d.second for d in self.pairs if d.word == AHEAD} | {d.first for d in self.pairs if d.word == BEHIND}
-        behind |= {*self.lost}
-        return [row.arm for row in self.rows if row.arm not in behind]
-
-    @property
-    def open(self) -> list[Difference]:
-        """The undecided pairs: each arm against the baseline, and the best arm against the others in front."""
-        open_pairs = [d for d in self.against if d.word == UNDECIDED and not {d.first, d.second} & {*self.lost}]
-        compared = {frozenset((d.first, d.second)) for d in self.against}
-        front = self.front
-        lead = [
-            pair
-            for pair in self.pairs
-            if pair.word == UNDECIDED and pair.first == self.rows[0].arm and pair.second in front
+    def default_baseline(self, task: Task) -> str:
+        """The arm without a normalizer, else the first; not one whose runs all ended without a number."""
+        if len({*self.arms.values()}) == 1:
+            return ""
+        alive = [
+            cell
+            for cell in task.cells
+            if any(run.status not in FINISHED or value(run, self, END) is not None for run in cell.runs)
         ]
-        return [*open_pairs, *(pair for pair in lead if frozenset((pair.first, pair.second)) not in compared)]
+        cells = sorted(alive or task.cells, key=lambda cell: (self.arm(cell) != NOTHING, cell.norm != NOTHING))
+        return self.arm(cells[0])
 
-    def sentences(self, question: Question) -> tuple[list[str], list[str]]:
-        """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
-        unit = question.metric.step_unit
-        counts = [row.at.n for row in self.rows]
-        if max(counts, default=0) == 0:
-            return ["Every run diverged." if all(row.lost for row in self.rows) else "No run is done yet."], []
-        how = " (each at its own best learning rate)" if self.tuned else ""
-        if len(self.rows) < 2:
-            return [], []
-        if max(counts) < FEWEST:
-            return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."], []
-        if self.winner:
-            others = [f"{d.second} ({d.text(unit)})" for d in self.best_against_others]
-            first = f"Winner{how}: {self.winner}, ahead of {_join(others)}."
-        else:
-            few = [row.arm for row in self.rows if row.at.n < FEWEST and not row.lost]
-            front = [arm for arm in self.front if arm not in few]
-            first = f"No winner{how}: undecided between {_join(front)}."
-            if len(front) == 1:
-                why = "adjusted for all pairs not ahead of every arm"
-                if few:
-                    why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
-                first = f"No winner{how}: {front[0]} is in front, but {why}."
-        decided = [
-            d
-            for row in self.rows
-            if (d := row.difference) and d.word != UNDECIDED and self.winner not in (d.first, d.second)
-        ]
-        lost = [f"Every run of {_join(self.lost)} diverged."] if self.lost else []
-        return [first, *lost], [*(describe_difference(d, unit) for d in decided), *_open(self.open, unit)]
-
-    def sentence(self, question: Question) -> str:
-        """The same in one line."""
-        first, rest = self.sentences(question)
-        return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
+    def near_the_best(self, task: Task) -> float | None:
+        """The level at SHARE of the way of all curves, in as few digits as possible, so that some curve reaches it."""
+        curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
+        better = "higher" if self.metric.rising else "lower"
+        found = level_at_share(curves, SHARE, better=better)
+        if found is None:
+            return None
+        best = level_at_share(curves, 1.0, better=better) or found
+        rounded = (float(f"{found:.{digits}g}") for digits in range(2, 17))
+        return next((level for level in rounded if abs(level - found) <= abs(best - found) / 2), found)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """`groups`: one for each combination of facets, then those with each arm at its own best learning rate."""
-
-    task: Task
-    question: Question
-    groups: Sequence[Group]
-    notes: Sequence[str] = field(default_factory=tuple)
-
-    @property
-    def sentence(self) -> str:
-        sentences = [
-            f"{f'{group.place}: ' if group.place else ''}{group.sentence(self.question)}"
-            for group in self.groups
-            if len(group.rows) > 1
-        ]
-        return " ".join(sentences)
-
-    @property
-    def by(self) -> str:
-        """The metric that chooses the best evaluation of a run: `by valid NLL`."""
-        return f"by {chosen_by(self.task)}"
-
-    @property
-    def heading(self) -> str:
-        """The title of the table: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
-        q = self.question
-        when = "at the end" if q.at == END else f"at the best {self.by}"
-        unit = f", {q.metric.unit}" if q.metric.unit else ""
-        better = "higher" if q.metric.rising else "lower"
-        return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
-
-    def as_json(self, pairs: bool = True) -> dict[str, Any]:
-        """All of it as JSON values, NaN as null. pairs: include each arm against each other arm."""
-        q = self.question
-        return {
-            "task": {"key": self.task.key, "title": self.task.title},
-            "question": {
-                "split": q.split, "metric": q.metric.name, "at": q.at, "by": list(q.by), "facets": list(q.facets),
-                "against": q.against, "level": None if q.level is None else q.level * q.metric.factor,
-                "clock": q.clock, "unit": q.metric.unit, "better": "higher" if q.metric.rising else "lower",
-            },
-            "heading": self.heading,
-            "sentence": self.sentence,
-            "groups": [
-                {
-                    "place": group.place,
-                    "tuned": group.tuned,
-                    "winner": group.winner,
-                    "sentence": group.sentence(q),
-                    "rows": [_row_json(row) for row in group.rows],
-                    **({"pairs": [as_json(pair) for pair in group.pairs]} if pairs else {}),
-                }
-                for group in self.groups
-            ],
-            "notes": list(self.notes),
-        }  # fmt: skip
-
-
-def answer(task: Task, question: Question) -> Answer:
-    """Compare the cells of a task by facets, and with several learning rates also each arm at its own best one."""
-    places: dict[str, list[Cell]] = {}
-    for cell in task.cells:
-        places.setdefault(question.place(cell), []).append(cell)
-    groups = [_group(cells, place, question) for place, cells in places.items()]
-    tuned, of_rates = _tuned(task, question) if TUNED in question.facets else ([], [])
-    groups += tuned
-    return Answer(task, question, groups, [*_notes(task, question, groups), *of_rates])
-
-
-def chosen_by(task: Task) -> str:
-    """The metric that says when a run is at its best: `valid NLL`."""
-    monitor = task.monitored
-    return metrics.format_metric(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
+def _level(asked: str, metric: Metric) -> float:
+    """A level in the displayed unit, as logged."""
+    try:
+        level = float(asked.rstrip(" %")) / metric.factor
+    except ValueError:
+        level = math.nan
+    if not math.isfinite(level):
+        raise NormbenchError(f"level={asked} is no number.")
+    if metric.share and not 0 <= level <= 1:
+        raise NormbenchError(f"level={asked}: {metric.title} lies between 0 and 100 %.")
+    if metric.loss and level <= 0:
+        raise NormbenchError(f"level={asked}: {metric.title} must be above 0.")
+    return level
 
 
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
@@ -240,6 +188,106 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
     when = "last" if (at or question.at) == END else "best"
     found = at_epoch(run, split, metric, when, variant, mode)
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
+
+
+# --- two arms --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
+
+    A word needs FEWEST seeds a side and, after Holm's adjustment, an interval that excludes 0; seeds without any spread
+    have no interval and no word. `word`: of the first against the second; `why`: the reason for no word, "" for a lack
+    of power. `sd`: of one pair; two groups have no single spread. `most`: seeds of the larger side. `tests`: how many
+    share Holm's adjustment. `lost`: the diverged runs of
+    `ahead`, the arm with the better mean, where these forbid a word.
+    """
+
+    first: str
+    second: str
+    paired: bool
+    n: int
+    mean: float | None
+    interval: tuple[float, float] | None
+    p: float | None
+    holm: float | None = None
+    word: str = UNDECIDED
+    why: str = ""
+    sd: float | None = None
+    most: int = 0
+    tests: int = 1
+    ahead: str = ""
+    lost: int = 0
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The effect that this many seeds detect with 80 % power at the level ALPHA / tests."""
+        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER) if self.sd else None
+
+    @cached_property
+    def needed(self) -> int | None:
+        """The number of seeds that would detect the observed difference, at the same power and level."""
+        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER) if self.sd else None
+
+    @property
+    def reversed(self) -> Difference:
+        """Second minus first, by the same test."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            mean=None if self.mean is None else -self.mean,
+            interval=self.interval and (-self.interval[1], -self.interval[0]),
+            word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
+        )
+
+
+def difference_of(first: Values, second: Values, names: tuple[str, str] = ("", "")) -> Difference:
+    """first − second over pairs of equal seeds; by Welch over all seeds if the smaller side has unpaired ones.
+
+    No word yet: see `judge`.
+    """
+    a, b = ({seed: v for seed, v in values.items() if v is not None} for values in (first, second))
+    shared = sorted(a.keys() & b.keys())
+    pairs = bool(shared) and len(shared) == min(len(a), len(b))
+    if pairs:
+        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
+    else:
+        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
+    interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
+    if interval and interval[1] - interval[0] <= ROUNDING * largest:
+        estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
+    return Difference(
+        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
+        most=max(len(a), len(b)),
+    )  # fmt: skip
+
+
+def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
+    """The differences with Holm's p over all of them, and a word each.
+
+    `lost`: diverged runs by arm; an arm that lost runs is never ahead, because its mean is one of survivors.
+    """
+    tested = [place for place, d in enumerate(differences) if d.p is not None]
+    adjusted = dict(zip(tested, holm([differences[place].p or 0.0 for place in tested]), strict=True))
+    return [
+        _judge_one(replace(d, holm=adjusted.get(place), tests=max(1, len(tested))), lost, rising)
+        for place, d in enumerate(differences)
+    ]
+
+
+def _judge_one(d: Difference, lost: Mapping[str, int], rising: bool) -> Difference:
+    if d.n < FEWEST:
+        return replace(d, why=FEW)
+    if d.p is None or d.holm is None or d.mean is None:
+        return replace(d, why=ALIKE)
+    if d.holm > ALPHA:
+        return replace(d, why=ALONE if d.p <= ALPHA else "")
+    ahead = d.first if (d.mean > 0) == rising else d.second
+    if lost.get(ahead):
+        return replace(d, why=SURVIVORS, ahead=ahead, lost=lost[ahead])
+    return replace(d, word=AHEAD if ahead == d.first else BEHIND)
 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
@@ -259,7 +307,103 @@ def difference_curve(first: Cell, second: Cell, question: Question, clock: str) 
     return points
 
 
-def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = False) -> Group:
+# --- all arms --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """The numbers of one cell, in the unit of the page. `values`: the metric by seed."""
+
+    cell: Cell
+    arm: str
+    values: Values
+    at: Entry  # at the asked point
+    best: Entry  # at the best value of the monitored metric
+    time: Entry | None  # to the level
+    seconds_per_step: float | None
+    difference: Difference | None = None  # against the baseline
+
+    @property
+    def diverged(self) -> int:
+        """Runs that ended without a finite number; also those in which only the last evaluation was not finite."""
+        return self.at.diverged
+
+    @property
+    def lost(self) -> bool:
+        """Whether all its runs diverged, and there are enough of them for a verdict."""
+        return self.diverged == len(self.cell.runs) >= FEWEST
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that may be compared, the best first. `pairs`: the family of tests behind all words. `rates`: where each
+    arm is at its own best learning rate, those that were tried, by arm."""
+
+    place: str
+    rows: Sequence[Row]
+    pairs: Sequence[Difference] = ()
+    rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def tuned(self) -> bool:
+        return bool(self.rates)
+
+    @property
+    def against(self) -> list[Difference]:
+        """Each arm against the baseline: the pairs, reversed where the baseline is the first."""
+        return [row.difference for row in self.rows if row.difference]
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """The arms whose runs all diverged: more seeds would decide nothing."""
+        return [row.arm for row in self.rows if row.lost]
+
+    def _alive(self, differences: Sequence[Difference]) -> list[Difference]:
+        return [d for d in differences if not {d.first, d.second} & {*self.lost}]
+
+    @cached_property
+    def best_against_others(self) -> list[Difference]:
+        return [pair for pair in self._alive(self.pairs) if pair.first == self.rows[0].arm]
+
+    @cached_property
+    def winner(self) -> str:
+        """The best arm, if it is ahead of all others; else ""."""
+        words = {pair.word for pair in self.best_against_others}
+        return self.rows[0].arm if words == {AHEAD} else ""
+
+    @cached_property
+    def front(self) -> list[str]:
+        """The arms that no other is ahead of."""
+        behind = {d.second if d.word == AHEAD else d.first for d in self.pairs if d.word != UNDECIDED}
+        return [row.arm for row in self.rows if row.arm not in behind | {*self.lost}]
+
+    @cached_property
+    def open(self) -> list[Difference]:
+        """The undecided pairs: each arm against the baseline, and the best arm against the others in front."""
+        baseline = {d.second for d in self.against}
+        lead = [d for d in self.best_against_others if d.second in self.front and not baseline & {d.first, d.second}]
+        return [d for d in (*self._alive(self.against), *lead) if d.word == UNDECIDED]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`groups`: one for each combination of facets, then those with each arm at its own best learning rate."""
+
+    task: Task
+    question: Question
+    groups: Sequence[Group]
+
+
+def compare(task: Task, question: Question) -> Comparison:
+    """Compare the cells of a task by facets, and with several learning rates also each arm at its own best one."""
+    places: dict[str, list[Cell]] = {}
+    for cell in task.cells:
+        places.setdefault(question.place(cell), []).append(cell)
+    groups = [_group(cells, place, question) for place, cells in places.items()]
+    return Comparison(task, question, [*groups, *(_tuned(task, question) if TUNED in question.facets else ())])
+
+
+def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping[str, Any] | None = None) -> Group:
     rows = [_row(cell, question) for cell in cells]
     lost = {row.arm: row.diverged for row in rows}
     rising = question.metric.rising
@@ -269,7 +413,7 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
         [difference_of(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
     )
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
-    return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, tuned)
+    return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 
 
 def _row(cell: Cell, question: Question) -> Row:
@@ -280,7 +424,6 @@ def _row(cell: Cell, question: Question) -> Row:
     if question.level is not None:
         times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
         time = times_entry(times, len(lost), "", "", "", CLOCKS[question.clock])
-    paces = _paces(cell)
     unit = question.metric.unit
     return Row(
         cell,
@@ -289,47 +432,26 @@ def _row(cell: Cell, question: Question) -> Row:
         estimate_entry([*(values[run.seed] for run in done), *lost], "", "", "", unit),
         estimate_entry([*best, *lost], "", "", "", unit),
         time,
-        statistics.median(paces) if paces else None,
+        statistics.median(cell.paces) if cell.paces else None,
     )
 
 
-def _paces(cell: Cell) -> list[float]:
-    """Seconds an update of each run."""
-    return [run.seconds / run.steps for run in cell.done if run.seconds and run.steps]
-
-
-def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
-    """Groups with each arm at the learning rate that is best by the monitored metric, and notes on what is unfair."""
-    facets = tuple(key for key in question.facets if key != TUNED)
-    without_rate = replace(question, facets=facets, against="")
+def _tuned(task: Task, question: Question) -> list[Group]:
+    """Groups with each arm at the learning rate that is best by the monitored metric."""
+    question = replace(question, facets=tuple(key for key in question.facets if key != TUNED))
     places: dict[str, dict[str, list[Cell]]] = {}
     for cell in task.cells:
-        places.setdefault(without_rate.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
-    groups, notes = [], []
+        places.setdefault(question.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
+    groups = []
     for place, arms in places.items():
         chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
-        if len(chosen) < 2:
-            continue
-        rates = {arm: cell.label([TUNED]) for arm, cell in chosen.items()}
-        names = {cell.key: f"{arm} {rates[arm]}".strip() for arm, cell in chosen.items()}
-        base = chosen.get(question.against)
-        asked = replace(without_rate, arms={**question.arms, **names}, against=names[base.key] if base else "")
-        groups.append(_group(list(chosen.values()), place, asked, tuned=True))
-        where = f"{place}: " if place else ""
-        counts = {arm: len(cells) for arm, cells in arms.items()}
-        if len(set(counts.values())) > 1:
-            tried = ", ".join(f"{count} of {arm}" for arm, count in counts.items())
-            notes.append(f"{where}Learning rates tried: {tried}. Whoever may choose among more looks better.")
-        edge = []
-        for arm, cell in chosen.items():
-            lr = [other.values[TUNED] for other in arms[arm]]
-            if cell.values[TUNED] in (min(lr), max(lr)):  # a better rate may lie beyond
-                edge.append(arm)
-        if edge:
-            notes.append(f"{where}The best learning rate of {_join(edge)} is the first or last of those tried.")
-    if groups and task.monitored and task.monitored["split"] == question.split:
-        notes.append(f"Learning rates are chosen by {chosen_by(task)}, the split that is shown: optimistic.")
-    return groups, notes
+        if len(chosen) > 1:
+            names = {arm: f"{arm} {cell.label([TUNED])}".strip() for arm, cell in chosen.items()}
+            own = {cell.key: names[arm] for arm, cell in chosen.items()}
+            asked = replace(question, arms={**question.arms, **own}, against=names.get(question.against, ""))
+            rates = {arm: [cell.values[TUNED] for cell in cells] for arm, cells in arms.items()}
+            groups.append(_group(list(chosen.values()), place, asked, rates))
+    return groups
 
 
 def _monitored(cell: Cell) -> tuple[int, float]:
@@ -342,86 +464,3 @@ def _monitored(cell: Cell) -> tuple[int, float]:
             values.append(-curve[step] if monitor["goal"] == "max" else curve[step])
     lost = len(cell.runs) - len(values)
     return lost, statistics.fmean(values) if values else math.inf
-
-
-def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]:
-    """Warnings to read before the numbers are believed."""
-    notes = [
-        f"{cell.norm} has several runs of seed {_join([*map(str, cell.repeated_seeds)])}: of one configuration, "
-        "made by other code. One counts, and other seeds may be of either: delete those of the code that is gone."
-        for cell in task.cells
-        if cell.repeated_seeds
-    ]
-    if longer := sum(bool(run.cut_from) for run in task.runs):
-        words = f"{longer} runs are longer ones" if longer > 1 else "One run is a longer one"
-        notes.append(f"{words}, cut to {task.length}.")
-    if unfinished := [run for cell in task.cells for run in cell.unfinished]:
-        counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
-        words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        notes.append(f"Not counted: {words}.")
-    if diverged := sum(row.diverged for group in groups if not group.tuned for row in group.rows):
-        notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
-    compared = sum(len(group.rows) > 1 for group in groups)
-    if compared > 1:
-        notes.append(f"{compared} groups are judged separately, each at {100 * ALPHA:g} %.")
-    if question.at == BEST and task.monitored and task.monitored["split"] == question.split:
-        notes.append(f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic.")
-    for key, many in (("device", "devices"), ("processor", "processors")):
-        found = {str(run.environment.get(key, "")) for run in task.runs if run.environment}
-        if len(found) > 1:
-            notes.append(f"Trained on different {many} ({', '.join(sorted(found))}): seconds do not compare.")
-            break
-    else:
-        spread = max((max(paces) / min(paces) for cell in task.cells if (paces := _paces(cell))), default=1)
-        if spread > UNEVEN:
-            notes.append(f"Seeds of one arm took up to {spread:.2g} times as long as others, at different loads: "
-                         "seconds do not compare.")  # fmt: skip
-    return notes
-
-
-def _open(differences: Sequence[Difference], unit: str) -> list[str]:
-    """The undecided pairs and why; pairs with the same reason and an arm in common share one phrase."""
-    alike: dict[tuple[str, str], list[Difference]] = {}
-    for d in differences:
-        alike.setdefault((d.second, d.because(unit)), []).append(d)
-    merged: dict[tuple[str, str], list[Difference]] = {}
-    for (second, why), group in alike.items():
-        merged.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
-    found = []
-    for (_, why), group in merged.items():
-        ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
-        words = f"{_join(ours)} against {_join(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
-        found.append(f"{words} ({why})" if why else words)
-    return found
-
-
-def _join(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    return {
-        "n": entry.n, "mean": entry.mean, "interval": entry.interval, "unit": entry.unit, "diverged": entry.diverged,
-        "censored": entry.censored, "at_least": entry.at_least, "text": entry.text(),
-    }  # fmt: skip
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    return {
-        "cell": row.cell.key,
-        "arm": row.arm,
-        "values": {key: configuration.text(item) for key, item in row.cell.values.items()},
-        "seeds": [
-            {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed], "source": run.source}
-            for run in row.cell.runs
-        ],
-        "at": _entry_json(row.at),
-        "best": _entry_json(row.best),
-        "time": _entry_json(row.time),
-        "diverged": row.diverged,
-        "unfinished": len(row.cell.unfinished),
-        "seconds_per_step": row.seconds_per_step,
-        "difference": as_json(row.difference) if row.difference else None,
-    }

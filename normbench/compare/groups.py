@@ -66,6 +66,11 @@ class Cell:
     def done(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "done"]
 
+    @cached_property
+    def paces(self) -> list[float]:
+        """Seconds an update of each run that is done."""
+        return [run.seconds / run.steps for run in self.done if run.seconds and run.steps]
+
     @property
     def diverged(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "diverged"]
@@ -131,23 +136,16 @@ class Task:
         names = {cell.key: self._arm_name(cell, by) for cell in self.cells}
         if tuple(by) != self.arm_keys:
             return names
-        facets = [key for key in self.differing if key not in by]
-        filed: dict[tuple[str, str], set[str]] = {}  # the keys of the cells that have this name in one place
-        own: dict[str, tuple[str, str]] = {}
-        cells_of = Counter(experiment for cell in self.cells for experiment in cell.arm_names)
+        sizes = Counter(experiment for cell in self.cells for experiment in cell.arm_names)
+        filed: dict[str, str] = {}
         for cell in self.cells:
-            if not cell.runs or ADHOC in cell.arm_names:
-                continue
-            arms = set[str]().union(*cell.arm_names.values())
-            if len(arms) > 1:
-                arms = cell.arm_names[min(cell.arm_names, key=lambda experiment: (-cells_of[experiment], experiment))]
-            if len(arms) == 1:
-                own[cell.key] = cell.label(facets), next(iter(arms))
-                filed.setdefault(own[cell.key], set()).add(cell.key)
-        if all(len(keys) == 1 for keys in filed.values()):
-            taken = {name for key, name in names.items() if key not in own}
-            names |= {key: name for key, (_, name) in own.items() if name not in taken}
-        return names
+            largest = min(cell.arm_names, key=lambda experiment: (-sizes[experiment], experiment), default=ADHOC)
+            if ADHOC not in cell.arm_names and len(found := cell.arm_names.get(largest, ())) == 1:
+                filed[cell.key] = next(iter(found))
+        facets = [key for key in self.differing if key not in by]
+        places = {(cell.label(facets), filed[cell.key]) for cell in self.cells if cell.key in filed}
+        taken = {name for key, name in names.items() if key not in filed}
+        return names | {k: name for k, name in filed.items() if len(places) == len(filed) and name not in taken}
 
     def _arm_name(self, cell: Cell, by: Sequence[str]) -> str:
         """For a group its choice alone; for an option that differs among the cells of this choice, key and value."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from normbench.compare.groups import Cell, Task
-from normbench.compare.question import Question
+from normbench.compare.answer import Comparison
+from normbench.compare.groups import Cell
 from normbench.draw.panels import Reference
 from normbench.draw.style import REFERENCE
 from normbench.papers import artifact as artifacts
@@ -32,34 +32,30 @@ def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
     return tuple(found)
 
 
-def references(task: Task, question: Question) -> list[Reference]:
+def references(c: Comparison) -> list[Reference]:
     """The paper's values and its authors' logs of this quantity, from the figures that contain these runs."""
     found: dict[str, Reference] = {}
-    ids = {run.id for run in task.runs}
-    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
-        if not artifact.reference:
-            continue
-        # one run a cell is enough: a panel with any run has its references
-        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+    task, question = c.task, c.question
+    # one run a cell is enough: a panel with any run has its references
+    runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+    for artifact in (a for name in dict.fromkeys(run.experiment for run in runs) for a in _artifacts_of(name)):
         own = [run for run in runs if run.experiment == artifact.experiment]
-        for panel in artifacts.panels(artifact, own) if own else ():
+        for panel in artifacts.panels(artifact, own) if artifact.reference else ():
             q = panel.quantity
-            if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
-                continue
-            if any(run in ids for line in panel.lines for _, run, _ in line.seeds):
-                for reference in panel.references:
-                    name = f"{reference.name}, {panel.column}"
-                    factor = question.metric.factor / q.factor
-                    points = [(x, factor * y) for x, y in reference.points]
-                    found[name] = replace(reference, name=name, points=points, colour=REFERENCE)
+            same = q.over_time and (q.split, q.mode, q.metric, q.clock) == (*question.where, question.clock)
+            for reference in panel.references if same and panel.lines else ():
+                name = f"{reference.name}, {panel.column}"
+                factor = question.metric.factor / q.factor
+                points = [(x, factor * y) for x, y in reference.points]
+                found[name] = replace(reference, name=name, points=points, colour=REFERENCE)
     return list(found.values())
 
 
-def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
+def as_rows(c: Comparison) -> list[dict[str, Any]]:
     """The references as numbers: `name`, `last` with its place `x`, and `time` to the level as text."""
-    found = []
+    found, question = [], c.question
     factor = question.metric.factor
-    for reference in references(task, question):
+    for reference in references(c):
         finite = [(x, y) for x, y in reference.points if math.isfinite(y)]
         if not finite:
             continue

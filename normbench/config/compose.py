@@ -157,16 +157,15 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
         declaration_keys.check(group, path, found)
     if found.get(group, found).get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    if group == "norm":
-        _place_file(found, path)
+    _place_file(found.get(group, found), path)
     if group == "data":
         _find_owner(found, config_dir)
     return found
 
 
 def _place_file(node: Config, path: Path) -> None:
-    """`declares.file` of a user's own normalizer is written relative to its YAML."""
-    if "file" in (declares := node["declares"]):
+    """`declares.file` of a user's own normalizer, model or data set is written relative to its YAML."""
+    if "file" in (declares := node.get("declares") or {}):
         declares["file"] = str((path.parent / declares["file"]).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
@@ -300,7 +299,10 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
     chosen = dict(selection)
     path = choice_path("model", chosen["model"], config_dir)
     names = {**_made_in(conf_dir() / "config.yaml"), **_made_in(path), **chosen}
-    found = {group: choice(group, names.get(group, ""), config_dir) for group in grammar.GROUPS}
+    for group in grammar.GROUPS:
+        if group not in names:
+            raise NormbenchError(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
+    found = {group: choice(group, names[group], config_dir) for group in grammar.GROUPS}
     model = found["model"] if "model" in found["model"] else {"model": found["model"]}
     config = {**_root(), **found, "model": {}}
     for part, own in model.items():

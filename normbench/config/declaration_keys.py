@@ -66,7 +66,13 @@ class Component(Declared):
     refused: Text = optional("why no run can have it")
 
 
-class Normalizer(Component):
+class Coded(Component):
+    """What a component declares that may be of one's own: its code is here, or in a file."""
+
+    file: Text = optional("the Python file with its code, from here")
+
+
+class Normalizer(Coded):
     """`declares` of `conf/norm/NAME.yaml`, or of `norm/NAME.yaml` in `--config-dir`."""
 
     kinds: Kinds = Field(description="kinds of sites that it serves")
@@ -74,7 +80,6 @@ class Normalizer(Component):
     needs: list[Axis] = optional("axes that a site must have")
     layouts: list[list[Axis]] = optional("the axes in their order, where not every order will do")
     activations: list[Text] = optional("non-linearities that it knows, if it is one of blocks")
-    file: Text = optional("the Python file with its class, from here")
     groups: str | None = optional("the option that must divide the features")
     single_batch: str | None = optional("the option that permits one value per feature")
     state: dict[str, Any] | None = optional("options, with their values, without which it cannot stand in a time loop")
@@ -137,7 +142,7 @@ class Layer(Model):
     site: str = Field(description="at which it is normalized; empty: at none")
 
 
-class Network(Component):
+class Network(Coded):
     """`model.declares` of `conf/model/NAME.yaml`."""
 
     sites: dict[Text, Site] = Field(description="places that can be normalized, by path")
@@ -159,7 +164,7 @@ class TrainSize(Model):
     times: Text = optional("times the value of this one")
 
 
-class Data(Component):
+class Data(Coded):
     """`declares` of `conf/data/NAME.yaml`, or of `data/NAME.yaml` in `--config-dir`."""
 
     maths: Annotated[int, Field(ge=0)] = optional("as of every component; of a set in a shipped format that one's")
@@ -200,6 +205,8 @@ class Data(Component):
             raise ValueError("'maths' must be given.")
         if self.like is not None and self.files is None:
             raise ValueError("'files' must be given, each with its md5 or sha256 or nothing.")
+        if self.like is not None and self.file is not None:
+            raise ValueError("'like' and 'file' both say how it is read: leave one out.")
         if self.like is None and self.train_size is None and self.refused is None:
             raise ValueError("'train_size' must be given.")
         return self

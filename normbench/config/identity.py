@@ -56,7 +56,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         **{group: _component(config[group]) for group in LATER_GROUPS if config[group]["name"] != "none"},
         "data_checksum": datasets.own_checksum(config["data"])
-        if "like" in config["data"]["declares"]
+        if {"like", "file"} & config["data"]["declares"].keys()
         else data_checksum(config["data"]["declares"]),
         "sites": {
             path: {
@@ -74,14 +74,21 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
     }
 
 
+def own_parts(maths: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The parts of a run's maths with code of its author's, by the name of the normalizer, `model` or `data`."""
+    sites = [(site["name"], site) for site in maths["sites"].values()]
+    return [(name, part) for name, part in [*sites, *((g, maths[g]) for g in ("model", "data"))] if "file" in part]
+
+
 def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None) -> str:
-    """Why the normalizer of its author's that a stored run has is another one by now; "" where it is not, or has none.
+    """Why the code of its author's that a stored run has is another one by now; "" where it is not, or has none.
 
     filed: the run's id. NormbenchError for a configuration that is none here.
     """
     config = compose.restore(stored, config_dir)
     choices = assign(config, config_dir)
-    files = sorted({choice.file for choice in choices.values() if choice.file})
+    own = [config[group]["declares"].get("file", "") for group in ("model", "data")]
+    files = sorted({*own, *(choice.file for choice in choices.values())} - {""})
     if not files or run_id(config, choices) == filed:
         return ""
     return f"{' and '.join(files)} was changed since it was trained."
@@ -122,7 +129,7 @@ def _component(node: Mapping[str, Any]) -> dict[str, Any]:
             {key: node[key] for key, spec in options.items() if spec.get("hashed", True)},
             schema.legacy_defaults(node["declares"]),
         ),
-    }
+    } | ({"file": user_code.digest(Path(node["declares"]["file"]))} if "file" in node["declares"] else {})
 
 
 def _counted(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:

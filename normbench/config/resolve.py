@@ -20,7 +20,7 @@ class ResolvedRun:
 
     `arm`: without one the names of its model and normalizers. `id`: 12 hex digits; a file that is edited later does
     not give a planned run another one. `sites`: the normalizer at each. `steps`: updates in the whole run.
-    `evaluation`: what it says of evaluation. `own_files`: by name the SHA-256 of an author's own normalizers' files.
+    `evaluation`: what it says of evaluation. `own_files`: by name the SHA-256 of the author's own files.
 
     Errors: NormbenchError for a normalizer that its batches cannot serve.
     """
@@ -50,7 +50,7 @@ class ResolvedRun:
             # a probe has as many as it counts
             "steps": epochs if self.probe else steps or updates_per_epoch(self.config) * epochs,
             "evaluation": evaluation.asked(self.config),
-            "own_files": {site["name"]: site["file"] for site in maths["sites"].values() if "file" in site},
+            "own_files": {name: part["file"] for name, part in identity.own_parts(maths)},
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

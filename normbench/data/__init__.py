@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normbench import reading
+from normbench import reading, user_code
 from normbench.data import content, files, hub
 from normbench.errors import NormbenchError
 
@@ -71,7 +71,7 @@ def root() -> Path:
 
 
 def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> Dataset:
-    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it cannot be had.
+    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it is not there.
 
     `seed` draws the parts of a set that has no fixed ones.
     """
@@ -106,7 +106,7 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
 
 
 def own_checksum(config: Mapping[str, Any]) -> str:
-    """Checksum of a user's set (`declares.like`): the content of its files, and the facts that its YAML declares.
+    """Checksum of a user's set (`declares.like` or `file`): the content of its files, and its YAML's facts.
 
     NormbenchError where a file is missing or damaged.
     """
@@ -116,7 +116,7 @@ def own_checksum(config: Mapping[str, Any]) -> str:
     except (OSError, ValueError):
         check(config)
         raise
-    return content.checksum([sums, {key: facts[key] for key in ("classes", "features", "sizes")}])
+    return content.checksum([sums, {key: facts[key] for key in ("classes", "features", "sizes") if key in facts}])
 
 
 def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -131,7 +131,12 @@ def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
-    """The set's function `PREFIX_NAME`, without a prefix the one that reads it; NormbenchError where there is none."""
+    """The set's function `PREFIX_NAME`, without a prefix the one that reads it; NormbenchError where there is none.
+
+    Of a set whose code is a file of the user's the function `PREFIX` there, or `load`.
+    """
+    if "file" in config["declares"]:
+        return user_code.function(Path(config["declares"]["file"]), prefix.removesuffix("_") or "load")
     name = str(config["declares"].get("like", config["name"]))
     path = f"{__name__}.{MODULES.get(name, name)}"
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):

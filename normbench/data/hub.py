@@ -34,7 +34,7 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     try:
         found = _of_the_hub(source, wanted) if is_name else _laid_out(folder, wanted)
     except Exception as error:  # not there, the network, a disk, a set of another form: of many types
-        raise NormbenchError(f"data.source={source} cannot be had: {_line(error)}. {_otherwise(config)}") from error
+        raise NormbenchError(f"data.source={source} cannot be loaded: {_line(error)}. {_otherwise(config)}") from error
     if not all(found.values()):
         layout = f"parquet files whose names begin with {' and '.join(wanted)}"
         what = "a name in the hub's cache (the network is asked with HF_HUB_OFFLINE=0)" if is_name else "a folder"

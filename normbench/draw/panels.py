@@ -108,19 +108,35 @@ class Panel:
         return min(late) - 0.1 * abs(min(late)), max(late) + 0.05 * abs(max(late))
 
     def ticks(self) -> list[float]:
-        """Of a logarithmic axis where powers of ten alone would leave one label, or none; else empty.
-
-        1, 2, 5 and their multiples by ten, or all digits where that leaves few.
-        """
+        """Of a logarithmic axis where powers of ten alone would leave one label, or none; else empty."""
         low, high = self.view()
-        if not self.quantity.log or high >= 100 * low:
-            return []
-        decades = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
-        few, many = (
-            [m * ten for ten in decades for m in digits if low <= m * ten <= high]
-            for digits in ((1, 2, 5), range(1, 10))
-        )
-        return few if len(few) > 2 else many
+        return log_ticks(low, high) if self.quantity.log and high < 100 * low else []
+
+
+def log_ticks(low: float, high: float, most: int = 9) -> list[float]:
+    """Round numbers on a logarithmic axis: equal steps where both ends are close together, else as few as are three.
+
+    Powers of ten or some of them; 1, 2, 5 and their multiples by ten; or all digits. Fewer than three where the next
+    choice has more than `most`.
+    """
+    if high < 4 * low:
+        return linear_ticks(low, high)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    choices = [(2**stride, (1,)) for stride in range(6, -1, -1)] + [(1, (1, 2, 5)), (1, range(1, 10))]
+    for stride, digits in choices:
+        denser = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
+        if len(found) > 2 or len(denser) > most:
+            break
+        found = denser
+    return found
+
+
+def linear_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers in equal steps, at most so many."""
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(power * m for m in (1, 2, 5, 10) if (high - low) / (power * m) < most)
+    return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def layout(panels: Sequence[Panel]) -> list[list[list[Panel]]]:

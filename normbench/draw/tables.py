@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,9 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
-from normbench.stats.statistics import t_interval
+from normbench.stats.statistics import Interval, t_interval
+
+Form = Callable[[float], str]  # of the numbers of a column
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,11 @@ class Entry:
     at_least: float | None = None
     literal: str = ""  # text in place of an estimate, for computed numbers
 
-    def text(self, count: bool = True) -> str:
+    def text(self, count: bool = True, form: Form | None = None) -> str:
         """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times begin with ≥.
 
         count: n as well, where it is below 5 or runs were lost; not where it has a column of its own.
+        form: of the numbers of its column, else of its own.
         """
         if self.n + self.diverged == 0:
             return "not run"
@@ -49,14 +52,16 @@ class Entry:
             return f"≥ {self.at_least:g} ({self.censored} of {self.n} not reached{lost})"
         if self.mean is None:
             return f"{self.diverged} diverged"
-        if self.interval is None:
-            text = number(self.mean, abs(self.mean) / 50)
-        else:
-            mean, low, high = alike(self.mean, *self.interval)
-            text = f"{mean} [{low}, {high}]"
+        text = format_estimate(self.mean, self.interval, form)
         few = self.interval is None or self.n < 5 or lost
         inside = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
         return f"{text} ({inside})" if inside else text
+
+
+def format_estimate(mean: float, interval: Interval | None, form: Form | None = None) -> str:
+    """`1.62 [1.55, 1.69]`. form: of the numbers of its column, else of its own."""
+    form = form or one_format([(mean, interval)])
+    return form(mean) + (f" [{form(interval[0])}, {form(interval[1])}]" if interval else "")
 
 
 def cells(
@@ -78,30 +83,48 @@ def within(runs: Sequence[RunRecord], cell: Mapping[str, Any], control: str = ""
     return [run for run in runs if run.control == control and run.matches(cell)]
 
 
-def alike(mean: float, low: float, high: float) -> list[str]:
-    """A mean and its interval with the same decimals, two digits of the half width: 0.0014 [0.0004, 0.0025].
+def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Form:
+    """One format for the numbers of a column and their intervals: the decimals that give most intervals two digits and
+    each at least one, or without intervals most numbers three and each at least two; the largest number at most five.
 
-    An interval that is not symmetric comes from a logarithmic scale; over tenfold, each end has two digits of its own.
+    Scientific form, with two to four digits, where that leaves too little. An interval that is not symmetric comes from
+    a logarithmic scale: over tenfold, its lower end has two digits.
     """
-    values, step = (mean, low, high), (high - low) / 2
-    if abs(mean - (low + high) / 2) > step / 100 and high * low > 0 and not 0.1 <= high / low <= 10:
-        return [number(value, abs(value)) for value in values]
-    decimals = 1 - math.floor(math.log10(step)) if 0 < step < math.inf else 99
-    if decimals > 6 or max(map(abs, values)) >= 1e5:
-        return [number(value, step) for value in values]
-    return [f"{value:z.{max(0, decimals)}f}" for value in values]
+    numbers = [(mean, interval) for mean, interval in numbers if math.isfinite(mean)]
+    needed = [
+        _needed(mean, interval) for mean, interval in numbers if interval and 0 < interval[1] - interval[0] < math.inf
+    ]
+    needed = needed or [(2 - _power(mean), 3) for mean, interval in numbers if mean and not interval]
+    if not needed:
+        return lambda value: f"{value:.4g}"
+    ends = [value for mean, interval in numbers for value in (mean, *(interval or ()))]
+    largest = max(abs(value) for value in ends if math.isfinite(value))
+    wanted = sorted(decimals for decimals, _ in needed)
+    decimals = max(0, min(max(statistics.median_low(wanted), wanted[-1] - 1), 4 - _power(largest)))
+    if decimals <= 5 and wanted[-1] - decimals <= 1 and largest < 1e5:
+        return lambda value: f"{value:z.{decimals}f}"
+    digits = min(4, max(digits for _, digits in needed))
+    return lambda value: f"{value:z.{max(1, digits - 1)}e}"
 
 
-def number(value: float, uncertainty: float) -> str:
-    """A number to two digits of its uncertainty, small ones in scientific form: 1.617, 3.2e-05."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if uncertainty <= 0 or not math.isfinite(uncertainty):
-        return f"{value:.4g}"
-    digits = max(1, min(6, 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(uncertainty))))
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
-    return f"{value:.{digits - 1}e}"
+def _needed(mean: float, interval: Interval) -> tuple[int, int]:
+    """Decimals that give an interval two digits, and digits in scientific form."""
+    low, high = interval
+    half = (high - low) / 2
+    if low * high > 0 and not 0.1 <= high / low <= 10 and abs(mean - (low + high) / 2) > half / 100:
+        return 1 - _power(min(abs(low), abs(high))), 2
+    return 1 - _power(half), 2 + _power(mean or 1.0) - _power(half)
+
+
+def _power(value: float) -> int:
+    """Of ten: the place of the first digit."""
+    return math.floor(math.log10(abs(value)))
+
+
+def column(entries: Sequence[Entry], count: bool = True) -> list[str]:
+    """The texts of entries below one another, in one format."""
+    form = one_format((e.mean, e.interval) for e in entries if e.mean is not None and not e.literal)
+    return [entry.text(count, form) for entry in entries]
 
 
 def final_entry(
@@ -230,14 +253,12 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
         unit = next(entry.unit for entry in own if entry.quantity == quantity)
         name = f"{quantity}, {unit}" if unit and unit != "epochs" else quantity
         header += [f"{name}: paper", "ours"] if quantity in with_paper else [name]
-    rows = []
-    for row in dict.fromkeys(entry.row for entry in own):
-        cells = [row]
-        for quantity in quantities:
-            entry = next(e for e in own if e.row == row and e.quantity == quantity)
-            cells += [entry.paper, entry.text()] if quantity in with_paper else [entry.text()]
-        rows.append(cells)
-    return header, rows
+    rows = {entry.row: [entry.row] for entry in own}
+    for quantity in quantities:
+        by_row = {entry.row: entry for entry in reversed(own) if entry.quantity == quantity}  # the first of a row
+        for entry, text in zip(by_row.values(), column([*by_row.values()]), strict=True):
+            rows[entry.row] += [entry.paper, text] if quantity in with_paper else [text]
+    return header, [*rows.values()]
 
 
 def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
@@ -247,15 +268,14 @@ def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     header, with_paper = [first[0].quantity + unit], any(entry.paper for entry in first)
     for group in groups(first):
         header += [f"{group}: paper", "ours"] if with_paper else [group]
-    rows = []
-    for row in dict.fromkeys(entry.row for entry in first):
-        cells = [row]
-        for group in groups(first):  # a row may be in some of them alone
-            entry = next((e for e in first if (e.group, e.row) == (group, row)), None)
-            texts = [entry.paper, entry.text()] if entry else ["", ""]
-            cells += texts if with_paper else texts[1:]
-        rows.append(cells)
-    return header, rows
+    rows = {entry.row: [entry.row] for entry in first}
+    for group in groups(first):
+        by_row = {entry.row: entry for entry in reversed(first) if entry.group == group}
+        texts = dict(zip(by_row, column([*by_row.values()]), strict=True))
+        for name, row in rows.items():  # which may be in some of them alone
+            texts_of_row = [by_row[name].paper, texts[name]] if name in by_row else ["", ""]
+            row += texts_of_row if with_paper else texts_of_row[1:]
+    return header, [*rows.values()]
 
 
 def groups(entries: Sequence[Entry]) -> list[str]:

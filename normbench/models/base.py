@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,11 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench import user_code
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.models.init import initialize
 from normbench.norms.modes import pending, starting
+from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
@@ -35,12 +38,13 @@ class PerPlace(NamedTuple):
 Metric = Tensor | PerPlace  # of each example
 
 
-class Model(nn.Module):
+class Model(Scalars, nn.Module):
     """A paper's model. The parameters of its `forward` name the tensors of a batch that it takes; masks: `NAME_mask`.
 
     `forward(inputs, targets)` gives the mean loss of a batch, `evaluate(inputs, targets)` metrics per example, each
     (B,) or `PerPlace`, e.g. `{"nll": ..., "error": ...}`; `loss` is the name of the one that `forward` is the mean of.
-    A training pass may leave further sums over its batch in `tally`; the running record has their means.
+    A training pass may leave further sums over its batch in `tally`; the running record has their means. It may `log`
+    numbers of other kinds.
 
     For metrics of a whole split (ranks, correlations) `collect` gives tensors per example, and `whole` makes numbers of
     all of them. `after` is a stage of its own once training is done, `sample` draws files.
@@ -201,24 +205,25 @@ class Sites:
         self.choices = choices
 
     def __call__(self, path: str) -> tuple[Site, Choice | None]:
-        """The site at `path` and its normalizer, if it has one."""
+        """The site at `path` and its normalizer, if it has one; NormbenchError for a site that is not declared."""
+        if path not in self.sites:
+            raise unknown(f"The model asks for site {path}, which its file does not declare.", path, self.sites)
         return self.sites[path], self.choices.get(path)
 
 
 def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:
-    """The configured model as it is constructed: `normbench.models.NAME.build(config, sites)`.
-
-    NormbenchError for a YAML file of one's own that names no model here: it brings options, not code.
+    """The configured model as it is constructed: `build(config, sites)` of `normbench.models.NAME`, or of
+    `declares.file`. NormbenchError where there is none.
     """
-    name = config["model"]["name"]
+    name, file = config["model"]["name"], config["model"]["declares"].get("file")
     path = f"normbench.models.{name}"
     there = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
-    builds = getattr(importlib.import_module(path), "build", None) if there else None
-    if builds is None:
+    if file is None and not there:
         raise NormbenchError(
-            f"model={name} has no code here, and a file of one's own brings none. Options of a model that is here are "
-            "given in words: model=NAME model.OPTION=VALUE. (normbench list models)"
+            f"model={name} has no code: neither here nor in declares.file of its YAML file. Options of a model that is "
+            "here are given in words: model=NAME model.OPTION=VALUE. (normbench list models)"
         )
+    builds = user_code.function(Path(file), "build") if file else importlib.import_module(path).build
     model: Model = builds(config, Sites(config, choices))
     return model
 

@@ -152,6 +152,11 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     begin the same. With `biases: true` a bias has the law of the matrix that it goes with, which for the one bias of a
     cell is weight_hh. Weight normalizers then begin from the weights just drawn.
     """
+    if "init" not in config["model"]:
+        raise NormbenchError(
+            f"model={config['model']['name']} has no model.init, which says how weights are drawn: write init: "
+            "glorot_uniform beside its name, and init: {type: str} below declares.options."
+        )
     skip, modules = own_parameters(model), dict(model.named_modules())
     weights = {name: p for name, p in model.named_parameters() if name not in skip}
     chosen, declared = config["model"]["init"], config["model"]["declares"].get("initial") or {}

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from normbench import user_code
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site
 
 REGISTRY: dict[str, type[nn.Module]] = {}
@@ -40,7 +41,7 @@ def _any_batch(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return wrapper
 
 
-class Normalizer(nn.Module):
+class Normalizer(Scalars, nn.Module):
     """A normalizer at one site: `forward(x, mask=None)` returns a tensor of x's shape.
 
     The constructor is called as `Class(site, **options)` with the options that its YAML declares.

@@ -28,7 +28,7 @@ from normbench.papers import (
 )
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
-from normbench.papers.published import verdicts_of
+from normbench.papers.published import is_of_today, verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
 from normbench.runs import files, own, pack, samples
 from normbench.runs.record import RunRecord
@@ -130,8 +130,13 @@ def publish(
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
         if before and before.get("samples_sha256", "") not in ("", archive_before.sha256):
             notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
-        judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
-                       archive.sha256)  # fmt: skip
+        lacking = not published.sha256 and before and before["contrasts_sha256"] not in ("", examples.sha256)
+        if before and lacking and same and is_of_today(artifact, before, packed.sha256):
+            judged, examples = before, published
+            notes.append(f"{place / per_example_effects.NAME}: {per_example_effects.GONE}")
+        else:
+            judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
+                           archive.sha256)  # fmt: skip
         shown = pages(artifact, fidelity, judged, runs)
         unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)
         contents = {

@@ -99,20 +99,24 @@ def read(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
             f"checkout), or judge again: {again}"
         )
-    if verdicts["contrasts_sha256"] != per_example_effects.load(place / per_example_effects.NAME).sha256:
+    contrasts = place / per_example_effects.NAME  # without it, verdicts are kept and not judged again
+    if contrasts.exists() and verdicts["contrasts_sha256"] != per_example_effects.load(contrasts).sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
             f"Restore both (git checkout), or judge again: {again}"
         )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
-    if artifact is not None and not partly and not _of_todays_rules(artifact, verdicts):
+    if artifact is not None and not partly and not is_of_today(artifact, verdicts, packed.sha256):
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
     return Published(name, fidelity, place, verdicts, packed.runs, artifact)
 
 
-def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
+def is_of_today(artifact: Artifact, verdicts: Mapping[str, Any], pack_sha256: str) -> bool:
+    """Whether the verdicts are of this pack, and of today's rules, claims and plans."""
+    if verdicts["pack_sha256"] != pack_sha256:
+        return False
     try:
         plan = artifacts.Plan(artifact, verdicts["fidelity"])
         if verdicts["schema"] == 3:

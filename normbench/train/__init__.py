@@ -1,1 +1,1 @@
-"""The training loop, optimizers, checkpoints, evaluation and stored weights; probes, which compute without training."""
+"""The training loop, optimizers, checkpoints, evaluation and stored weights; what runs the probes of the papers."""

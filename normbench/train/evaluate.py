@@ -1,11 +1,11 @@
-"""Evaluations: lists of passes over splits, and the executor that makes records of them."""
+"""The evaluation of a run: for each variant, each split and each batch, the metrics of all examples."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,52 +16,30 @@ from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant, text
-from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
-from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants, without_trace
+from normbench.models.base import Metric, Model, finite
+from normbench.norms.modes import inference, normalizers, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
 from normbench.stored import MONITOR
-from normbench.streams import stream
 from normbench.train import populations
+from normbench.train.passes import Found, Passes
 
-PREPARED = 250  # examples at once when a model prepares its inputs
-STACK_ROWS = 1200  # rows at once when several variants are stacked: their activations stay in the cache
 Record = dict[str, Any]
-Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per chunk of the examples
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once if possible.
-
-    `mode` `whole`: in evaluation mode, without the split's stride; `order` K: the examples in the K-th shuffled order.
-    """
-
-    split: str
-    mode: str = "eval"
-    variants: Sequence[Variant] = (DEFAULT,)
-    order: int = 0
 
 
 @dataclass(frozen=True)
 class State:
-    """The moment of an evaluation, and the lowest monitored values before it, by variant.
-
-    `moment` keys random draws. `best`: the default evaluation is at its lowest; `better`: that of any variant is.
-    """
+    """The moment of an evaluation, which keys random draws, and the lowest monitored values before it, by variant."""
 
     moment: int | str = 0
     first: bool = False
     last: bool = False
     lowest: Mapping[str, float] = field(default_factory=dict)
-    values: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def best(self) -> bool:
-        return not self.first and self.values.get("", math.inf) < self.lowest.get("", math.inf)
-
-    @property
-    def better(self) -> bool:
-        return any(value < self.lowest.get(variant, math.inf) for variant, value in self.values.items())
+    def at_lowest(self, values: Mapping[str, float]) -> set[str]:
+        """The variants whose monitored value is the lowest so far: "" where the default evaluation is at its best."""
+        if self.first:
+            return set()
+        return {variant for variant, value in values.items() if value < self.lowest.get(variant, math.inf)}
 
 
 class Evaluation:
@@ -75,9 +53,9 @@ class Evaluation:
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
         splits = data.splits
-        self.model, self.seed, self.training = model, config["seed"], config["train"]
-        self.batch_size = self.training["batch_size"]
-        self.data, self.train, self.monitor, self.settings = data, splits["train"], config["monitor"], config["eval"]
+        self.model, self.passes, self.seed = model, Passes(model, config), config["seed"]
+        self.data, self.train, self.training = data, splits["train"], config["train"]
+        self.monitor, self.settings = config["monitor"], config["eval"]
         self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
         self.declared_variants = variants(model)
@@ -89,55 +67,142 @@ class Evaluation:
         if self.settings["drop_last"]:
             self.splits = {name: self._drop_last_examples(name, split) for name, split in self.splits.items()}
         self.tests = [name for name in self.splits if name.startswith("test")]
+        self.prepared: dict[tuple[str, bool], Split] = {}  # for all passes of one evaluation
         self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
         self.broken = ""
         self._refuse(config)
 
     def __call__(self, state: State) -> list[Record]:
-        """The records of all passes due at this state; normalizers with statistics of a pass get that pass first.
+        """The records of an evaluation: the default one, then the further variants, then tasks and what ends a run.
 
-        It is `broken`, and has at most the default passes, if their outputs or the weights are not finite.
+        It is `broken`, and has at most the default records, if their values or the weights are not finite.
         """
+        self.prepared.clear()
         self.outcomes.clear()
         self.broken = ""
-        self._prepared.cache_clear()
+        tested = state.first or state.last or self.settings["test"] == "each"
+        splits = [name for name in self.splits if tested or name not in self.tests]
         self.gather(state, [DEFAULT])
-        records = self.run(self.default(state), state)
+        records = self.evaluate_default(splits, state)
         if self.broken:
             return records
         if not finite(self.model.parameters()):
             self.broken = "the weights hold NaN or Inf"
             return []
-        state = self.with_values(records, state)
-        others = self._variants_at_best() if state.best else []
+        best = text(DEFAULT) in state.at_lowest(self.values(records))
+        further = [*self.variants, *(self._variants_at_best() if best else [])]
         with without_trace(self.model):  # the run keeps no statistics that only these variants are evaluated with
-            self.gather(state, [*self.variants, *others])
-            records += self.run(self.further(state, others), state)
-            state = self.with_values(records, state)  # further variants may be at their lowest
-            records += self.run(self.delayed(state, others), state)
+            self.gather(state, further)
+            records += self.evaluate_further(splits, further, best)
+            if not tested and state.at_lowest(self.values(records)):  # `test: lowest`: some variant is
+                records += self.evaluate_default(self.tests, state)
+                records += self.evaluate_further(self.tests, further, best)
         records += self._tasks(nested=False)
         if state.last:
-            records += self.run([Pass(name, mode="whole") for name in self.settings["whole"]], state)
+            records += [record for name in self.settings["whole"] for record in self.evaluate(name, mode="whole")]
             records += [{"mode": "stage", **record} for record in self.model.after(self.data.splits, self.seed)]
             records += self._tasks(nested=True)
         return records
 
-    def with_values(self, records: Sequence[Record], state: State) -> State:
-        """The state with these records' monitored values, lower is better; infinite if not finite, or if the evaluation
-        is broken.
-        """
+    def evaluate_default(self, splits: Collection[str], state: State) -> list[Record]:
+        """The default evaluation of each split, of the training split in training mode as well; on test splits also the
+        variants that normalizers declare."""
+        records = [record for name in splits for record in self.evaluate(name)]
+        if self.mode_dependent and "train" in splits:
+            found = self.passes.evaluate_in_training_mode(self._prepared("train"), "train", state.moment)
+            records.append(self._record("train", "train", DEFAULT, 0, found))
+        tests = [name for name in self.tests if name in splits]
+        return records + [
+            r for variant in self.declared_variants for name in tests for r in self.evaluate(name, [variant])
+        ]
+
+    def evaluate_further(self, splits: Collection[str], further: Sequence[Variant], best: bool) -> list[Record]:
+        """Further variants on the requested ones of these splits; at the best evaluation also test splits shuffled."""
+        records: list[Record] = []
+        for name in (name for name in self.settings["splits"] if name in splits):
+            done = self.declared_variants if name in self.tests else []
+            records += self.evaluate(name, [variant for variant in further if variant not in done])
+            for order in range(1, self.settings["reshuffles"] + 1) if best and name in self.tests else ():
+                records += self.evaluate(name, [DEFAULT, *self.reshuffled], order=order)
+        return records
+
+    def evaluate(
+        self, name: str, variants: Sequence[Variant] = (DEFAULT,), mode: str = "eval", order: int = 0
+    ) -> list[Record]:
+        """A record for each variant on one split. `mode` `whole`: on all of its examples, without its stride; `order`
+        K: on the examples in the K-th shuffled order."""
+        found = self.passes.evaluate(self._prepared(name, mode == "whole"), name, variants, order)
+        return [
+            self._record(name, mode, variant, order, values) for variant, values in zip(variants, found, strict=True)
+        ]
+
+    def values(self, records: Sequence[Record]) -> dict[str, float]:
+        """The monitored value of each variant, lower is better; infinite if not finite, or if it is `broken`."""
+        split, metric = self.monitor["split"], self.monitor["metric"]
         monitored = {
-            text(record.get("variant", DEFAULT)): self.sign * float(record[self.monitor["metric"]])
+            text(record.get("variant", DEFAULT)): self.sign * float(record[metric])
             for record in records
-            if record["split"] == self.monitor["split"]
+            if record["split"] == split
             and record["mode"] in ("eval", "both")
             and "order" not in record
-            and self.monitor["metric"] in record
+            and metric in record
         }
-        values = {
+        return {
             name: value if not self.broken and math.isfinite(value) else math.inf for name, value in monitored.items()
         }
-        return replace(state, values=values)
+
+    def gather(self, state: State, names: Sequence[Variant]) -> None:
+        """A pass for the statistics of these variants, if normalizers evaluate with those of a pass."""
+        sampler = Sampler.of(self.training, self.seed, self.train)
+        populations.gather(self.model, self.train, state.moment, sampler, names)
+
+    def _prepared(self, name: str, whole: bool = False) -> Split:
+        if (name, whole) not in self.prepared:
+            self.prepared[name, whole] = self.passes.prepare(self.data.splits[name] if whole else self.splits[name])
+        return self.prepared[name, whole]
+
+    def _record(self, name: str, mode: str, variant: Variant, order: int, found: Found) -> Record:
+        """The means over the examples; the values of test examples go into `outcomes`."""
+        if name in self.tests and mode == "eval" and self.settings["outcomes"] and not order:
+            self.outcomes[name, text(variant)] = {  # of metrics of places each example's mean
+                metric: torch.cat([p if isinstance(p, Tensor) else p.sums / p.counts for p in parts])
+                for metric, parts in found.items()
+                if isinstance(parts, list)
+            }
+        numbers = {metric: _mean(parts) if isinstance(parts, list) else parts for metric, parts in found.items()}
+        both = name == "train" and mode == "eval" and not self.mode_dependent
+        place: Record = {"split": name, "mode": "both" if both else mode}
+        place |= ({"variant": dict(variant)} if variant else {}) | ({"order": order} if order else {})
+        return place | (numbers if variant else self._checked(name, numbers))
+
+    def _checked(self, split: str, numbers: dict[str, float]) -> dict[str, float]:
+        """The numbers of a default record; if one is not finite, the others become NaN and the evaluation is broken.
+
+        For an arg-max, a threshold or a rank of NaN is a finite number, and may be a good one. Variants are unchanged:
+        at m = 1 half of BLN's configurations have no finite loss, and the authors log their errors.
+        """
+        bad = [name for name, value in numbers.items() if not math.isfinite(value)]
+        if not bad:
+            return numbers
+        self.broken = self.broken or f"{split} {bad[0]} is no finite number"
+        return {name: value if name in bad else math.nan for name, value in numbers.items()}
+
+    def _variants_at_best(self) -> list[Variant]:
+        """The variants with the options of `also_at_best`, without those that compute the same function as another."""
+
+        def computed(variant: Variant) -> tuple[Any, ...]:
+            return tuple(norm.computes(variant) for norm in normalizers(self.model))
+
+        names = [DEFAULT, *self.variants]
+        functions = {computed(name) for name in names}
+        found: list[Variant] = []
+        for options in self.also:
+            for variant in ({**name, **options} for name in names):
+                supported = any(norm.serves(variant) for norm in normalizers(self.model))
+                if supported and computed(variant) not in functions:
+                    functions.add(computed(variant))
+                    found.append(variant)
+        return found
 
     def _tasks(self, nested: bool) -> list[Record]:
         """Records of the requested downstream tasks, by the model's sentence vectors; fewer if one is `broken`."""
@@ -161,215 +226,10 @@ class Evaluation:
         return records
 
     def _drop_last_examples(self, name: str, split: Split) -> Split:
-        if count := len(split) // self.batch_size * self.batch_size:
+        size = self.training["batch_size"]
+        if count := len(split) // size * size:
             return split.first(count)
-        raise NormbenchError(f"eval.drop_last leaves no batch of {self.batch_size} of {len(split)} {name} examples.")
-
-    # --- the lists ---------------------------------------------------------------------------------------------------
-
-    def default(self, state: State) -> list[Pass]:
-        """Default passes over every split, test splits when due; over the training split in training mode as well."""
-        each = self._tested(state)
-        passes = [Pass(name) for name in self.splits if each or name not in self.tests]
-        if self.mode_dependent and "train" in self.splits:
-            passes.append(Pass("train", mode="train"))
-        return passes + (self._declared_passes() if each else [])
-
-    def further(self, state: State, others: Sequence[Variant]) -> list[Pass]:
-        """The requested variants on the requested splits, and those that are added at the best evaluation."""
-        names = [name for name in self.settings["splits"] if name not in self.tests or self._tested(state)]
-        return [one for name in names for one in self._variant_passes(name, others, state)]
-
-    def delayed(self, state: State, others: Sequence[Variant]) -> list[Pass]:
-        """With `test: lowest` the test splits, if some variant is at its lowest."""
-        if self._tested(state) or not state.better:
-            return []
-        names = [name for name in self.settings["splits"] if name in self.tests]
-        passes = [*(Pass(name) for name in self.tests), *self._declared_passes()]
-        return passes + [one for name in names for one in self._variant_passes(name, others, state)]
-
-    def _tested(self, state: State) -> bool:
-        return bool(self.settings["test"] == "each" or state.first or state.last)
-
-    def _declared_passes(self) -> list[Pass]:
-        return [Pass(name, variants=(variant,)) for variant in self.declared_variants for name in self.tests]
-
-    def _variant_passes(self, name: str, others: Sequence[Variant], state: State) -> list[Pass]:
-        done = self.declared_variants if name in self.tests else []
-        passes = [Pass(name, variants=[v for v in [*self.variants, *others] if v not in done])]
-        if state.best and name in self.tests:
-            orders = range(1, self.settings["reshuffles"] + 1)
-            passes += [Pass(name, variants=(DEFAULT, *self.reshuffled), order=order) for order in orders]
-        return passes
-
-    def _variants_at_best(self) -> list[Variant]:
-        """The variants with the options of `also_at_best`, without those that compute the same function as another."""
-
-        def computed(variant: Variant) -> tuple[Any, ...]:
-            return tuple(norm.computes(variant) for norm in normalizers(self.model))
-
-        names = [DEFAULT, *self.variants]
-        functions = {computed(name) for name in names}
-        found: list[Variant] = []
-        for options in self.also:
-            for variant in ({**name, **options} for name in names):
-                supported = any(norm.serves(variant) for norm in normalizers(self.model))
-                if supported and computed(variant) not in functions:
-                    functions.add(computed(variant))
-                    found.append(variant)
-        return found
-
-    # --- the executor ------------------------------------------------------------------------------------------------
-
-    def run(self, passes: Sequence[Pass], state: State) -> list[Record]:
-        """Records of these passes, in their order."""
-        return [record for one in passes for record in self._records(one, state)]
-
-    def _records(self, one: Pass, state: State) -> Iterator[Record]:
-        mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
-        for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
-            whole = self._whole(one, variant)
-            chunks |= {name: [metric] for name, metric in whole.items() if isinstance(metric, Tensor)}
-            if one.split in self.tests and self.settings["outcomes"] and not one.order and one.mode != "whole":
-                self.outcomes[one.split, text(variant)] = {  # of metrics of places each example's mean
-                    name: torch.cat([p if isinstance(p, Tensor) else p.sums / p.counts for p in parts])
-                    for name, parts in chunks.items()
-                }
-            place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
-            place |= {"order": one.order} if one.order else {}
-            numbers: Record = {**whole, **{name: _mean(parts) for name, parts in chunks.items()}}
-            yield place | (numbers if variant else self._checked(one.split, numbers))
-
-    def _checked(self, split: str, numbers: Record) -> Record:
-        """The numbers of a default pass; if one is not finite, the others become NaN and the evaluation is broken.
-
-        For an arg-max, a threshold or a rank of NaN is a finite number, and may be a good one. Variants are unchanged:
-        at m = 1 half of BLN's configurations have no finite loss, and the authors log their errors.
-        """
-        bad = [name for name, value in numbers.items() if not math.isfinite(value)]
-        if not bad:
-            return numbers
-        self.broken = self.broken or f"{split} {bad[0]} is no finite number"
-        return {name: value if name in bad else math.nan for name, value in numbers.items()}
-
-    def _values(self, one: Pass, state: State) -> list[Chunks]:
-        """Per-example values, by variant."""
-        if not one.variants:
-            return []
-        if one.mode == "train":
-            split = self._prepared(one.split)
-            sampler = Sampler.of({**self.training, "drop_last": False}, self.seed, split)
-            batches = sampler.once(stream(self.seed, "training-mode pass", state.moment))
-            with torch.no_grad(), training_without_tracking(self.model):
-                return [self._collect(split, one.split, batches)]
-        split, order = self._prepared(one.split, one.mode == "whole"), None
-        if one.order:
-            draw = stream(self.seed, f"evaluation order {one.split}", one.order)
-            order = torch.from_numpy(draw.permutation(len(split)))
-        rows = range(len(split))
-        if len(one.variants) == 1 or self.settings["samples"] > 1 or not all(n.stacks for n in normalizers(self.model)):
-            found = []
-            for variant in one.variants:
-                with torch.no_grad(), inference(self.model, variant):
-                    chunks = _chunks(rows, self._chunk(variant), order)
-                    found.append(self._collect(split, one.split, chunks))
-            return found
-        return self._collect_stacked(
-            split, one, _chunks(rows, self._round_to_batches(STACK_ROWS // len(one.variants)), order)
-        )
-
-    def _collect(self, split: Split, name: str, chunks: Iterator[slice | Tensor] | Sequence[Tensor]) -> Chunks:
-        collected: Chunks = {}
-        for index in chunks:
-            batch = split.batch(index)
-            for metric, values in self._evaluate(split, name, index, batch.tensors).items():
-                collected.setdefault(metric, []).append(values)
-        return collected
-
-    def _evaluate(
-        self, split: Split, name: str, index: slice | Tensor, tensors: Mapping[str, Tensor]
-    ) -> Mapping[str, Metric]:
-        """Metrics of some examples, averaged over `eval.samples` passes with independent noise."""
-        examples, found = split.numbers(index), []
-        for sample in range(self.settings["samples"]):
-            with evaluating(self.model, Noise(self.seed, name, examples, sample)):
-                found.append(self.model.evaluate(**tensors))
-        if len(found) == 1:
-            return found[0]
-        rows = {name: [m if isinstance(m := values[name], Tensor) else m.sums for values in found] for name in found[0]}
-        averaged = self.model.over_samples({name: torch.stack(parts) for name, parts in rows.items()})
-        counts = {name: metric.counts for name, metric in found[0].items() if isinstance(metric, PerPlace)}
-        return {name: PerPlace(v, counts[name]) if name in counts else v for name, v in averaged.items()}
-
-    def _collect_stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
-        """All variants in one pass: the same numbers up to rounding; layers before the first normalizer run once."""
-        many = len(one.variants)
-        collected: list[Chunks] = [{} for _ in one.variants]
-        with torch.no_grad(), stacked(self.model, one.variants) as stack:
-            for index in chunks:
-                batch = split.batch(index)
-                stack.examples = batch.size
-                repeated = {
-                    name: tensor.repeat(many, *[1] * (tensor.dim() - 1))
-                    if name in self.model.beside_outputs
-                    else tensor
-                    for name, tensor in batch.tensors.items()
-                }
-                with evaluating(self.model, Noise(self.seed, one.split, split.numbers(index))):
-                    values = self.model.evaluate(**repeated)
-                for metric, of_all in values.items():
-                    parts = [of_all] if isinstance(of_all, Tensor) else list(of_all)
-                    rows = zip(*(part.view(many, -1) for part in parts), strict=True)
-                    for of_variant, row in zip(collected, rows, strict=True):
-                        of_variant.setdefault(metric, []).append(row[0] if len(row) == 1 else PerPlace(*row))
-        return collected
-
-    def _whole(self, one: Pass, variant: Variant) -> Mapping[str, float | Tensor]:
-        """Metrics of the whole split, for models that have such; NaN if the collected values are not finite."""
-        if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
-            return {}
-        split = self._prepared(one.split, one.mode == "whole")
-        collected: dict[str, list[Tensor]] = {}
-        with torch.no_grad(), inference(self.model, variant):
-            for index in _chunks(range(len(split)), self._chunk(variant)):
-                with evaluating(self.model, Noise(self.seed, one.split, split.numbers(index))):
-                    for name, tensor in self.model.collect(**split.batch(index).tensors).items():
-                        collected.setdefault(name, []).append(tensor)
-        joined = {name: torch.cat(parts) for name, parts in collected.items()}
-        whole = self.model.whole(one.split, joined)
-        return whole if finite(joined.values()) else {name: math.nan * value for name, value in whole.items()}
-
-    @functools.cache  # noqa: B019  cleared at the start of each evaluation
-    def _prepared(self, name: str, whole: bool = False) -> Split:
-        """The split with the model's computations before its first normalizer: once for all passes of an evaluation."""
-        split = self.data.splits[name] if whole else self.splits[name]
-        tensors: dict[str, Tensor] = {}
-        if type(self.model).prepare is Model.prepare:
-            return split
-        with torch.no_grad(), inference(self.model):
-            for index in _chunks(range(len(split)), PREPARED):
-                for key, part in self.model.prepare(**split.batch(index).tensors).items():
-                    if key not in tensors:
-                        tensors[key] = part.new_empty(len(split), *part.shape[1:])
-                    tensors[key][index] = part
-        return split.with_tensors(tensors)
-
-    def gather(self, state: State, names: Sequence[Variant]) -> None:
-        """A pass for the statistics of these variants, if normalizers evaluate with those of a pass."""
-        sampler = Sampler.of(self.training, self.seed, self.train)
-        populations.gather(self.model, self.train, state.moment, sampler, names)
-
-    def _chunk(self, variant: Variant) -> int:
-        """Examples at once: a training batch if its examples are normalized together, else a multiple of it."""
-        if any(norm.by_batch(variant) for norm in normalizers(self.model)):
-            return int(self.batch_size)
-        at_once = self.model.evaluated_at_once
-        return self._round_to_batches(at_once) if any(norm.stacks for norm in normalizers(self.model)) else at_once
-
-    def _round_to_batches(self, size: int) -> int:
-        return int(max(1, size // self.batch_size) * self.batch_size)
-
-    # --- bad input ---------------------------------------------------------------------------------------------------
+        raise NormbenchError(f"eval.drop_last leaves no batch of {size} of {len(split)} {name} examples.")
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
         settings, evaluated = self.settings, ", ".join(self.splits)
@@ -402,14 +262,8 @@ class Evaluation:
                 raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
 
 
-def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:
-    for start in range(rows.start, rows.stop, size):
-        part = slice(start, min(start + size, rows.stop))
-        yield part if order is None else order[part]
-
-
 def _mean(parts: Sequence[Metric]) -> float:
-    """The mean over examples, or over their places: each chunk summed in float64, the sums exactly; else the first sum
+    """The mean over examples, or over their places: each batch summed in float64, the sums exactly; else the first sum
     that is not finite."""
     pairs = [(p, len(p)) if isinstance(p, Tensor) else (p.sums, _total(p.counts)) for p in parts]
     sums = [_total(values) for values, _ in pairs]

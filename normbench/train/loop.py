@@ -12,8 +12,10 @@ from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.norms.modes import inference, normalizers, seed_torch
+from normbench.norms.modes import normalizers, seed_torch
+from normbench.norms.scalars import logging_to
 from normbench.runs import writing
+from normbench.runs.record import PLACE
 from normbench.streams import stream
 from normbench.train import checkpoint, environment, optim
 from normbench.train.clipping import Clipping
@@ -21,8 +23,6 @@ from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
 from normbench.train.recorder import Event, Recorder, Stop, diverged
-
-SAMPLES = 8  # written by runs of generative models, at the end and at updates whose weights are stored
 
 
 def train(
@@ -44,16 +44,14 @@ def train(
     splits = {name: split.only(takes, *labels).to(device) for name, split in data.splits.items()}
     examples = splits["train"]
     sampler = Sampler.of(config["train"], seed, examples)
-    every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
-    also = {0, steps, *config["eval"]["also_after"]}
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites)
     optimizer = optim.build(config["optim"], model)
     clip = Clipping(config, model, optimizer)
     current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     run.take_over(spec.content(), anew)  # only after everything that the run needs was found
     progress = resume(run, model, optimizer, steps, current)
-    recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
-    steps_kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
+    recorder = Recorder(run, evaluation, data, sampler, config, steps, listen)
+    taken = {*PLACE, "clipped", model.loss, *config["model"]["declares"].get("metrics", ())}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
         if progress.evaluated < 0:
@@ -65,11 +63,9 @@ def train(
                 for norm in normalizers(model):
                     norm.end_epoch()
                 progress.epochs = epoch
-            if progress.step in steps_kept:
-                recorder.gather(progress)
-                checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
-                run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
-            if progress.evaluated < progress.step and (progress.step % every == 0 or progress.step in also):
+            if str(progress.step) in config["train"]["keep"]:
+                recorder.keep_step(progress)
+            if recorder.is_due(progress):
                 recorder.evaluate(progress)
             if progress.step >= steps:
                 break
@@ -77,7 +73,7 @@ def train(
                 for norm in normalizers(model):
                     norm.begin_epoch()
             batch = examples.batch(sampler.batch(progress.step))
-            with flushed():
+            with flushed(), logging_to(progress.logged, {*taken, *model.tally}):
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
                 value = loss.item()
@@ -107,14 +103,9 @@ def train(
         run.write(status, **fields)
         return status
     if "last" in config["train"]["keep"]:
-        checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
+        recorder.save_weights("last")
     if status == "done":
-        run.write_samples(_samples(model, seed, data))
+        recorder.write_samples()
     run.finish(status, **fields)
     checkpoint.clear(run.path / "checkpoint")
     return status
-
-
-def _samples(model: models.Model, seed: int, data: datasets.Dataset, when: str = "") -> dict[str, bytes]:
-    with inference(model):
-        return {when + name: content for name, content in model.sample(seed, SAMPLES, data).items()}

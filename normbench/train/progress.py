@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,7 +15,9 @@ from torch.optim import Optimizer
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.norms.modes import generators
+from normbench.norms.scalars import Sums
 from normbench.runs import curve_file
+from normbench.runs.record import LARGEST
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
 
@@ -32,6 +35,7 @@ class Progress:
     count: int = 0  # the examples or places over which the loss is a mean
     sums: dict[str, float] = field(default_factory=dict)  # of further metrics
     examples: int = 0
+    logged: Sums = field(default_factory=dict)  # by modules of the model: see `Scalars`
     seen: int = 0  # examples in all
     lowest: dict[str, float] = field(default_factory=dict)  # the monitored metric, by variant
     curve_bytes: int = 0  # length of the curve when this was saved; later records are written again
@@ -61,6 +65,12 @@ class Progress:
         found = {loss: self.loss_sum / self.count, **{name: v / self.examples for name, v in self.sums.items()}}
         self.loss_sum, self.count, self.examples, self.sums = 0.0, 0, 0, {}
         return found
+
+    def means_logged(self) -> dict[str, float]:
+        """The means of what was logged since the last evaluation; infinite where no record could have one so large."""
+        means = {name: total / count for name, (total, count) in self.logged.items()}
+        self.logged = {}
+        return {name: math.copysign(math.inf, mean) if abs(mean) > LARGEST else mean for name, mean in means.items()}
 
 
 def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Optimizer, seconds: float) -> None:

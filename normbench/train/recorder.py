@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from normbench.data import Dataset
 from normbench.data.sampler import Sampler
-from normbench.eval_variants import DEFAULT
+from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
+from normbench.norms.modes import inference
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, outcomes
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress
 
 Event = dict[str, Any]
+SAMPLES = 8  # written by runs of generative models, at the end and at updates whose weights are stored
 
 
 class Stop(Exception):
@@ -34,11 +37,19 @@ class Recorder:
 
     run: RunDirectory
     evaluation: Evaluation
+    data: Dataset  # with all tensors, of which a model shows some beside what it draws
     sampler: Sampler
+    config: Mapping[str, Any]
     steps: int  # updates in the whole run
-    keep: Collection[str]  # which weights to keep
     listen: Callable[[Event], None]
     clock: float = field(default_factory=time.monotonic)  # when the current stretch of training began
+
+    def is_due(self, progress: Progress) -> bool:
+        """Whether the run is to be evaluated at its current step, and was not."""
+        asked = self.config["eval"]
+        every = asked["every"] * (self.sampler.per_epoch if asked["unit"] == "epochs" else 1)
+        step, also = progress.step, (0, self.steps, *asked["also_after"])
+        return progress.evaluated < step and (step % every == 0 or step in also)
 
     def evaluate(self, progress: Progress) -> None:
         """Evaluate the run at its current step. Raises Stop, after writing everything, if the training loss is not
@@ -49,10 +60,12 @@ class Recorder:
         records = self.evaluation(state)
         if not state.first:
             records.insert(0, {"split": "train", "mode": "running", **progress.means(loss)})
-        state = self.evaluation.with_values(records, state)
-        self._write_best_and_last(state)
+            if logged := progress.means_logged():
+                records.append({"split": "train", "mode": "both", **logged})  # one number for both modes, as others
+        values = self.evaluation.values(records)
+        self._write_best_and_last(text(DEFAULT) in state.at_lowest(values), state.last)
         if not state.first:
-            for variant, value in state.values.items():
+            for variant, value in values.items():
                 progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
         self.run.append("curve.jsonl", [place | record for record in records])
         at = "epoch" if isinstance(place["epoch"], int) else "step"
@@ -65,14 +78,26 @@ class Recorder:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
             event = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
-            if "" in state.values:  # the default evaluation gives the monitored metric
-                event["monitored"] = self.evaluation.sign * state.values[""]
+            if text(DEFAULT) in values:  # the default evaluation gives the monitored metric
+                event["monitored"] = self.evaluation.sign * values[text(DEFAULT)]
             self.listen(event)
         progress.evaluated, self.clock = progress.step, time.monotonic()
 
-    def gather(self, progress: Progress) -> None:
-        """Gather the statistics of a pass, at the current step, for normalizers that evaluate with them."""
+    def keep_step(self, progress: Progress) -> None:
+        """Store the weights at the current step, with the statistics that they are evaluated with, and samples."""
         self.evaluation.gather(self._place(progress)[1], [DEFAULT])
+        self.save_weights(f"step-{progress.step}")
+        self.write_samples(f"step-{progress.step}-")
+
+    def save_weights(self, name: str) -> None:
+        checkpoint.save_weights(self.run.path / "weights" / f"{name}.safetensors", self.evaluation.model)
+
+    def write_samples(self, prefix: str = "") -> None:
+        """Files that a generative model draws with its current weights."""
+        model = self.evaluation.model
+        with inference(model):
+            drawn = model.sample(self.config["seed"], SAMPLES, self.data)
+        self.run.write_samples({prefix + name: content for name, content in drawn.items()})
 
     def _place(self, progress: Progress) -> tuple[Record, State]:
         per_epoch, step = self.sampler.per_epoch, progress.step
@@ -83,11 +108,11 @@ class Recorder:
         moment = f"update {step}" if beyond else epoch
         return place, State(moment, first=step == 0, last=step == self.steps, lowest=progress.lowest)
 
-    def _write_best_and_last(self, state: State) -> None:
+    def _write_best_and_last(self, best: bool, last: bool) -> None:
         """Write the weights of the best evaluation, and the test examples' results of the best and of the last one."""
-        if state.best and "best" in self.keep:
-            checkpoint.save_weights(self.run.path / "weights" / "best.safetensors", self.evaluation.model)
+        if best and "best" in self.config["train"]["keep"]:
+            self.save_weights("best")
         if self.evaluation.outcomes:
-            for name in [*(["best"] if state.best else []), *(["last"] if state.last else [])]:
+            for name in [*(["best"] if best else []), *(["last"] if last else [])]:
                 path = self.run.path / "outcomes" / f"{name}.npz"
                 outcomes.write(path, self.evaluation.outcomes, self.evaluation.splits)

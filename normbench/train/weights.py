@@ -36,7 +36,8 @@ def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
-    """The run's model with its stored weights, by default the last ones if there are any, and their name.
+    """The run's model with its stored weights, and their name; by default the last ones, else the best, else of the
+    latest update.
 
     Errors: weights that are not stored, that are not those that were trained, that do not fit, or are not finite.
     """
@@ -45,8 +46,9 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
 
     from normbench.models import base as models
 
-    names = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
-    chosen = weights or ("last" if "last" in names or not names else names[0])
+    stems = (file.stem for file in (folder / "weights").glob("*.safetensors"))
+    names = sorted(stems, key=lambda name: (len(name), name))  # best, last, step-9, step-10
+    chosen = weights or next((name for name in ("last", "best", *names[-1:]) if name in names), "last")
     if chosen not in names:
         raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from normbench.compare import configuration, metrics
-from normbench.compare.answer import Row, answer, chosen_by, difference_curve
+from normbench.compare import configuration, describe, metrics
+from normbench.compare.answer import BEST, END, TUNED, Question, Row, compare, difference_curve
+from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.groups import Cell, Task
-from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, Point
@@ -75,9 +75,9 @@ class Board:
 
     def __init__(self, task: Task, question: Question, clock: str) -> None:
         self.task, self.question = task, question
-        self.answer = answer(task, question)
+        self.comparison = compare(task, question)
         self.clock = clock if clock in clocks(task) else question.clock
-        groups = self.answer.groups
+        groups = self.comparison.groups
         self.rows: dict[str, Row] = {row.cell.key: row for g in groups if not g.tuned for row in g.rows}
         self.best = {row.cell.key for group in groups if group.tuned for row in group.rows}
         arms = list(dict.fromkeys(map(question.arm, task.cells)))
@@ -135,7 +135,7 @@ class Board:
         n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
         level = "" if q.level is None else f" Dotted: level {self._level}{unit_of(q)}."
         return {
-            "heading": self.answer.heading,
+            "heading": describe.heading(self.comparison),
             "caption": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}",
             "choices": self._choices(),
             "arms": self._arms(),
@@ -169,11 +169,12 @@ class Board:
             return self.question.arm(cell), self.describe_facets(cell, self.untuned)
 
         tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
+        texts = dict(zip(self.rows, describe.table([*self.rows.values()]), strict=True))
         found = []
         for cell in self.cells:
             place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
             other_rate = cell.key not in self.best and setting(cell) in tuned
-            row = cell_json(cell, self.styles[cell.key], self.rows[cell.key])
+            row = cell_json(cell, self.styles[cell.key], self.rows[cell.key], texts[cell.key])
             found.append({**row, "place": place, "other_rate": other_rate})
         return found
 
@@ -189,7 +190,7 @@ class Board:
         choices: dict[str, tuple[str, dict[str, str]]] = {
             "split": (q.split, {name: name for name in logged}),
             "metric": (q.metric.name, {m.name: m.title for m in logged[q.split]}),
-            "at": (q.at, {END: "at the end", BEST: f"at the best by {chosen_by(task)}"}),
+            "at": (q.at, {END: "at the end", BEST: f"at the best by {describe.chosen_by(task)}"}),
             "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
         }
@@ -207,9 +208,10 @@ class Board:
     def _sentences(self) -> dict[str, Any]:
         """Of each group who wins, and the rest."""
         groups = []
-        for group in self.answer.groups:
-            first, whole = (group.sentences(self.question)[0] or [""])[0], group.sentence(self.question)
-            rest = whole.removeprefix(first).strip()
+        for group in self.comparison.groups:
+            unit = self.question.metric.step_unit
+            first = (describe.group_sentences(group, unit)[0] or [""])[0]
+            rest = describe.group_sentence(group, unit).removeprefix(first).strip()
             words = {"place": group.place, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}
@@ -264,9 +266,8 @@ class Board:
         return self.stretch(cell) * updates
 
 
-def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any]:
+def cell_json(cell: Cell, style: Style, row: Row | None = None, texts: Texts = NO_TEXTS) -> dict[str, Any]:
     """A row of the table, and below it those of its seeds; without numbers where there are none yet."""
-    values = row.values if row else {}
     return {
         "key": cell.key,
         "arm": key_of(row.arm) if row else "",
@@ -278,16 +279,16 @@ def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any
         "n": row.at.n if row else 0,
         "mean": row.at.mean if row else None,
         "interval": row.at.interval if row else None,
-        "text": row.at.text(count=False) if row else "",
-        "time": row.time.text() if row and row.time else "",
-        "pace": row.seconds_per_step if row else None,
+        "text": texts.at,
+        "time": texts.time,
+        "pace": texts.pace,
         "states": dict(Counter(run.status for run in cell.runs if run.status != "done")),
         "seeds": [
             {
                 "id": run.id,
                 "seed": run.seed,
                 "state": run.status,
-                "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
+                "text": texts.seeds.get(run.seed, ""),
                 "step": int(run.records[-1]["step"]) if run.records else 0,
                 "steps": run.steps,
                 "reason": run.reason,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from normbench.draw.panels import Line, Panel, Reference
+from normbench.draw.panels import Line, Panel, Reference, log_ticks
 from normbench.draw.style import on_dark
 from normbench.draw.text import visible
 
@@ -45,10 +45,7 @@ def figure(panel: Panel) -> Figure:
     if panel.lines:
         low, high = panel.view()
         if panel.quantity.log:
-            axis["range"] = [math.log10(low), math.log10(high)]
-            axis["dtick"] = math.ceil(math.log10(high / low) / MOST_DECADES)
-            if ticks := panel.ticks():
-                axis |= _ticks(ticks, [f"{tick:.6g}" for tick in ticks])
+            axis |= log_axis(low, high)
         elif panel.quantity.top is not None and high > 0:
             axis["range"] = [low, high]
     return {
@@ -60,6 +57,15 @@ def figure(panel: Panel) -> Figure:
             "hovermode": "x unified",
         },
     }
+
+
+def log_axis(low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis, below two decades with ticks where Plotly would have one label, or none."""
+    axis = {"type": "log", "range": [math.log10(low), math.log10(high)]}
+    if high < 100 * low:
+        ticks = log_ticks(low, high)
+        return axis | _ticks(ticks, [f"{tick:.6g}" for tick in ticks])
+    return axis | {"dtick": math.ceil(math.log10(high / low) / MOST_DECADES)}
 
 
 def _x_axis(panel: Panel) -> dict[str, Any]:

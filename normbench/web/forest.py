@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from normbench.draw.panels import linear_ticks, log_ticks
+from normbench.draw.tables import one_format
+
 Part = Mapping[str, Any]
 Span = tuple[float, float]
-Format = Callable[[float], str]
 SIDES = {"lower": ("better", "worse"), "higher": ("worse", "better"), "": ("lower", "higher")}
 MOST_TICKS = 5
 
@@ -68,9 +70,19 @@ def _centre(part: Part) -> float:
     return float(part["paper"]) if part["kind"] == "size" and part["expect"] is None and part["paper"] else 0.0
 
 
+def _numbers(part: Part) -> list[float]:
+    """The effect and, if it has one, both ends of its interval, from the zero of its axis."""
+    return [value - _centre(part) for value in (part["effect"], *(part["interval"] or ()))]
+
+
 def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) -> Plot:
     low, high = _range([part for _, part in items])
-    number = _ratio if log else _decimals(items)
+    scale = math.exp if log else float
+    estimates = (map(scale, _numbers(part)) for _, part in items)
+    form = one_format((effect, (ends[0], ends[1]) if ends else None) for effect, *ends in estimates)
+
+    def number(value: float) -> str:
+        return _signed(form(scale(value)))
 
     def x(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
@@ -80,7 +92,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
         return start, round(end - start, 2)
 
     def row(item: Any, part: Part) -> Row:
-        effect, *ends = (value - _centre(part) for value in (part["effect"], *(part["interval"] or ())))
+        effect, *ends = _numbers(part)
         prediction = [end - _centre(part) for end in part["prediction"] or ()]
         claimed = None
         if part["within"] is not None:
@@ -101,7 +113,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
             None if part["paper"] is None else x(part["paper"] - _centre(part)),
         )
 
-    ticks = ratio_ticks(math.exp(low), math.exp(high)) if log else _ticks(low, high)
+    ticks = log_ticks(math.exp(low), math.exp(high), MOST_TICKS) if log else linear_ticks(low, high, MOST_TICKS)
     places = [(x(math.log(tick) if log else tick), _signed(f"{tick:.8g}")) for tick in ticks]
     labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
     return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
@@ -127,38 +139,5 @@ def _range(parts: Sequence[Part]) -> Span:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _decimals(items: Sequence[tuple[Any, Part]]) -> Format:
-    """The same decimals in all rows: two digits of the narrowest interval, at most four of the largest effect."""
-    widths = [high - low for _, part in items for low, high in [part["interval"] or (0, 0)] if high > low]
-    least = min(widths, default=0.01) / 2
-    most = 3 - math.floor(math.log10(max(abs(part["effect"]) for _, part in items) or 1.0))
-    digits = max(0, min(most, 1 - math.floor(math.log10(least))))
-    return lambda value: _signed(f"{round(value, digits) + 0.0:.{digits}f}")
-
-
-def _ratio(value: float) -> str:
-    """Three digits, of whatever size."""
-    ratio = math.exp(value)
-    return f"{ratio:.0f}" if 1000 <= ratio < 1e6 else f"{ratio:#.3g}".rstrip(".")
-
-
 def _signed(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    power = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
-    step = next(power * m for m in (1, 2, 5, 10) if (high - low) / (power * m) < MOST_TICKS)
-    return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def ratio_ticks(low: float, high: float) -> list[float]:
-    """A few round numbers on a logarithmic axis."""
-    if high / low < 4:
-        return _ticks(low, high)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for stride, digits in ((1, range(1, 10)), (1, (1, 2, 5)), *((stride, (1,)) for stride in (1, 2, 5, 10, 50))):
-        found = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
-        if len(found) <= MOST_TICKS:
-            return found
-    return [1.0]

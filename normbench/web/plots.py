@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.compare import configuration, paper_references
-from normbench.compare.answer import value
+from normbench.compare import configuration, describe, paper_references
+from normbench.compare.answer import TUNED, value
 from normbench.compare.groups import Cell, Task
-from normbench.compare.question import TUNED
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
@@ -24,7 +23,7 @@ from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
-from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
+from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
 Interval = tuple[float, float] | None
@@ -121,7 +120,7 @@ def curves(board: Board) -> Figure:
     q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell)).points]
     data = [trace for line in lines for trace in _traces(board, line)]
     if board.clock == q.clock and lines:
-        data += map(reference_trace, paper_references.references(board.task, q))
+        data += map(reference_trace, paper_references.references(board.comparison))
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later traces are on top
     data += [cross for line in lines if (cross := _crosses(board, line))]
     if q.level is not None and lines:
@@ -232,21 +231,13 @@ def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 
 def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
-    """An axis over these values, without those that it cannot show.
-
-    Labelled are 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little.
-    """
+    """An axis over these values, without those that it cannot show."""
     positive = [math.log10(value) for value in values if value > 0]
     if not positive or (not room and min(positive) == max(positive)):
         return {"type": "log"}
     low, high = min(positive), max(positive)
     room = max(0.05, room * (high - low)) if room else 0.0
-    low, high = low - room, high + room
-    axis = {"type": "log", "range": [low, high], "autorange": False, "dtick": 1 if high - low > 2.5 else None}
-    if not 0.8 < high - low <= 2.5:
-        return axis
-    ticks = [digit * 10.0**power for power in range(math.floor(low), math.ceil(high)) for digit in (1, 2, 5)]
-    return {**axis, "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    return {**log_axis(10 ** (low - room), 10 ** (high + room)), "autorange": False}
 
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
@@ -276,7 +267,7 @@ def forest(board: Board) -> Figure | None:
     Rows of one place are below its name; the name of an arm and its numbers are above its interval.
     """
     q = board.question
-    groups = sorted(board.answer.groups, key=lambda group: not group.tuned)
+    groups = sorted(board.comparison.groups, key=lambda group: not group.tuned)
     rows = [
         (group.tuned, row, d) for group in groups for row in group.rows if (d := row.difference) and d.mean is not None
     ]
@@ -285,7 +276,8 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    for tuned, row, d in rows:
+    texts = (row.difference for row in describe.table([row for _, row, _ in rows]))
+    for (tuned, row, d), text in zip(rows, texts, strict=True):
         number += 1
         here = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
@@ -294,7 +286,7 @@ def forest(board: Board) -> Figure | None:
             place = here
             notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
-        mean, text = d.mean or 0.0, d.text()
+        mean = d.mean or 0.0
         name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}

@@ -20,7 +20,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from normbench import reading
-from normbench.compare.answer import Answer
+from normbench.compare import describe
+from normbench.compare.answer import Comparison
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
@@ -43,7 +44,7 @@ def app(
     index: Index,
     token: str,
     ending: Callable[[], bool] = lambda: False,
-    commands: Callable[[Answer], Sequence[str]] = suggested_commands,
+    commands: Callable[[Comparison], Sequence[str]] = suggested_commands,
 ) -> Starlette:
     """The application, open to holders of `token`. `ending`: whether event streams are to end.
 
@@ -69,7 +70,7 @@ def app(
         board = selection.board(index.load)
         if selection.notes:
             raise NormbenchError(selection.notes[0])
-        return _file(csv_table(board.answer.as_json() if board else None), "text/csv", "csv")
+        return _file(csv_table(describe.as_json(board.comparison) if board else None), "text/csv", "csv")
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from normbench.compare import configuration
-from normbench.compare.answer import Answer
+from normbench.compare import configuration, describe
+from normbench.compare.answer import Comparison, Question
 from normbench.compare.groups import tasks, with_longer
-from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
@@ -100,7 +99,7 @@ def view(
     heads: Sequence[RunRecord],
     load: Load,
     query: Mapping[str, str],
-    commands: Callable[[Answer], Sequence[str]] = suggested_commands,
+    commands: Callable[[Comparison], Sequence[str]] = suggested_commands,
 ) -> View:
     """The page for this address.
 
@@ -112,14 +111,16 @@ def view(
     return content(selection, board, load, commands)
 
 
-def content(selection: Selection, board: Board | None, load: Load, commands: Callable[[Answer], Sequence[str]]) -> View:
+def content(
+    selection: Selection, board: Board | None, load: Load, commands: Callable[[Comparison], Sequence[str]]
+) -> View:
     """The page of a selection; without a board its outline."""
     found: View = json_safe(selection.outline())
     if board is None:
         return found
-    asked, answer = selection.asked, board.answer
-    words = {**board.json(), "notes": [*selection.notes, *answer.notes]}
-    words["answer"]["commands"] = list(commands(answer))
+    asked, c = selection.asked, board.comparison
+    words = {**board.json(), "notes": [*selection.notes, *describe.notes(c)]}
+    words["answer"]["commands"] = list(commands(c))
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
         "curves": plots.curves(board),

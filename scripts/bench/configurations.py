@@ -18,7 +18,7 @@ from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.norms.batch_layer import CONFIGURATIONS
 from normbench.norms.modes import normalizers
-from normbench.train.evaluate import Evaluation, Pass, State
+from normbench.train.evaluate import Evaluation
 
 BATCH, IMAGES = 25, 2000
 GOAL = 4.5
@@ -46,7 +46,7 @@ def rows(rounds: int) -> Iterator[Row]:
     def seconds(configurations: Sequence[str]) -> float:
         variants = [{"configuration": letters} for letters in configurations]
         start = time.perf_counter()
-        evaluation.run([Pass("test", variants=variants)], State())
+        evaluation.evaluate("test", variants)
         return time.perf_counter() - start
 
     for case, letters in (("16 stacked / FFFF", "FFFF"), ("16 stacked / TTFF", "TTFF")):

@@ -167,7 +167,7 @@ def summary(found: Sequence[Row]) -> str:
         f"{len(judged)} numbers of {len({row.cell for row in found})} runs: {outside} outside of the 99 % prediction "
         f"interval (by chance about {len(judged) * (1 - LEVEL):.1f}), {len(far)} outside of that of level 1 - 0.01/k"
         f"{f', {len(confirmed(found))} of them in further draws too' if far else ''}: "
-        f"{'NOT ' if confirmed(found) else ''}draws of the published experiment, as far as this can tell."
+        f"{'ANOTHER' if confirmed(found) else 'no sign of another'} experiment than the published one."
     )
 
 

@@ -21,7 +21,7 @@ from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.norms import modes
 from normbench.norms.sites import NOT
-from normbench.train.probes import invariances
+from normbench.train import probes
 
 DYT = Path(__file__).parents[2] / "examples" / "own_normalizer" / "dyt.py"
 HEAD = "from __future__ import annotations\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
@@ -421,7 +421,7 @@ def test_facts_contradict_no_column_of_table_1(name: str) -> None:
     if subject.of_weights or "space" in subject.facts.get("needs", []):  # which the probe's layer has not
         pytest.skip("it has no such facts, or no such column")
     (spec,) = plan.train_specs(["model=invariances", f"norm={name}"], False, None)
-    (record,) = invariances.compute(spec)
+    (record,) = probes.compute(spec)
     assert (record["data_rescale"] < NOT) == bool(subject.facts.get("rescales"))
     found = contract.deviations(subject, subject.layouts()[0], "rescales")
     assert (max(found[1.0], found[1e2]) < NOT) == bool(subject.facts.get("rescales"))

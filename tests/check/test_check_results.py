@@ -18,14 +18,14 @@ import tiny
 
 from normbench import runs
 from normbench.battery.adopt import adopt
-from normbench.check import Check, published
+from normbench.check import Check
 from normbench.check.ids import Ids
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
 from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish, svg_hash
+from normbench.papers import history, publish, shipped_results, svg_hash
 from normbench.runs import files, pack, run_file, writing
 from normbench.stored import OWN
 
@@ -246,7 +246,7 @@ def test_what_an_amendment_states_follows_from_the_pack(
     monkeypatch.setattr(publish, "_figure", lambda panels, of: (place / "figure.svg").read_bytes())
     publish.publish(artifacts.load("ln2016/fig6"), [], "paper", results)
     assert found(results) == [], "shipped claims speak of what is shipped"
-    monkeypatch.setattr(published, "SHIPPED", results.resolve())
+    monkeypatch.setattr(shipped_results, "FOLDER", results.resolve())
     assert [kind for kind, _ in found(results)] == ["stated"][: bool(told)]
     assert told in "".join(finding.text for finding in Check(results).findings() if finding.kind == "stated")
 

@@ -10,14 +10,16 @@ import yaml
 
 from normbench.cli import main
 from normbench.config.compose import conf_dir
+from normbench.papers import shipped_results
 
 Run = Callable[..., int]
 
 
 @pytest.fixture
 def normbench(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`normbench("status", "--json")` in an empty folder: the exit code; the output is in `capfd`."""
+    """`normbench("status", "--json")` in an empty folder, with nothing shipped: the exit code; output in `capfd`."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipped_results, "FOLDER", tmp_path / "shipped")
     for name in ("NORMBENCH_RESULTS", "NORMBENCH_DATA"):
         monkeypatch.delenv(name, raising=False)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from normbench.config.compose import conf_dir
 from normbench.launch import run_missing
 from normbench.papers import verdicts
 from normbench.runs import pack, store, writing
@@ -117,9 +118,32 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
     assert normbench("status") == 0
     out = capfd.readouterr().out
-    assert "no runs below" in out and "results of the source repository" in out
+    assert "no runs below" in out and "normbench reproduce all --max-time 0" in out
     assert normbench("status", "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"runs": [], "notes": []}
+
+
+def test_the_published_results_come_into_an_empty_folder(normbench, capfd, tmp_path: Path):
+    """Without `contrasts.npz`, as an installed package lacks the large ones: the verdicts stay as they were."""
+    place = "ln2016/fig6/paper"
+    published = conf_dir().parent / "results" / place
+    without = shutil.ignore_patterns("contrasts.npz")
+    shutil.copytree(published, tmp_path / "shipped" / place, ignore=without)
+    assert normbench("reproduce", "ln2016/fig6", "--max-time", "0", "--dry-run") == 0
+    assert not (tmp_path / "results").exists()
+    assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
+    out = " ".join(capfd.readouterr().out.split())
+    assert f"the published results of ln2016 are now in {tmp_path / 'results/ln2016'}" in out
+    assert "contrasts.npz: it is not there" in out
+    for name in ("verdicts.json", "table.md", "table.csv", "runs.jsonl.gz"):
+        assert (tmp_path / "results" / place / name).read_bytes() == (published / name).read_bytes()
+    assert not (tmp_path / "results/history.jsonl").exists()
+    assert normbench("check") == 4
+    assert capfd.readouterr().out.count("contrasts.npz: it is not there") == 1
+    (tmp_path / "results" / place / "table.md").unlink()
+    assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0  # what is there is not replaced
+    assert "are now in" not in capfd.readouterr().out
+    assert (tmp_path / "results" / place / "table.md").read_bytes() == (published / "table.md").read_bytes()
 
 
 def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_path: Path):

@@ -63,6 +63,9 @@ def test_json_has_the_same_numbers(results: Path, command: Run) -> None:
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
     assert rows["none"]["at"]["mean"] == pytest.approx(0.5 / 3) and rows["none"]["at"]["n"] == 2
     assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
+    printed = command("compare", "--results", str(results))
+    texts = [row[name]["text"] for row in rows.values() for name in ("at", "best", "time", "difference") if row[name]]
+    assert len(texts) == 7 and all(text in printed for text in texts)
 
 
 def test_a_run_that_is_damaged_is_reported_beside_the_json(results: Path, normbench, capfd) -> None:
@@ -89,7 +92,7 @@ def test_what_the_papers_and_their_authors_have_stands_beside(
     results: Path, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     references = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
-    monkeypatch.setattr(paper_references, "references", lambda task, question: references)
+    monkeypatch.setattr(paper_references, "references", lambda c: references)
     words = ("--results", str(results), "--level", "0.05")
     output = command("compare", *words)
     assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in output

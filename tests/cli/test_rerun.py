@@ -79,7 +79,7 @@ def test_a_line_per_metric_and_both_environments(capsys: pytest.CaptureFixture[s
         "run r: chaotic, inside the seeds' spread; first test eval nll at epoch 0: 1.1 then, 1.12 now (0.018)"
     )
     assert processor == "processor EPYC Xeon" and how.endswith("rounding explains 1e-05")
-    assert row == "test eval nll 48 0.018 epoch 0 chaotic, inside the seeds' spread; 0.072 of the interval, n = 4"
+    assert row == "test eval nll 48 1.8e-02 epoch 0 chaotic, inside the seeds' spread; 0.072 of the interval, n = 4"
     assert "seeds 1, 2, 3, 4: 95 % prediction intervals over all values compared, 99.8958 % for each" in of
     assert output(capsys, seeds[0], now, [])[4].endswith("different; no spread to compare with: n = 1")
     same = output(capsys, seeds[0], replace(seeds[0], environment=now.environment), [])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -12,11 +13,9 @@ from hypothesis import strategies as st
 from swept import asked, config, run, sweep
 
 from normbench.commands.compare import selecting
-from normbench.compare import configuration, metrics
-from normbench.compare.answer import difference_curve
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, difference_of, judge
+from normbench.compare import configuration, describe, metrics
+from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Question, difference_curve, difference_of, judge
 from normbench.compare.groups import Task, tasks
-from normbench.compare.question import Question
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
@@ -103,9 +102,9 @@ def test_runs_of_other_code_with_one_configuration_are_told() -> None:
     assert [(cell.norm, cell.repeated_seeds, len(cell.runs)) for cell in task.cells if cell.repeated_seeds] == [
         ("layer", (6,), 6)
     ]
-    (note,) = [note for note in asked([*runs, copied]).notes if "other code" in note]
+    (note,) = [note for note in describe.notes(asked([*runs, copied])) if "other code" in note]
     assert note.startswith("layer has several runs of seed 6: ")
-    assert not any("other code" in note for note in asked(runs).notes)
+    assert not any("other code" in note for note in describe.notes(asked(runs)))
 
 
 def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
@@ -221,8 +220,10 @@ def test_numbers_are_those_of_curves_statistics() -> None:
 def test_who_wins_and_by_how_much() -> None:
     found = asked(sweep({"none": 0.2, "batch": 0.15, "layer": 0.1}))
     assert found.groups[0].winner == "layer" and found.question.against == "none"
-    assert found.sentence.startswith("Winner: layer, ahead of ") and "batch is ahead of none" in found.sentence
-    assert "test error at the end, %" in found.heading and "lower is better" in found.heading
+    assert describe.sentence(found).startswith(
+        "Winner: layer, ahead of "
+    ) and "batch is ahead of none" in describe.sentence(found)
+    assert "test error at the end, %" in describe.heading(found) and "lower is better" in describe.heading(found)
 
 
 def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
@@ -230,9 +231,9 @@ def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
     apart = (0.01, -0.01, 0.02, -0.02, 0.01, -0.008)
     found = asked([*baseline.values(), *(run(0.2 + 0.03 * (s % 3) + apart[s - 1], "layer", s) for s in baseline)])
     (group,) = found.groups
-    assert group.winner == "" and found.sentence.startswith("No winner: undecided between ")
+    assert group.winner == "" and describe.sentence(found).startswith("No winner: undecided between ")
     difference = next(row.difference for row in group.rows if row.difference)
-    assert difference.word == UNDECIDED and " points with 80 % power" in difference.because("points")
+    assert difference.word == UNDECIDED and " points with 80 % power" in describe.because(difference, "points")
     assert difference.detectable == pytest.approx(
         stats.detectable_effect(stats.paired(*(list(row.values.values()) for row in group.rows)).sd, 6)  # type: ignore[arg-type]  # all have a number
     )
@@ -250,8 +251,8 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
     (pair,) = (d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
     assert result == pair and (result.tests, result.word) == (7, UNDECIDED)  # three of ten pairs have no spread
     assert judge(group.against, {}, False)[0].word == AHEAD and result.p and result.p < 0.05 / 4
-    assert "layer, batch, rms and group against none are undecided" in asked(runs).sentence
-    assert "layer against batch, rms and group is undecided" in asked(runs).sentence
+    assert "layer, batch, rms and group against none are undecided" in describe.sentence(asked(runs))
+    assert "layer against batch, rms and group is undecided" in describe.sentence(asked(runs))
     assert len([d for d in group.open if {d.first, d.second} == {"layer", "none"}]) == 1
 
 
@@ -261,16 +262,19 @@ def test_a_baseline_that_wins_is_told_once() -> None:
     (pair,), (result,) = group.pairs, group.against
     assert (pair.first, pair.word, result.first, result.word) == ("none", AHEAD, "layer", BEHIND)
     assert pair.mean and result.mean == -pair.mean and result.reversed == pair
-    assert found.sentence.startswith("Winner: none, ahead of layer (") and found.sentence.count("layer") == 1
+    assert (
+        describe.sentence(found).startswith("Winner: none, ahead of layer (")
+        and describe.sentence(found).count("layer") == 1
+    )
 
 
 def test_an_arm_of_few_seeds_is_not_among_those_undecided() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1})
-    assert asked([*runs, run(0.05, "batch", 1)]).sentence.startswith(
+    assert describe.sentence(asked([*runs, run(0.05, "batch", 1)])).startswith(
         "No winner: layer is in front, but batch has fewer than 5 seeds."
     )
     apart = [run(0.1 + 0.03 * (seed % 3), "rms", seed) for seed in range(1, 7)]
-    assert asked([*runs, *apart, run(0.05, "batch", 1)]).sentence.startswith(
+    assert describe.sentence(asked([*runs, *apart, run(0.05, "batch", 1)])).startswith(
         "No winner: undecided between rms and layer."
     )
 
@@ -278,7 +282,7 @@ def test_an_arm_of_few_seeds_is_not_among_those_undecided() -> None:
 def test_unfinished_runs_are_told_and_not_counted() -> None:
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.9, "layer", 7, status="running")])
     layer = next(row for row in found.groups[0].rows if row.arm == "layer")
-    assert layer.at.n == 6 and "1 running" in found.notes[0]
+    assert layer.at.n == 6 and "1 running" in describe.notes(found)[0]
 
 
 def test_batch_sizes_are_facets_and_learning_rates_are_chosen_on_validation() -> None:
@@ -296,25 +300,27 @@ def test_batch_sizes_are_facets_and_learning_rates_are_chosen_on_validation() ->
 def test_what_makes_learning_rates_unfair_is_told() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1}) + sweep({"none": 0.12, "layer": 0.2}, lr=3e-3)
     runs += sweep({"layer": 0.15}, lr=1e-2, valid=-0.1)
-    notes = " ".join(asked(runs).notes)
+    notes = " ".join(describe.notes(asked(runs)))
     assert "Learning rates tried: 2 of none, 3 of layer." in notes
     assert "The best learning rate of none and layer is the first or last of those tried." in notes
     assert "3 groups are judged separately, each at 5 %." in notes and "optimistic" not in notes
-    assert "optimistic" in " ".join(asked(runs, split="valid").notes)
+    assert "optimistic" in " ".join(describe.notes(asked(runs, split="valid")))
     inside = sweep({"none": 0.2, "layer": 0.2}) + sweep({"none": 0.2, "layer": 0.2}, lr=3e-3, valid=-0.1)
     inside += sweep({"none": 0.2, "layer": 0.2}, lr=1e-2)
-    assert not [note for note in asked(inside).notes if "first or last" in note or "tried" in note]
+    assert not [note for note in describe.notes(asked(inside)) if "first or last" in note or "tried" in note]
 
 
 def test_the_best_is_named_by_what_is_monitored() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1})
-    assert "at the best by valid nll" in asked(runs, at="best").heading.lower()
+    assert "at the best by valid nll" in describe.heading(asked(runs, at="best")).lower()
     other = [
         dataclasses.replace(one, config={**one.config, "monitor": {"split": "test", "metric": "error"}}) for one in runs
     ]
     found = asked(other, at="best")
-    assert "at the best by test error" in found.heading and any("optimistic" in note for note in found.notes)
-    assert "at the best by what each run monitors" in asked([*runs[:6], *other[6:]], at="best").heading
+    assert "at the best by test error" in describe.heading(found) and any(
+        "optimistic" in note for note in describe.notes(found)
+    )
+    assert "at the best by what each run monitors" in describe.heading(asked([*runs[:6], *other[6:]], at="best"))
 
 
 def test_a_level_on_a_narrow_way_is_one_that_is_reached() -> None:
@@ -360,6 +366,15 @@ def test_numbers_do_not_change_with_what_else_is_shown() -> None:
             assert row.difference.interval == rows[row.arm].difference.interval  # type: ignore[union-attr]  # it has one
 
 
+def test_each_column_of_the_table_has_one_format() -> None:
+    noise = (0.08, -0.07, 0.02, -0.09, 0.04, 0.03)
+    wide = [run(0.3 + noise[seed], "batch", seed + 1) for seed in range(6)]
+    texts = describe.table(asked([*sweep({"none": 0.2, "layer": 0.1}), *wide]).groups[0].rows)
+    for column in ("at", "seeds", "best", "difference", "p"):
+        found = [len(digits) for row in texts for digits in re.findall(r"\.(\d+)", str(getattr(row, column)))]
+        assert len(found) > 1 and len({*found}) == 1, (column, texts)
+
+
 def test_the_difference_over_time_ends_where_the_table_does() -> None:
     found = asked(sweep({"none": 0.2, "layer": 0.1}))
     layer, none = found.groups[0].rows
@@ -371,7 +386,7 @@ def test_the_difference_over_time_ends_where_the_table_does() -> None:
 
 def test_as_json_is_plain_and_has_no_nan() -> None:
     runs = [*sweep({"none": 0.2, "layer": 0.1}), run(None, "rms", 1, status="diverged"), run("NaN", "batch", 1)]
-    text = json.dumps(asked(runs).as_json(), allow_nan=False)
+    text = json.dumps(describe.as_json(asked(runs)), allow_nan=False)
     content = json.loads(text)
     assert content["question"]["against"] == "none" and content["groups"][0]["rows"][0]["arm"] == "layer"
 
@@ -451,7 +466,9 @@ def test_arms_of_one_setting_are_called_by_it_and_a_lost_one_is_no_baseline() ->
     result = asked(runs)
     assert [row.arm for row in result.groups[0].rows] == ["optim.lr=0.001", "optim.lr=0", "optim.lr=1e+300"]
     assert result.question.against == "optim.lr=0"
-    assert result.sentence.startswith("No winner: undecided between optim.lr=0.001 and optim.lr=0. Every run of")
+    assert describe.sentence(result).startswith(
+        "No winner: undecided between optim.lr=0.001 and optim.lr=0. Every run of"
+    )
     assert asked(runs, against="0.001").question.against == "optim.lr=0.001", "by its value alone"
     assert asked(runs, against="optim.lr=1e+300").question.against == "optim.lr=1e+300"
     assert asked([*lost, run(0.9, lr=1.0, status="diverged")]).question.against == "optim.lr=1e+300"

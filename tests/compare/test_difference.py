@@ -8,11 +8,9 @@ import pytest
 import scipy.stats
 from swept import SPREAD, asked, run, sweep
 
-from normbench.compare import suggested_seeds
-from normbench.compare.answer import answer
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, difference_of, judge
+from normbench.compare import describe, suggested_seeds
+from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Difference, Question, compare, difference_of, judge
 from normbench.compare.groups import tasks
-from normbench.compare.question import Question
 from normbench.stats import statistics as stats
 from normbench.streams import stream
 
@@ -20,7 +18,8 @@ from normbench.streams import stream
 @pytest.mark.parametrize("seeds", [1, 2, 3, 4])
 def test_below_five_seeds_there_is_no_verdict(seeds: int) -> None:
     found = asked(sweep({"none": 0.5, "layer": 0.1}, seeds=seeds))
-    assert found.groups[0].winner == "" and f"n = {seeds}" in found.sentence and "no verdict" in found.sentence.lower()
+    assert found.groups[0].winner == "" and f"n = {seeds}" in describe.sentence(found)
+    assert "no verdict" in describe.sentence(found).lower()
     assert all(pair.word == UNDECIDED for group in found.groups for pair in group.pairs)
 
 
@@ -28,7 +27,7 @@ def test_seeds_that_are_not_shared_are_compared_by_welch_and_that_is_said() -> N
     runs = [*sweep({"none": 0.2}), *(run(0.1 + SPREAD[s % 6], "layer", 10 + s) for s in range(6))]
     (group,) = asked(runs).groups
     difference = next(row.difference for row in group.rows if row.difference)
-    assert not difference.paired and "unpaired" in difference.text()
+    assert not difference.paired and "unpaired" in describe.difference(difference)
     first, second = ([100 * r.records[-1]["error"] for r in row.cell.runs] for row in group.rows)
     assert math.isclose(difference.p or 0, scipy.stats.ttest_ind(first, second, equal_var=False).pvalue, rel_tol=1e-9)
 
@@ -57,7 +56,7 @@ def test_diverged_runs_are_counted_and_their_arm_is_never_ahead() -> None:
     layer = next(row for row in found.groups[0].rows if row.arm == "layer")
     assert layer.diverged == 1 and layer.at.n == 6 and layer.values[7] is None and "1 diverged" in layer.at.text()
     assert layer.difference is not None and layer.difference.word == UNDECIDED and "survivors" in layer.difference.why
-    assert any("1 diverged" in note for note in found.notes)
+    assert any("1 diverged" in note for note in describe.notes(found))
     other = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.2, "none", 7, status="diverged"), run(0.1, "layer", 7)])
     assert other.groups[0].winner == "layer"  # ahead even of the survivors
 
@@ -68,10 +67,10 @@ def test_a_run_whose_last_number_is_none_counts_as_diverged(number: str) -> None
     further = [run(number, "layer", 7), run(0.2, "none", 7)]
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), *further])
     layer = next(row for row in found.groups[0].rows if row.arm == "layer")
-    assert (layer.diverged, found.groups[0].winner) == (1, "") and "survivors" in found.sentence
-    assert any(note.startswith("1 diverged") for note in found.notes)
+    assert (layer.diverged, found.groups[0].winner) == (1, "") and "survivors" in describe.sentence(found)
+    assert any(note.startswith("1 diverged") for note in describe.notes(found))
     gone = asked([*sweep({"none": 0.2, "layer": 0.1}), *(run(number, "batch", seed) for seed in range(1, 7))])
-    assert gone.groups[0].winner == "layer" and "Every run of batch diverged." in gone.sentence
+    assert gone.groups[0].winner == "layer" and "Every run of batch diverged." in describe.sentence(gone)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.01, 0.3])
@@ -86,9 +85,9 @@ def test_seeds_that_all_say_the_same_decide_nothing(shift: float, step: float) -
         found = asked([*runs, *(run(0.5 + step * seed - shift, "layer", first + seed - 1) for seed in seeds)])
         (difference,) = found.groups[0].against
         assert (difference.word, difference.p, difference.interval) == (UNDECIDED, None, None)
-        assert found.groups[0].winner == "" and found.sentence.startswith("No winner: undecided between ")
+        assert found.groups[0].winner == "" and describe.sentence(found).startswith("No winner: undecided between ")
         assert (
-            "all seeds alike: a spread of zero decides nothing" in found.sentence
+            "all seeds alike: a spread of zero decides nothing" in describe.sentence(found)
             and suggested_seeds.suggested_commands(found) == []
         )
     other = asked([*runs, *(run(0.2 + 0.01 * (seed % 2) + step * seed, "layer", seed) for seed in seeds)])
@@ -137,7 +136,7 @@ def test_of_arms_without_a_difference_a_group_rarely_says_any(
         errors[0] += apart
         logged = [{**one.records[-1], "error": error} for one, error in zip(runs, errors.ravel().tolist(), strict=True)]
         sampled = {one.id: replace(one, records=[last]) for one, last in zip(runs, logged, strict=True)}
-        (group,) = answer(task.with_runs(sampled), question).groups
+        (group,) = compare(task.with_runs(sampled), question).groups
         decided, of_baseline = (
             {frozenset((d.first, d.second)) for d in pairs if d.word != UNDECIDED}
             for pairs in (group.pairs, group.against)
@@ -151,24 +150,22 @@ def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
     lost = [run(0.05, "batch", seed, status="diverged") for seed in range(1, 7)]
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
     (group,) = found.groups
-    assert group.winner == "layer" and "Every run of batch diverged." in found.sentence
+    assert group.winner == "layer" and "Every run of batch diverged." in describe.sentence(found)
     assert "batch" not in [d.first for d in group.open] and suggested_seeds.suggested_commands(found) == []
     as_baseline = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost], against="batch")
-    assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in as_baseline.sentence
+    assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in describe.sentence(as_baseline)
     few = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost[:3]])
     assert few.groups[0].winner == ""  # three lost runs are no more a verdict than three good ones
-    assert (
-        asked(lost).groups[0].rows[0].lost
-        and "Every run diverged."
-        in asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))]).sentence
+    assert asked(lost).groups[0].rows[0].lost and "Every run diverged." in describe.sentence(
+        asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))])
     )
 
 
 def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), *(run(0.2, "none", seed) for seed in (7, 8, 9))])
     layer = next(row.difference for row in found.groups[0].rows if row.difference)
-    assert layer.paired and layer.n == 6 and layer.text().endswith(" 6 pairs")
-    assert "pairs" not in str(asked(sweep({"none": 0.2, "layer": 0.1})).sentence)
+    assert layer.paired and layer.n == 6 and describe.difference(layer).endswith(" 6 pairs")
+    assert "pairs" not in str(describe.sentence(asked(sweep({"none": 0.2, "layer": 0.1}))))
 
 
 @pytest.mark.parametrize("gap, far", [(0.003, False), (0.0001, True)])
@@ -179,8 +176,8 @@ def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, f
         [difference_of(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False
     )
     assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
-    assert ("out of reach (more than 60 seeds)" in held.because()) == far
-    assert (f"about {held.needed} seeds would show" in held.because()) != far
+    assert ("out of reach (more than 60 seeds)" in describe.because(held)) == far
+    assert (f"about {held.needed} seeds would show" in describe.because(held)) != far
 
 
 @pytest.mark.parametrize(
@@ -195,5 +192,5 @@ def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, f
 def test_clock_times_that_do_not_compare_are_told_so(changed: dict[str, Any], warned: str) -> None:
     alike = {"seconds": 3.0, "environment": {"device": "cpu", "processor": "one"}}
     runs = [replace(one, **alike) for one in sweep({"none": 0.2, "layer": 0.1})]
-    notes = asked([replace(runs[0], **changed), *runs[1:]]).notes
+    notes = describe.notes(asked([replace(runs[0], **changed), *runs[1:]]))
     assert any(warned in note for note in notes) if warned else not any("seconds" in note for note in notes)

@@ -7,10 +7,9 @@ import pytest
 from swept import asked, sweep
 
 from normbench.commands.compare import selecting
-from normbench.compare import configuration
-from normbench.compare.answer import answer
+from normbench.compare import configuration, describe
+from normbench.compare.answer import Question, compare
 from normbench.compare.groups import tasks, with_longer
-from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 from normbench.web import share as shared
 from normbench.web.view import view
@@ -39,9 +38,9 @@ def test_a_longer_run_stands_among_the_shorter_ones_it_went_through(with_records
     assert [list(run.records) for run in shorter.cells[0].runs] == [list(run.records) for run in runs[:6]]
     (found,) = tasks(configuration.select(selecting(shorter), with_longer(heads)))
     assert len(found.runs) == 12, "words that select the task keep them"
-    result = answer(shorter, Question.of(shorter, {}))
-    assert "2 runs are longer ones, cut to 3 epochs." in result.notes
-    assert result.as_json()["groups"] == asked(runs).as_json()["groups"]
+    result = compare(shorter, Question.of(shorter, {}))
+    assert "2 runs are longer ones, cut to 3 epochs." in describe.notes(result)
+    assert describe.as_json(result)["groups"] == describe.as_json(asked(runs))["groups"]
 
 
 def test_a_longer_run_is_no_shorter_one_that_it_was_not_evaluated_as() -> None:

@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 from swept import asked, run, sweep
 
-from normbench.commands.compare import out_of_reach, show
-from normbench.compare import configuration, suggested_seeds
-from normbench.compare.answer import answer
+from normbench.commands.compare import show
+from normbench.compare import configuration, describe, suggested_seeds
+from normbench.compare.answer import Question, compare
 from normbench.compare.groups import Task, tasks
-from normbench.compare.question import Question
 from normbench.config.plan import train_specs
 from normbench.runs.record import RunRecord
 
@@ -35,7 +34,7 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
         for spec in specs
     ]  # fmt: skip
     (task,) = tasks(runs)
-    (line,) = suggested_seeds.suggested_commands(answer(task, Question.of(task, {})))
+    (line,) = suggested_seeds.suggested_commands(compare(task, Question.of(task, {})))
     words = line.replace("'", "").split()
     assert words[:4] == ["normbench", "train", "-m", "model=mnist_mlp"] and "seed=range(4,6)" in words
     repeated = [word.replace("range(4,6)", "range(1,4)") for word in words[3:]]
@@ -114,8 +113,12 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
 def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command() -> None:
     near = asked(sweep({"none": 0.30, "layer": 0.2999, "batch": 0.3001}))
     (group,) = near.groups
-    first, rest = group.sentences(near.question)
-    assert len(first) == 1 and len(rest) > 1 and group.sentence(near.question) == f"{first[0]} {'; '.join(rest)}."
+    first, rest = describe.group_sentences(group, "points")
+    assert (
+        len(first) == 1
+        and len(rest) > 1
+        and describe.group_sentence(group, "points") == f"{first[0]} {'; '.join(rest)}."
+    )
     reason = io.StringIO()
     show(near, [], Console(file=reason, width=300), Path("results"))
     lines = reason.getvalue().splitlines()
@@ -123,7 +126,9 @@ def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command()
     (why,) = [line for line in lines if "no command for" in line]
     assert "batch against none" in why and why.endswith(": out of reach (more than 60 seeds)")
     few = asked(sweep({"none": 0.30, "layer": 0.2999}, seeds=2))
-    assert suggested_seeds.suggested_commands(few) and not out_of_reach(few), "first there are seeds for a word at all"
+    assert suggested_seeds.suggested_commands(few) and not suggested_seeds.out_of_reach(few), (
+        "first there are seeds for a word at all"
+    )
 
 
 def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> None:
@@ -137,6 +142,6 @@ def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> No
         for seed, place in enumerate(seeds[norm], 1)
     ]  # fmt: skip
     (task,) = tasks(runs)
-    (line,) = suggested_seeds.suggested_commands(answer(task, Question.of(task, {})))
+    (line,) = suggested_seeds.suggested_commands(compare(task, Question.of(task, {})))
     start = "normbench reproduce ln2016/fig6 --only none --only ln --only train.batch_size=128 --seeds 6-"
     assert line.startswith(start), line

@@ -231,7 +231,7 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
     folder = _own(tmp_path, group, name, text.replace(f"name: {of}", f"name: {name}"))
     words = [word for word in WORDS if not word.startswith(group)]
     (spec,) = plan.train_specs([*words, f"{group}={name}", *(["clip.at=1"] if group == "clip" else [])], False, folder)
-    with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
+    with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code|is not a data set)") as error:
         datasets.function(spec.config["data"])
         model = models.build(spec.config, spec.sites)
         clipping.Clipping(spec.config, model, torch.optim.SGD(model.parameters()))

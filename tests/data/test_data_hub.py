@@ -147,7 +147,7 @@ def test_other_rows_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("stanfordnlp/imdb", "cannot be had: "),
+        ("stanfordnlp/imdb", "cannot be loaded: "),
         ("nobody", "is not a folder that has "),
         ("parquet", "is not a folder that has "),
         ("/no/such/folder", "is not a folder that has "),
@@ -226,7 +226,7 @@ def test_the_network_is_asked_only_by_its_variable(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     line = refused(compose.choice("data", "imdb") | {"source": "stanfordnlp/imdb"}, tmp_path)
-    assert "cannot be had: [Errno 101] Network is unreachable. Or leave data.source out" in line
+    assert "cannot be loaded: [Errno 101] Network is unreachable. Or leave data.source out" in line
     assert found == [(not asked, not asked, True)] and constants.HF_HUB_DISABLE_TELEMETRY
 
 

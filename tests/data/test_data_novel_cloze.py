@@ -159,7 +159,7 @@ def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_real_novels() -> None:
-    from normbench.train.probes import cloze_rules
+    from normbench.papers.ln2016.probes import cloze_rules
 
     config = compose.choice("data", "novel_cloze")
     splits = data.load(config).splits

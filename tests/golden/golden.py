@@ -56,11 +56,13 @@ def helped(*words: str) -> str:
 
 
 def arrows() -> list[str]:
-    """Which room of the package imports which: `room -> room`. A file directly in the package is a room too."""
+    """Which room of the package imports which: `room -> room`. A file directly in the package is a room too, and the
+    probes of all papers are one.
+    """
     found = set()
     for path in PACKAGE.rglob("*.py"):
         here = path.relative_to(PACKAGE)
-        room = here.parts[0].removesuffix(".py")
+        room = "probes" if "probes" in here.parts else here.parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(path.read_text())):
             found |= {f"{room} -> {other}" for other in imported(node) if other != room}
     return sorted(found)

@@ -12,7 +12,7 @@ import plotly.graph_objects
 import pytest
 
 from normbench.draw import captions, figure
-from normbench.draw.panels import Line, Look, Panel, Quantity, layout, panels
+from normbench.draw.panels import Line, Look, Panel, Quantity, layout, log_ticks, panels
 from normbench.papers import artifact as artifacts
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point
@@ -63,6 +63,18 @@ def test_a_short_logarithmic_axis_has_labels(means: list[float], ticks: list[flo
     assert short.ticks() == pytest.approx(ticks)
     assert figures.figure(short)["layout"]["yaxis"].get("ticktext", []) == [f"{tick:g}" for tick in ticks]
     assert {f"{tick:g}" for tick in ticks} <= set(texts(svg([short])))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "ticks"),
+    [
+        (0.3, 2.5, 9, "0.5 1 2"), (0.62, 0.93, 9, "0.7 0.8 0.9"), (4, 60, 9, "5 10 20 50"),
+        (1.0, 1.21, 9, "1 1.05 1.1 1.15 1.2"), (1.5, 9, 9, "2 3 4 5 6 7 8 9"), (1.5, 9, 5, "2 5"),
+        (0.12, 99, 5, "1 10"), (1e-7, 3, 5, "1e-06 0.0001 0.01 1"),
+    ],
+)  # fmt: skip
+def test_a_logarithmic_axis_has_a_few_round_numbers(low: float, high: float, most: int, ticks: str) -> None:
+    assert " ".join(f"{tick:.6g}" for tick in log_ticks(low, high, most)) == ticks
 
 
 def test_lines_that_look_alike_are_named() -> None:

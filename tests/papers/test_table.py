@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from xml.etree import ElementTree
 
 import madeup
@@ -25,12 +26,24 @@ def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", ba
 
 
 @pytest.mark.parametrize(
-    ("value", "uncertainty", "text"),
-    [(1.61734, 0.07, "1.617"), (0.0123456, 0.001, "0.0123"), (3.21e-5, 1e-6, "3.21e-05"), (0.0, 0.1, "0"),
-     (12.5, 0.0, "12.5"), (98.7654, 20.0, "99"), (-0.45123, 0.16, "-0.45")],
+    ("numbers", "texts"),
+    [
+        ([(1.45, (1.36, 1.54)), (5.7, (1.5, 9.8)), (2.59, None)], "1.45 [1.36, 1.54] | 5.70 [1.50, 9.80] | 2.59"),
+        ([(57.07, (56.19, 57.96)), (59.6, (58.4, 60.8))], "57.1 [56.2, 58.0] | 59.6 [58.4, 60.8]"),
+        ([(4301.2, (4271.0, 4332.0)), (1.25, (1.21, 1.29))],
+         "4.301e+03 [4.271e+03, 4.332e+03] | 1.250e+00 [1.210e+00, 1.290e+00]"),
+        ([(6.9e-4, (3.5e-5, 0.013)), (0.0434, None)], "6.9e-04 [3.5e-05, 1.3e-02] | 4.3e-02"),
+        ([(36.8, None), (6.613, None)], "36.8 | 6.6"),
+        ([(-0.45, None), (0.0, None)], "-0.450 | 0.000"),
+        ([(1.5, None), (math.inf, None), (math.nan, None)], "1.50 | inf | nan"),
+        ([(2.0, (2.0, 2.0)), (3.0, (-math.inf, math.inf))], "2 [2, 2] | 3 [-inf, inf]"),
+    ],
 )  # fmt: skip
-def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
-    assert tables.number(value, uncertainty) == text
+def test_a_column_has_one_format(numbers, texts):
+    entries = [tables.Entry("g", str(n), "q", "", 5, mean, interval) for n, (mean, interval) in enumerate(numbers)]
+    assert " | ".join(tables.column(entries, count=False)) == texts
+    _, rows = tables.grid(entries, "g")
+    assert " | ".join(row[1].removesuffix(" (n = 5)") for row in rows) == texts
 
 
 @pytest.mark.parametrize(
@@ -39,7 +52,7 @@ def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
         (0.0014, 0.0004, 0.0025, "0.0014 [0.0004, 0.0025]"),
         (2.2e-4, -3.6e-4, 8.0e-4, "0.00022 [-0.00036, 0.00080]"),
         (0.46, 0.04, 0.88, "0.46 [0.04, 0.88]"),
-        (-8e-5, -1.6e-4, -4e-7, "-0.000080 [-0.000160, 0.000000]"),
+        (-8e-5, -1.6e-4, -4e-7, "-8.0e-05 [-1.6e-04, -4.0e-07]"),
         (0.0, -0.04, 0.04, "0.000 [-0.040, 0.040]"),
         (12345.6, 12000.4, 12690.8, "12346 [12000, 12691]"),
         (3.2e-5, 1.1e-6, 9.3e-4, "3.2e-05 [1.1e-06, 9.3e-04]"),
@@ -58,7 +71,7 @@ def test_entries_count_what_is_missing_censored_or_diverged():
     late = _run(3, [2.0, 1.0, 0.5])
     lost = _run(4, [2.0, float("nan")], status="diverged")
     assert tables.final_entry([], "g", "r", "q", where).text() == "not run"
-    assert tables.final_entry(runs[:1], "g", "r", "q", where).text() == "0.001000 (n = 1)"
+    assert tables.final_entry(runs[:1], "g", "r", "q", where).text() == "0.00100 (n = 1)"
     assert "1 diverged" in tables.final_entry([*runs, lost], "g", "r", "q", where).text()
     assert tables.final_entry([lost], "g", "r", "q", where).text() == "1 diverged"
     assert tables.time_entry([*runs, late], "g", "r", "q", where, 0.01).text() == "≥ 2 (1 of 3 not reached)"

@@ -11,8 +11,8 @@ from normbench.data.cloze import BLANK, ENTITY
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError
+from normbench.papers.ln2016.probes import cloze_rules
 from normbench.train import probes
-from normbench.train.probes import cloze_rules
 
 A, B, C = ENTITY, ENTITY + 1, ENTITY + 2
 SAW, MET, RAN, STOP = 20, 21, 22, 23

@@ -23,7 +23,7 @@ from normbench.norms.modes import inference, normalizers
 from normbench.runs import writing
 from normbench.runs.find import find
 from normbench.runs.record import evaluation_complete
-from normbench.train.evaluate import Evaluation, Pass, State
+from normbench.train.evaluate import Evaluation
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
 
@@ -50,7 +50,7 @@ def several(model: models.Model, split: Split, names: list[str], m: int) -> list
     config = {**tiny.spec(f"train.batch_size={m}").config}
     evaluation = Evaluation(model, datasets.Dataset("d", {"train": split, "valid": split, "test": split}), config, {})
     variants = [parse(name, DECLARED, "", "") for name in names]
-    return evaluation.run([Pass("test", variants=variants)], State())
+    return evaluation.evaluate("test", variants)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from normbench.norms import sites
 from normbench.runs import curve_file
 from normbench.runs.writing import RunDirectory
 from normbench.train import optim
-from normbench.train.evaluate import Evaluation, Pass, State
+from normbench.train.evaluate import Evaluation, State
 from normbench.train.train_one import ensure_run
 
 
@@ -148,8 +148,8 @@ def test_weights_that_are_no_numbers_are_found_where_no_output_shows_them(monkey
 
 @pytest.mark.parametrize(("goal", "value"), [("max", math.inf), ("min", -math.inf), ("min", math.nan)])
 def test_what_is_not_finite_is_never_the_best(goal: str, value: float) -> None:
-    state = evaluated(f"monitor.goal={goal}").with_values([{"split": "valid", "mode": "eval", "nll": value}], State(1))
-    assert state.values == {"": math.inf} and not state.best and not state.better
+    values = evaluated(f"monitor.goal={goal}").values([{"split": "valid", "mode": "eval", "nll": value}])
+    assert values == {"": math.inf} and not State(1).at_lowest(values) and State(1).at_lowest({"": 1e9}) == {""}
 
 
 def evaluated(*words: str) -> Evaluation:
@@ -227,7 +227,7 @@ def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
     model.evaluated_at_once = 7
     with torch.no_grad():
         whole = model.evaluate(split["inputs"], split["targets"])["nll"].double().mean().item()
-    (record,) = Evaluation(model, datasets.Dataset("d", splits), spec.config, {}).run([Pass("test")], State())
+    (record,) = Evaluation(model, datasets.Dataset("d", splits), spec.config, {}).evaluate("test")
     assert len(split) % 7 and record["nll"] == pytest.approx(whole, rel=1e-6)
 
 

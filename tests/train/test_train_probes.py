@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from normbench.config import plan
+from normbench.config import compose, plan
 from normbench.config.resolve import ResolvedRun
+from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
+from normbench.papers.bln2022.probes import bln_weights
 from normbench.runs import curve_file, run_file
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
-from normbench.train.probes import bln_weights
 from normbench.train.train_one import ensure_run
 
 TABLE1 = artifacts.load("ln2016/table1")
@@ -77,6 +78,14 @@ def test_a_series_has_a_record_per_multiple():
     assert [r["epoch"] for r in records] == list(range(1, 9))
     assert [r["all_angle"] for r in records] == pytest.approx([1 / s**2 for s in range(1, 9)], rel=1e-9)
     assert math.isclose(records[0]["one_angle"], 1.0)
+
+
+def test_every_probe_stands_with_a_paper():
+    """And a model of one's own that is declared as one has no code."""
+    names = [name for name in compose.choices("model") if compose.is_probe(name)]
+    assert names and all(callable(probes.probe(name)) for name in names)
+    with pytest.raises(NormbenchError, match="model=mine"):
+        probes.probe("mine")
 
 
 def test_a_probe_is_written_like_any_run(tmp_path: Path):

@@ -42,8 +42,9 @@ from normbench.runs import outcomes, run_file, writing
 from normbench.runs.find import find
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
-from normbench.train import loop, populations
+from normbench.train import populations, recorder
 from normbench.train.train_one import ensure_run
+from normbench.train.weights import trained
 
 WORDS = 7
 CHOICES = {
@@ -178,7 +179,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
     samples = {path.name for path in (tmp_path / "run" / "samples").iterdir()}
     at_the_end = {name for name in samples if not name.startswith("step-7-")}
-    assert len(at_the_end) == loop.SAMPLES and samples - at_the_end == {f"step-7-{name}" for name in at_the_end}
+    assert len(at_the_end) == recorder.SAMPLES and samples - at_the_end == {f"step-7-{name}" for name in at_the_end}
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{asked_spec.id}"
     ensure_run(asked_spec, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
@@ -199,6 +200,13 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     run_file.write(sampled, run_file.read(sampled) | {"files": run_file.hashes(sampled)})
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
         drawn(3, weights="step-7")
+    for name in ("step-9", "step-10"):
+        shutil.copyfile(sampled / "weights" / "best.safetensors", lost.with_stem(name))
+    with pytest.raises(NormbenchError, match="the run kept best, last, step-7, step-9, step-10"):
+        drawn(3, weights="frist")
+    for name in ("last", "best", "step-10"):
+        assert trained(sampled, asked_spec.config, None, asked_spec.config_dir)[1] == name
+        (sampled / "weights" / f"{name}.safetensors").unlink()
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(asked_spec, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"

@@ -35,11 +35,11 @@ def test_the_next_port_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(dashboard.listen(None)) as first, contextlib.closing(dashboard.listen(None)) as second:
         ports = [listener.getsockname() for listener in (first, second)]
         assert {host for host, _ in ports} == {"127.0.0.1"} and ports[0][1] < ports[1][1]
-        with pytest.raises(NormbenchError, match=rf"--port {ports[0][1]} cannot be had: Address already in use"):
+        with pytest.raises(NormbenchError, match=rf"--port {ports[0][1]} cannot be opened: Address already in use"):
             dashboard.listen(ports[0][1])
         monkeypatch.setattr(dashboard, "PORT", ports[0][1])
         monkeypatch.setattr(dashboard, "TRIED", 1)
-        with pytest.raises(NormbenchError, match="cannot be had"):
+        with pytest.raises(NormbenchError, match="cannot be opened"):
             dashboard.listen(None)
 
 

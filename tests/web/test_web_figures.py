@@ -127,7 +127,7 @@ def test_ratios_have_an_axis_of_ratios():
                for r in (0.1, 30)]  # fmt: skip
     (plot,) = forest.plots(("", effect) for effect in effects)
     assert plot.unit == "ratio" and plot.ticks[0][0] < plot.zero < plot.ticks[-1][0] and (plot.zero, "1") in plot.ticks
-    assert [row.value for row in plot.rows] == ["0.100 [0.0500, 0.200]", "30.0 [15.0, 60.0]"]
+    assert [row.value for row in plot.rows] == ["0.10 [0.05, 0.20]", "30.00 [15.00, 60.00]"]
 
 
 @pytest.mark.parametrize("width", [1e-6, 0.02, 0.7, 2.0, 9.0, 40.0, 300.0])

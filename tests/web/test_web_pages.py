@@ -16,7 +16,7 @@ import pytest
 
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, measured
-from normbench.web import forest, report, samples, site
+from normbench.web import report, samples, site
 
 
 class Tags(HTMLParser):
@@ -175,11 +175,3 @@ def test_a_verdicts_word_stands_alone(verdict: str, word: str, rest: str):
 def test_an_interval_is_not_broken_over_lines():
     rendered = site.environment().from_string("{{ text }}").render(text="−1 [−2, 0.5], n = 5; sites [a, b]; [1, 2, 3]")
     assert rendered == "−1 [−2,\N{NO-BREAK SPACE}0.5], n = 5; sites [a, b]; [1, 2, 3]"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [(0.3, 2.5, ["0.5", "1", "2"]), (0.62, 0.93, ["0.7", "0.8", "0.9"]), (4, 60, ["5", "10", "20", "50"])],
-)
-def test_a_short_logarithmic_axis_has_labels(low: float, high: float, ticks: list[str]):
-    assert [f"{tick:.6g}" for tick in forest.ratio_ticks(low, high)] == ticks

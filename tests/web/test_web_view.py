@@ -12,9 +12,8 @@ import compared
 import plotly.graph_objects
 import pytest
 
-from normbench.compare.answer import answer
+from normbench.compare.answer import Question, compare
 from normbench.compare.groups import tasks
-from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
 from normbench.stats.series import aggregate
@@ -41,7 +40,7 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
     found = seen(runs)
     (task,) = tasks(runs)
     question = Question.of(task, {})
-    rows = {row.cell.key: row for group in answer(task, question).groups for row in group.rows}
+    rows = {row.cell.key: row for group in compare(task, question).groups for row in group.rows}
     assert [cell["label"] for cell in found["cells"]] == ["none", "batch", "layer"]  # the baseline first
     for cell, mean in zip(found["cells"], traces(found, "mean"), strict=True):
         row = rows[cell["key"]]
@@ -187,7 +186,7 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
         reference: Mapping[str, Any] = {"test": {"0.2": {"TTTT": 1.0, "TTTF": 3.0, "FFFF": 2.0}, "1.0": {"TTTT": 1.0}}}
 
     monkeypatch.setattr("normbench.compare.paper_references._artifacts_of", lambda experiment: (Told(),))
-    monkeypatch.setattr("normbench.compare.paper_references.references", lambda task, question: [])
+    monkeypatch.setattr("normbench.compare.paper_references.references", lambda c: [])
     (heat,) = traces(seen(runs), "heat", "heat")
     assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
 

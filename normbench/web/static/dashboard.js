@@ -293,11 +293,10 @@
   function speed() {
     const timed = view.cells.filter((cell) => cell.time || cell.pace);
     const { now: level, unit, clock } = view.choices.level || {};
-    const pace = (seconds) => (seconds < 0.1 ? `${(1000 * seconds).toPrecision(2)} ms` : `${seconds.toPrecision(2)} s`);
     nb.fill(at("speed"), [timed.map((cell) => [cell.label, cell.time, cell.pace]), level, nb.dark()], () => {
       if (!timed.length) return [];
-      const body = timed.map((cell) => [[nb.swatch(cell), cell.label], cell.time, cell.pace ? pace(cell.pace) : ""]);
-      const found = folded("Speed", grid(["cell", level ? `${clock} to ${level}${unit ? ` ${unit}` : ""}` : "", "an update"], body));
+      const body = timed.map((cell) => [[nb.swatch(cell), cell.label], cell.time, cell.pace]);
+      const found = folded("Speed", grid(["cell", level ? `${clock} to ${level}${unit ? ` ${unit}` : ""}` : "", "ms an update"], body));
       found.open = timed.length <= 6;
       return [found];
     });

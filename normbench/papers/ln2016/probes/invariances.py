@@ -52,15 +52,10 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
         "case_recenter": layer(W, x + shift),
         "summed_recenter": layer(W, x, shift),
     }
-    deviations = {key: deviation(after, before) for key, after in numbers.items()}
+    deviations = {key: probes.deviation(after, before) for key, after in numbers.items()}
     one, two, t = x[:1], x[1:2], 0.3
     mixed = t * evaluated(W, one) + (1 - t) * evaluated(W, two)
-    return [deviations | {"affine": deviation(evaluated(W, t * one + (1 - t) * two), mixed)}]
-
-
-def deviation(after: Tensor, before: Tensor) -> float:
-    """max |after - before| / max |before|."""
-    return float((after - before).abs().max() / before.abs().max())
+    return [deviations | {"affine": probes.deviation(evaluated(W, t * one + (1 - t) * two), mixed)}]
 
 
 def _layers(spec: ResolvedRun, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:

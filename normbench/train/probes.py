@@ -1,31 +1,52 @@
-"""Probes: runs that compute records instead of training. Each is a module with `compute(spec)`, named as its model."""
+"""Probes: runs that compute records instead of training. Each is `compute(spec)` in `papers/PAPER/probes/MODEL.py`."""
 
 from __future__ import annotations
 
 import importlib
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import normbench
 from normbench.config.resolve import ResolvedRun
+from normbench.errors import unknown
 from normbench.runs import files, writing
 from normbench.streams import stream
 from normbench.train import environment
 
+PAPERS = Path(normbench.__file__).parent / "papers"
 Record = dict[str, Any]
+
+
+def probe(model: str) -> Callable[[ResolvedRun], list[Record]]:
+    """The probe of this name. NormbenchError for a YAML file of one's own that names none: it brings no code."""
+    found = {path.stem: path.parts[-3] for path in PAPERS.glob("*/probes/[!_]*.py")}
+    if model not in found:
+        raise unknown(f"model={model}: there is no such probe.", model, sorted(found))
+    compute: Callable[[ResolvedRun], list[Record]] = importlib.import_module(
+        f"normbench.papers.{found[model]}.probes.{model}"
+    ).compute
+    return compute
 
 
 def compute(spec: ResolvedRun) -> list[Record]:
     """A probe's records: numbers by key; `epoch` is the position in a series, and 0 for single numbers."""
-    module = importlib.import_module(f"normbench.train.probes.{spec.config['model']['name']}")
-    return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
+    records = probe(spec.config["model"]["name"])(spec)
+    return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in records]
 
 
 def draw(seed: int, name: Any, *shape: int) -> Tensor:
     """Standard normal values in float64 of a stream of this name."""
     return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
+
+
+def deviation(after: Tensor, before: Tensor) -> float:
+    """max |after - before| / max |before|."""
+    return float((after - before).abs().max() / before.abs().max())
 
 
 def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:

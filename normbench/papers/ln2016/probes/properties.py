@@ -1,7 +1,7 @@
 """Properties of normalizers that an overview names, computed in float64 on data (cases, channels, height, width).
 
 Normalizers of summed inputs are applied to the summed inputs; those of weights, and blocks, to the layer's inputs.
- Differences are max |f' - f| / max |f|.
+Differences are max |f' - f| / max |f|.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.norms import base
 from normbench.norms.sites import Choice, Site, declared
 from normbench.train import probes
-from normbench.train.probes.invariances import deviation
+from normbench.train.probes import deviation
 
 SCALE, EPS = 2.5, 1e-2  # EPS: large enough that its sign can be seen in the formulas
 Layer = Callable[[Tensor], Tensor]

@@ -1,0 +1,304 @@
+"""The words of a comparison, and its JSON form: heading, sentences, notes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from normbench.compare import configuration, metrics
+from normbench.compare.answer import (
+    AHEAD,
+    ALIKE,
+    ALONE,
+    BEST,
+    END,
+    FEW,
+    SURVIVORS,
+    TUNED,
+    UNDECIDED,
+    Comparison,
+    Difference,
+    Group,
+    Row,
+)
+from normbench.compare.groups import Task
+from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
+from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.stats.statistics import REACH
+
+UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
+
+
+def heading(c: Comparison) -> str:
+    """The title of the table: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
+    q = c.question
+    when = "at the end" if q.at == END else f"at the best by {chosen_by(c.task)}"
+    unit = f", {q.metric.unit}" if q.metric.unit else ""
+    better = "higher" if q.metric.rising else "lower"
+    return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
+
+
+def chosen_by(task: Task) -> str:
+    """The metric that says when a run is at its best: `valid NLL`."""
+    monitor = task.monitored
+    return metrics.format_metric(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def sentence(c: Comparison) -> str:
+    """Who wins in each group that has several arms, in one line."""
+    unit = c.question.metric.step_unit
+    several = [group for group in c.groups if len(group.rows) > 1]
+    return " ".join(f"{f'{group.place}: ' if group.place else ''}{group_sentence(group, unit)}" for group in several)
+
+
+def group_sentence(group: Group, unit: str) -> str:
+    """`group_sentences` in one line."""
+    first, rest = group_sentences(group, unit)
+    return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
+
+
+def group_sentences(group: Group, unit: str) -> tuple[list[str], list[str]]:
+    """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
+    most = max((row.at.n for row in group.rows), default=0)
+    if most == 0:
+        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."], []
+    if len(group.rows) < 2:
+        return [], []
+    how = " (each at its own best learning rate)" if group.tuned else ""
+    if most < FEWEST:
+        return [f"No verdict{how}: n = {most}, and a verdict needs {FEWEST} seeds."], []
+    few = [row.arm for row in group.rows if row.at.n < FEWEST and not row.lost]
+    front = [arm for arm in group.front if arm not in few]
+    if group.winner:
+        others = [f"{d.second} ({difference(d, unit)})" for d in group.best_against_others]
+        first = f"Winner{how}: {group.winner}, ahead of {_join(others)}."
+    elif len(front) != 1:
+        first = f"No winner{how}: undecided between {_join(front)}."
+    else:
+        why = "adjusted for all pairs not ahead of every arm"
+        if few:
+            why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
+        first = f"No winner{how}: {front[0]} is in front, but {why}."
+    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
+    decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
+    rest = [
+        f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit)})"
+        for d in decided
+    ]
+    return [first, *lost], [*rest, *_open(group.open, unit)]
+
+
+def _open(differences: Sequence[Difference], unit: str) -> list[str]:
+    """The undecided pairs and why; pairs with the same reason and an arm in common share one phrase."""
+    same: dict[tuple[str, str], list[Difference]] = {}
+    for d in differences:
+        same.setdefault((d.second, because(d, unit)), []).append(d)
+    merged: dict[tuple[str, str], list[Difference]] = {}
+    for (second, why), group in same.items():
+        merged.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
+    found = []
+    for (_, why), group in merged.items():
+        ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
+        words = f"{_join(ours)} against {_join(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
+        found.append(f"{words} ({why})" if why else words)
+    return found
+
+
+def _join(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- two arms --------------------------------------------------------------------------------------------------------
+
+
+def difference(d: Difference | None, unit: str = "", form: Form | None = None) -> str:
+    """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them.
+
+    form: of the numbers of its column.
+    """
+    if d is None or d.mean is None:
+        return ""
+    seeds = f" (n = {d.n})"
+    if d.interval:
+        seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
+    return f"{format_estimate(d.mean, d.interval, form)}{unit and f' {unit}'}{seeds}"
+
+
+def because(d: Difference, unit: str = "") -> str:
+    """Why there is no word; "" where there is a word, or no reason is known."""
+    reasons = {
+        FEW: f"n = {d.n}: no verdict",
+        ALIKE: "all seeds alike: a spread of zero decides nothing",
+        ALONE: "an interval of its own excludes 0, adjusted for all pairs it does not",
+        SURVIVORS: f"{d.lost} diverged of {d.ahead}: its mean is one of survivors",
+    }
+    if d.word != UNDECIDED or d.why or d.detectable is None:
+        return reasons.get(d.why, "")
+    detectable = f"{format_estimate(d.detectable, None)}{unit and f' {unit}'}"
+    text = f"n = {d.n} shows {detectable} with {100 * POWER:.0f} % power"
+    if d.needed is None or d.needed <= d.n:
+        return text
+    far = f"out of reach (more than {REACH} seeds)"
+    return f"{text}; {far if d.needed > REACH else f'about {d.needed} seeds would show the difference seen'}"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A row of a table: each column of the table has one format."""
+
+    at: str = ""
+    seeds: Mapping[int, str] = field(default_factory=dict)  # of `at`
+    best: str = ""
+    time: str = ""
+    difference: str = ""
+    p: str = ""
+    holm: str = ""
+    pace: str = ""  # milliseconds an update
+
+
+NO_TEXTS = Texts()
+
+
+def table(rows: Sequence[Row]) -> list[Texts]:
+    """The texts of each row; n is in a column of its own."""
+    differences = [row.difference for row in rows]
+    at = one_format((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
+    form = one_format((d.mean, d.interval) for d in differences if d and d.mean is not None)
+    pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
+    columns = (
+        [row.at.text(False, at) for row in rows],
+        [{seed: at(value) for seed, value in row.values.items() if value is not None} for row in rows],
+        column([row.best for row in rows], count=False),
+        column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
+        [difference(d, form=form) for d in differences],
+        [_p(d.p if d else None) for d in differences],
+        [_p(d.holm if d else None) for d in differences],
+        [pace(1000 * row.seconds_per_step) if row.seconds_per_step else "" for row in rows],
+    )
+    return [Texts(*texts) for texts in zip(*columns, strict=True)]
+
+
+def _p(p: float | None) -> str:
+    return "" if p is None else f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def notes(c: Comparison) -> list[str]:
+    """Warnings to read before the numbers are believed."""
+    return [*_runs_notes(c), *_time_notes(c.task), *_rate_notes(c)]
+
+
+def _runs_notes(c: Comparison) -> Iterator[str]:
+    task, q = c.task, c.question
+    for cell in task.cells:
+        if cell.repeated_seeds:
+            yield (
+                f"{cell.norm} has several runs of seed {_join([*map(str, cell.repeated_seeds)])}: of one "
+                "configuration, made by other code. One counts, and other seeds may be of either: delete those of the "
+                "code that is gone."
+            )
+    if longer := sum(bool(run.cut_from) for run in task.runs):
+        yield f"{f'{longer} runs are longer ones' if longer > 1 else 'One run is a longer one'}, cut to {task.length}."
+    if unfinished := Counter(run.status for cell in task.cells for run in cell.unfinished):
+        yield f"Not counted: {', '.join(f'{count} {state}' for state, count in sorted(unfinished.items()))}."
+    if diverged := sum(row.diverged for group in c.groups if not group.tuned for row in group.rows):
+        yield f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead."
+    if (compared := sum(len(group.rows) > 1 for group in c.groups)) > 1:
+        yield f"{compared} groups are judged separately, each at {100 * ALPHA:g} %."
+    if q.at == BEST and task.monitored.get("split") == q.split:
+        yield f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic."
+
+
+def _time_notes(task: Task) -> Iterator[str]:
+    """Why seconds do not compare: the first reason that there is."""
+    for key, many in (("device", "devices"), ("processor", "processors")):
+        found = {str(run.environment.get(key, "")) for run in task.runs if run.environment}
+        if len(found) > 1:
+            yield f"Trained on different {many} ({', '.join(sorted(found))}): seconds do not compare."
+            return
+    spread = max((max(cell.paces) / min(cell.paces) for cell in task.cells if cell.paces), default=1)
+    if spread > UNEVEN:
+        times = f"{spread:.2g} times as long as others"
+        yield f"Seeds of one arm took up to {times}, at different loads: seconds do not compare."
+
+
+def _rate_notes(c: Comparison) -> Iterator[str]:
+    """What is unfair where each arm is at its own best learning rate."""
+    tuned = [group for group in c.groups if group.tuned]
+    for group in tuned:
+        where = f"{group.place}: " if group.place else ""
+        if len({len(rates) for rates in group.rates.values()}) > 1:
+            tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items())
+            yield f"{where}Learning rates tried: {tried}. Whoever may choose among more looks better."
+        chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
+        ends = {arm: (min(rates), max(rates)) for arm, rates in group.rates.items()}
+        if edge := [arm for arm in ends if chosen.get(arm) in ends[arm]]:  # a better rate may lie beyond
+            yield f"{where}The best learning rate of {_join(edge)} is the first or last of those tried."
+    if tuned and c.task.monitored.get("split") == c.question.split:
+        yield f"Learning rates are chosen by {chosen_by(c.task)}, the split that is shown: optimistic."
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def as_json(c: Comparison) -> dict[str, Any]:
+    """All of it as JSON values: numbers of each arm and each pair, and the words."""
+    q = c.question
+    return {
+        "task": {"key": c.task.key, "title": c.task.title},
+        "question": {
+            "split": q.split, "metric": q.metric.name, "at": q.at, "by": list(q.by), "facets": list(q.facets),
+            "against": q.against, "level": None if q.level is None else q.level * q.metric.factor,
+            "clock": q.clock, "unit": q.metric.unit, "better": "higher" if q.metric.rising else "lower",
+        },
+        "heading": heading(c),
+        "sentence": sentence(c),
+        "groups": [
+            {
+                "place": group.place,
+                "tuned": group.tuned,
+                "winner": group.winner,
+                "sentence": group_sentence(group, q.metric.step_unit),
+                "rows": list(map(_row_json, group.rows, table(group.rows))),
+                "pairs": [_difference_json(pair, difference(pair)) for pair in group.pairs],
+            }
+            for group in c.groups
+        ],
+        "notes": notes(c),
+    }  # fmt: skip
+
+
+def _row_json(row: Row, texts: Texts) -> dict[str, Any]:
+    return {
+        "cell": row.cell.key,
+        "arm": row.arm,
+        "values": {key: configuration.text(item) for key, item in row.cell.values.items()},
+        "seeds": [
+            {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed], "source": run.source}
+            for run in row.cell.runs
+        ],
+        "at": _entry_json(row.at, texts.at),
+        "best": _entry_json(row.best, texts.best),
+        "time": row.time and _entry_json(row.time, texts.time),
+        "diverged": row.diverged,
+        "unfinished": len(row.cell.unfinished),
+        "seconds_per_step": row.seconds_per_step,
+        "difference": row.difference and _difference_json(row.difference, texts.difference),
+    }
+
+
+def _entry_json(entry: Entry, text: str) -> dict[str, Any]:
+    names = ("n", "mean", "interval", "unit", "diverged", "censored", "at_least")
+    return {**{name: getattr(entry, name) for name in names}, "text": text}
+
+
+def _difference_json(d: Difference, text: str) -> dict[str, Any]:
+    names = ("first", "second", "paired", "n", "mean", "interval", "p", "holm", "word", "why", "detectable", "needed")
+    return {**{name: getattr(d, name) for name in names}, "why": because(d), "text": text}

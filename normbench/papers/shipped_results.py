@@ -1,0 +1,35 @@
+"""The published results that come with the program: in a checkout its folder `results`, in an installed package a copy
+without the files of effects by test example that are larger than 1 MB.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from normbench.config import compose
+from normbench.runs import files
+
+FOLDER = compose.conf_dir().parent / "results"
+
+
+def bring(results: Path) -> list[str]:
+    """Copy the results of each paper of which `results` has none, and what stands beside them; those papers.
+
+    Killed at any moment, it leaves a paper's folder whole or absent.
+    """
+    papers = sorted({place.parents[2] for place in FOLDER.glob("*/*/*/verdicts.json")})
+    lacking = [paper for paper in papers if not (results / paper.name).exists()]
+    if not lacking or results.resolve() == FOLDER:
+        return []
+    files.make_folder(results)
+    with files.alone(results):
+        for source in (FOLDER / "history.jsonl", FOLDER / "check", FOLDER / "bench", *lacking):
+            target, aside = results / source.name, results / f".{source.name}.normbench-aside"
+            if source.is_dir() and not target.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+                shutil.copytree(source, aside, ignore=shutil.ignore_patterns("smoke"))
+                aside.rename(target)
+            elif source.is_file() and not target.exists():
+                files.atomic_write(target, source.read_bytes())
+    return [paper.name for paper in lacking]
