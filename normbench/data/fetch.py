@@ -36,7 +36,7 @@ def get(
     progress: Progress = lambda *_: None,
     waiting: Callable[[str], None] | None = None,
 ) -> list[Path]:
-    """Bring the set's missing and damaged files; returns those brought. NormbenchError when one cannot be downloaded or stored.
+    """Bring the missing and damaged files; returns those brought. NormbenchError if one cannot be brought or stored.
 
     `mirrors`: addresses to which a file's name is added, tried in turn; by default the set's own. `timeout`: seconds
     without an answer or a byte, after which a mirror is left; `deadline`: seconds for everything. `waiting` is called

@@ -12,8 +12,8 @@ import tiny
 import torch
 
 from normbench.compare import answer
+from normbench.compare.answer import Question
 from normbench.compare.groups import tasks
-from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import pack, run_file
@@ -103,7 +103,7 @@ def test_it_is_compared_like_others(spec: Callable[..., Any], tmp_path: Path) ->
     for run in task.runs:
         (folder,) = (tmp_path / "runs").glob(f"**/*{run.id}")
         assert answer.value(run, question) == logged(folder, "spread")[2]
-    assert answer.answer(task, question).groups
+    assert answer.compare(task, question).groups
     path = tmp_path / "pack.jsonl.gz"
     pack.write(path, task.runs)
     assert [run.records for run in pack.read(path)] == [run.records for run in task.runs]
