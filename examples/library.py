@@ -44,7 +44,7 @@ def main() -> None:
     except NormbenchError as error:
         print(error)
 
-    runs = load_runs("ln2016/fig6", "train.batch_size=128")  # smoke runs too, if there are some here
+    runs = load_runs("ln2016/fig6", "train.batch_size=128", "control=")  # no control; smoke runs too, if there are some
     runs = runs[runs["source"] == "published"]
     print(runs.groupby("arm")["last test error"].agg(["mean", "std", "count"]).round(4).to_string())
     curves = load_runs("ln2016/fig6", "norm=layer", records=True)

@@ -8,7 +8,6 @@ people write, as the models have them that validate these files.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +27,6 @@ from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
-MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
 OURS = "Our own hypotheses"
 COLUMNS = ("reproduced", "contradicted", "negligible", "in part", "undecided", "not decidable", "not run")
 LESS = {
@@ -55,13 +53,6 @@ def table(results: Path) -> str:
         artifact = artifacts.load(name)
         fidelity, judged = verdicts(artifact, results)
         link = f"[{name}]({name}/{fidelity}/table.md)" if judged else name
-        if len(artifact.claims) >= MANY and judged:
-            counts = Counter(claim["verdict"] for claim in judged.values())
-            text = ", ".join(f"{count} **{verdict}**" for verdict, count in counts.most_common())
-            lines.append(
-                f"| {link} | {len(artifact.claims)} claims: {escape(artifact.title)} | {text} | each on its page |"
-            )
-            continue
         for claim in artifact.claims:
             verdict, answer = rules.NOT_RUN, ""
             if claim.id in judged:
@@ -76,10 +67,11 @@ def missing(results: Path) -> str:
     """Which artifacts have no runs so far, and which none of the paper's protocol."""
     highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
-    parts = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
+    parts = [f"{len(own)} {what}" for fidelity, what in LESS.items() if (own := places[fidelity])]
     below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
-    where = "all of these" if below == places["proxy"] else ", ".join(below)
-    warning = f" Trained networks stay below rules that learn nothing in {where}." if below else ""
+    where = "those on substitute data" if below == places["proxy"] else ", ".join(below)
+    warning = f" In {where}, rules that learn nothing are better than every trained network on the first measure."
+    warning = warning if below else ""
     return f"Of {len(highest)} artifacts: {'; '.join(parts) or 'all run at full size, on the data'}.{warning}"
 
 
@@ -97,6 +89,24 @@ def findings(results: Path) -> str:
         cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, COLUMNS)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def summary(results: Path) -> str:
+    """How many claims are decided, how many of these without training, how many are amended, and how many may be wrong."""
+    found = counts(results).values()
+    total = sum(number for source in found for number, _ in source.values())
+    texts = []
+    for column in ("reproduced", "contradicted"):
+        number, exact = (sum(source[column][end] for source in found) for end in (0, 1))
+        texts.append(f"{number} are {column} ({exact} by computation, without training)")
+    loaded = [artifacts.load(name) for name in artifacts.ids()]
+    amended = sum(any(a["claim"] == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
+    paths = (results / artifact.id / fidelity / "verdicts.json" for artifact in loaded for fidelity in FIDELITIES[:-1])
+    wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths if path.exists())
+    return (
+        f"Of {total} claims {' and '.join(texts)}; {amended} were amended; at most {wrong:.2g} verdicts are expected to be "
+        "wrong by chance."
+    )
 
 
 def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
@@ -146,7 +156,8 @@ def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     left = [fidelity] if fidelity != "paper" else []
     left += [f"controls {claim['robustness']}"] if claim["robustness"] not in ("", rules.ROBUST) else []
     link = f"[{id}](results/{name}/{fidelity}/table.md)"
-    return f"{given['what']}: **{describe.word(claim)}**, {number}", ", ".join([link, *left, *sure[:1]])
+    but = f"; but {given['but']}" if "but" in given else ""
+    return f"{given['what']}: **{describe.word(claim)}**, {number}{but}", ", ".join([link, *left, *sure[:1]])
 
 
 def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
@@ -225,7 +236,7 @@ def fresh(text: str, block: str, content: str) -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
-    "README.md": {"questions": questions, "missing": missing},
+    "README.md": {"questions": questions, "summary": summary, "missing": missing},
     "results/README.md": {"findings": findings, "verdicts": table},
     "docs/keys.md": {
         "experiments": keys(validation, experiment_keys),

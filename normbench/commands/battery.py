@@ -49,7 +49,9 @@ class Battery(options.Answering):
     fidelity: Fidelity = "smoke"
     seeds: Annotated[int, option("seeds per normalizer", "N", min=1)] = 5
     jobs: Jobs = 0
-    only: Annotated[list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list)]
+    only: Annotated[
+        list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list, show_default=False)
+    ]
     dry_run: DryRun = False
 
     def run(self) -> int:

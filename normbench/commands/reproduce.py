@@ -79,7 +79,10 @@ class Reproduce(options.Answering):
     ] = None
     jobs: Jobs = 0
     device: Device = "cpu"
-    only: Annotated[list[str], option("only this arm, axis value or claim (repeatable)", "WHAT", default_factory=list)]
+    only: Annotated[
+        list[str],
+        option("only this arm, axis value or claim (repeatable)", "WHAT", default_factory=list, show_default=False),
+    ]
     controls: Annotated[bool, flag("--controls", "also the control settings of the experiment")] = False
     max_time: Annotated[
         float | None, option("stop after 90s, 30m, 2h; 0 trains nothing", "TIME", parser=format.seconds)
@@ -93,6 +96,7 @@ class Reproduce(options.Answering):
             "DIR",
             "--from",
             default_factory=list,
+            show_default=False,
             parser=existing_results,
         ),
     ]

@@ -168,7 +168,7 @@ class Train(options.Answering):
             for one in [keep(one, conf) for one in adopted]:
                 if one.remark:
                     self.say(one.remark)
-                self.say(f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
+                self.say(f"{one.name}: saved. Next time: norm={one.name} --config-dir {shlex.quote(str(conf))}")
         yield words, conf
 
 

@@ -134,7 +134,7 @@ def because(d: Difference, unit: str = "") -> str:
     reasons = {
         FEW: f"n = {d.n}: no verdict",
         ALIKE: "all seeds alike: a spread of zero decides nothing",
-        ALONE: "an interval of its own excludes 0, adjusted for all pairs it does not",
+        ALONE: "significant alone, not after Holm's correction",
         SURVIVORS: f"{d.lost} diverged of {d.ahead}: its mean is one of survivors",
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:

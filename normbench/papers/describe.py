@@ -126,8 +126,8 @@ def _controls(claim: Node) -> list[str]:
 
 
 def _under(claim: Node, control: Node, named: set[str]) -> str:
-    """` (0.9 times)`: of the part that decides at the paper's setting; where the control has another word, of the one
-    that makes it, with what it compares unless that has been `named`; of how many parts it is, where negligible.
+    """` (0.9 times)`: of the part that decides at the paper's setting; where the control has another word, of one that
+    has it or leaves it open, with what it compares unless that has been `named`; of how many parts, where negligible.
     """
     if control["share"] is not None:
         return f" ({control['share']} of {len(claim['parts'])})"
@@ -135,6 +135,9 @@ def _under(claim: Node, control: Node, named: set[str]) -> str:
     if not control["parts"]:
         return ""
     part = control["parts"][control["deciding"] if other else claim["deciding"]]
+    if control["word"] not in rules.DECIDED and part["word"] in rules.DECIDED:  # another one leaves the control open
+        part = next((one for one in control["parts"] if one["word"] not in rules.DECIDED), part)
+        other = True
     if part["effect"] is None:
         return ""
     full = other and len(claim["parts"]) > 1 and part["id"] not in named
@@ -419,10 +422,15 @@ def verb(word: str, claims: int) -> str:
 def settings(claims: Sequence[Node]) -> list[list[str]]:
     """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
 
-    Of claims that have runs of a control; empty without any. If a part's interval covers the test examples in some
+    Of claims of several parts and of those that have runs of a control; a computed number has no such row. If a part's interval covers the test examples in some
     columns only, the other columns note it.
     """
-    tried = [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
+    tried = [
+        c
+        for c in claims
+        if any(p["n"] for control in c["controls"] for p in control["parts"])
+        or (c["kind"] != "exact" and len(c["parts"]) > 1 and any(p["n"] for p in c["parts"]))
+    ]
     names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
     rows = []
     for claim in tried:

@@ -227,7 +227,9 @@ def _page(
     )
     decided = f"| claim | statement | verdict | answer |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
     tried = describe.settings(judged["claims"])
-    across = f"At the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
+    across = (
+        f"Each comparison, at the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
+    )
     of_seeds = _describe_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""

@@ -60,4 +60,4 @@ def format_deviation(value: float | None) -> str:
     if value is None:
         return ""
     word = _format_yes_no(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"
-    return f"{word} ({value:.0e})"
+    return f"{word} ({value:.2g})"
