@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # these import torch
     from normbench.web import battery_page
 
 EPILOG = """examples:
-  normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
+  normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
   normbench battery --norm rms --dry-run                how long each experiment takes, when its answer is decided
   normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
@@ -62,7 +62,9 @@ class Battery(options.Answering):
     fidelity: Fidelity = "smoke"
     seeds: Annotated[int, option("seeds per normalizer", "N", min=1)] = 5
     jobs: Jobs = 0
-    only: Annotated[list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list)]
+    only: Annotated[
+        list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list, show_default=False)
+    ]
     budget: Annotated[
         float | None,
         option(
@@ -205,6 +207,8 @@ class Battery(options.Answering):
             self.say(line)
         if self.seeds < RULES.fewest:
             self.say(f"--seeds {self.seeds} gives no answer: that needs {RULES.fewest} seeds of each normalizer")
+        elif lacking:
+            self.say("what is not yet is decided after these runs at the earliest")
         needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
         how_long = f", about {format.duration(needed)} on {format.plural(processes, 'process')}" if needed else ""
         done = f"{format.plural(runs, 'run')} · {runs - lacking} done, {lacking} to run"

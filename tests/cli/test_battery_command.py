@@ -113,7 +113,9 @@ def test_a_dry_run_says_how_long_and_when_it_is_decided_and_trains_nothing(normb
     assert "has one value per feature" in out and "--seeds 2 gives no answer" in out and "promises" not in out
     assert "10 runs · 0 done, 10 to run, about 15 s on 1 process; --dry-run: nothing is run" in out
     assert normbench(*words, "--seeds", "5", "--json") == 0
-    (outlook,) = json.loads(capfd.readouterr().out)["outlook"]
+    captured = capfd.readouterr()
+    assert "what is not yet is decided after these runs at the earliest" in captured.err
+    (outlook,) = json.loads(captured.out)["outlook"]
     assert outlook["decided"] == "with these runs, at the earliest" and outlook["seconds"] == 5 * 3 * 2.5
     assert not (tmp_path / "results").exists()
 
