@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from normbench import runs
-from normbench.battery.answer import Rules
+from normbench.battery import answer, trials
+from normbench.battery.answer import Comparison, Outcome, Rules
+from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import DryRun, Fidelity, Jobs, option
 from normbench.commands.progress import Bars
@@ -29,13 +31,12 @@ from normbench.launch.run_missing import ensure_runs, missing
 from normbench.papers import rules
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
+from normbench.web import battery_page
 
 if TYPE_CHECKING:  # these import torch
     from normbench.battery.adopt import Adopted
     from normbench.battery.answer import Comparison, Outcome
     from normbench.battery.trials import Trial
-    from normbench.web import battery_page
-
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
@@ -75,9 +76,7 @@ class Battery(options.Answering):
 
     def run(self) -> int:
         """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
-        from normbench.battery import answer, trials
-        from normbench.battery.adopt import adopt
-        from normbench.web import battery_page
+        from normbench.battery.adopt import adopt  # imports torch
 
         launcher = training.launcher(self.jobs)
         # a dry run leaves no files
@@ -96,7 +95,7 @@ class Battery(options.Answering):
         specs = _specs(taken, probes)
         if self.dry_run:
             lacking = missing(specs, found)
-            outcomes = _decided([_outcome(adopted.name, trial, found) for trial in planned])
+            outcomes = answer.decide([_outcome(adopted.name, trial, found) for trial in planned], RULES)
             rows = [self._outlook(outcome, found, seconds, outcome.trial in taken) for outcome in outcomes]
             self._show_outlook(rows, outcomes, len(specs), len(lacking), min(launcher.processes, len(lacking)))
             if self.as_json:
@@ -122,7 +121,7 @@ class Battery(options.Answering):
             command=self._repeat_command(),
             promises=promises,
             table1=_table1(probes, found),
-            outcomes=_decided(outcomes),
+            outcomes=answer.decide(outcomes, RULES),
             notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
         )
         _show_table1(summary.table1, self.console)
@@ -173,8 +172,6 @@ class Battery(options.Answering):
         self, outcome: Outcome, found: Found, seconds: Mapping[str, float | None], taken: bool
     ) -> dict[str, Any]:
         """One experiment in a dry run."""
-        from normbench.battery import answer
-
         trial = outcome.trial
         specs = _specs([trial])
         return {
@@ -192,8 +189,6 @@ class Battery(options.Answering):
         self, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], runs: int, lacking: int, processes: int
     ) -> None:
         """A line for each experiment; then how long all takes, and when there is an answer."""
-        from normbench.battery import answer
-
         lines = []
         for row, outcome in zip(rows, outcomes, strict=True):
             time = "" if row["seconds"] is None else format.duration(row["seconds"]) if row["missing"] else "0 s"
@@ -260,8 +255,6 @@ def _specs(planned: Sequence[Trial], probes: Mapping[str, ResolvedRun | str] | N
 
 def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
     """Write battery.json and the page; returns their paths."""
-    from normbench.web import battery_page
-
     page = battery_page.write(summary, place / "page")
     with files.alone(place):
         text = json.dumps(_as_json(summary), indent=1, ensure_ascii=False)
@@ -271,7 +264,7 @@ def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
 
 def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] | None = None) -> Outcome:
     """The runs and comparisons of a trial; with `reasons` of failed runs also what failed, and costs."""
-    from normbench.battery import answer, cost
+    from normbench.battery import cost
 
     runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
     comparisons = answer.comparisons(name, trial, runs, RULES)
@@ -286,12 +279,6 @@ def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] |
     able = sorted(trial.specs.keys() - failed.keys(), key=lambda norm: (norm != "none", norm))
     costs = cost.costs({norm: trial.specs[norm][0] for norm in able}) if "none" in able else {}
     return answer.Outcome(trial, runs, comparisons, costs, failed)
-
-
-def _decided(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    from normbench.battery import answer
-
-    return answer.decide(outcomes, RULES)
 
 
 def _table1(probes: Mapping[str, ResolvedRun | str], found: Found) -> tuple[list[str], list[list[str]]]:
@@ -323,8 +310,6 @@ def _show_table1(rows: tuple[Sequence[str], Sequence[Sequence[str]]], console: C
 
 def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     """A row for each experiment; then who takes no part or failed in which."""
-    from normbench.web import battery_page
-
     opponents = battery_page.opponents(outcomes)
     table = Table("experiment", "", *(f"against {other}" for other in opponents), "× none")
     for outcome in outcomes:
@@ -343,8 +328,6 @@ def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def _coloured(c: Comparison) -> str:
-    from normbench.web import battery_page
-
     text = " ".join(filter(None, (battery_page.format_effect(c), c.why and f"({c.why})")))
     colour = COLOURS[c.word]
     return f"[{colour}]{c.word}[/] {cell(text)}" if colour else f"{c.word} {cell(text)}"
@@ -352,8 +335,6 @@ def _coloured(c: Comparison) -> str:
 
 def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
     """The numbers of the page as JSON; its form is in commands/answers.py."""
-    from normbench.battery import answer
-
     return {
         "schema": 2,
         "norm": summary.name,
