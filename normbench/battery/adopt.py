@@ -1,7 +1,8 @@
 """Finds the normalizer that a word means: a registered one, a file, or one of an installed package.
 
-For a file without a YAML next to it, layouts and facts are found by trying, and a Normalizer's options are those of its
-constructor. An nn.Module has no options: the defaults of its constructor hold.
+For a file without a YAML next to it, layouts and facts are measured at several scales and reported with the numbers.
+Options are never guessed: a Normalizer's are the keyword-only arguments of its constructor, each with a default that
+gives its type; an nn.Module has none, the defaults of its constructor hold.
 Requirements, such as correct gradients and an evaluation of each sample alone, are never derived from a file.
 """
 
@@ -42,13 +43,22 @@ class Adopted:
     derived: str = ""
 
     @property
-    def remark(self) -> str:
-        """A remark if its YAML was derived; else ""."""
+    def measured(self) -> dict[str, str]:
+        """The facts that were measured, with their numbers; none if its YAML declares them."""
         if not self.derived:
-            return ""
-        facts = yaml.safe_load(self.derived)["declares"].get("measured", {})
-        space = f" (at convolutions {facts['space']})" if "space" in facts else ""
-        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does{space}"
+            return {}
+        declares = yaml.safe_load(self.derived)["declares"]
+        facts = ("axes", "kinds", "needs", *contract.CHANGES, "mode_dependent", "reads_mask", "own_shift")
+        found = {fact: _format_fact(declares[fact]) for fact in facts if fact in declares}
+        for fact, text in declares.get("measured", {}).items():
+            found[fact] = f"{found[fact]} (changes by {text})" if fact in found else text
+        return found
+
+    @property
+    def remark(self) -> str:
+        """The measured facts in one line; "" if its YAML declares them."""
+        facts = ", ".join(f"{fact}: {text}" for fact, text in self.measured.items())
+        return f"{self.name}: no YAML beside the file; measured: {facts}" if facts else ""
 
     def subject(self) -> Subject:
         return Subject.registered(self.name, self.config_dir)
@@ -120,6 +130,10 @@ def keep(adopted: Adopted, conf: Path) -> Adopted:
         files.atomic_write(target, content)
     compose.forget()
     return replace(adopted, config_dir=conf)
+
+
+def _format_fact(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else " ".join(value)
 
 
 def _file_of(choice: bytes) -> str:

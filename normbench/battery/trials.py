@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from normbench.compare import metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.sites import least_eps
-from normbench.runs.record import PLACE, RunRecord
-from normbench.stats.series import final, log_floored
-from normbench.stats.statistics import Estimate, paired
 
-OPPONENTS = ("none", "batch", "layer")
+OPPONENTS = ("layer", "batch", "none")
 TABLE1 = "ln2016/table1"
-FINALS = (("test", "eval"), ("train", "eval"))
 
 
 @dataclass
@@ -37,6 +33,11 @@ class Trial:
     @property
     def where(self) -> str:
         return plan.place_text(self.axes)
+
+    @property
+    def name(self) -> str:
+        """`ln2016/fig6 · batch size 4`."""
+        return f"{self.experiment} · {self.where}" if self.where else self.experiment
 
 
 def contestants(name: str) -> list[str]:
@@ -86,7 +87,8 @@ def trials(
             axes = dict(zip(node["axes"], values, strict=True))
             trial = Trial(experiment, node["title"], axes)
             for norm in contestants(name):
-                _add_runs(trial, norm, fidelity, seeds, config_dir)
+                if name not in trial.refused:  # without it there is nothing to compare
+                    _add_runs(trial, norm, fidelity, seeds, config_dir)
             ids = tuple(spec.id for specs in trial.specs.values() for spec in specs)
             if ids and ids in experiment_of:
                 left_out.append(
@@ -126,6 +128,27 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
         return
 
 
+def within_budget(planned: Sequence[Trial], seconds: Mapping[str, float | None], budget: float) -> list[Trial]:
+    """The trials that tell most in `budget` seconds, given the seconds of their missing runs by name.
+
+    Each trial gives one answer, so the quickest are taken first; but a further setting of an experiment tells less than
+    another experiment, so all first settings come before all second ones. A trial of unknown length is left out.
+    """
+    settings: Counter[str] = Counter()
+    ranked = []
+    for needed, trial in sorted(
+        ((s, t) for t in planned if (s := seconds[t.name]) is not None), key=lambda one: one[0]
+    ):
+        ranked.append((settings[trial.experiment], needed, trial))
+        settings[trial.experiment] += 1
+    taken = []
+    for _, needed, trial in sorted(ranked, key=lambda one: one[:2]):
+        if needed <= budget:
+            budget -= needed
+            taken.append(trial)
+    return taken
+
+
 def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> ResolvedRun:
     return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
 
@@ -133,64 +156,3 @@ def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:
     model = plan.model_of(experiment, config_dir)
     return bool(model) and compose.is_probe(model, config_dir)
-
-
-# --- their results ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The new normalizer's last value minus another's by seed: for losses the log of the ratio, for shares points."""
-
-    quantity: str
-    against: str
-    unit: str
-    estimate: Estimate
-    lost: int  # pairs of which one run diverged or failed
-
-
-def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
-    """(split, mode, metric) of the metrics logged at the end in evaluation mode: test before train."""
-    return list(
-        dict.fromkeys(
-            (split, mode, key)
-            for split, mode in FINALS
-            for run in runs
-            for record in run.records
-            if record.get("split") == split and record.get("mode") in (mode, "both") and "variant" not in record
-            for key in sorted(record)
-            if isinstance(record[key], float) and key not in PLACE
-        )
-    )
-
-
-def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
-    """For each quantity the paired difference from each opponent; `runs`: normalizer -> runs of one trial."""
-    every = [run for group in runs.values() for run in group]
-    opponents = [other for other in runs if other != name]
-    return [_effect(where, other, runs[name], runs[other]) for where in quantities(every) for other in opponents]
-
-
-def _effect(
-    where: tuple[str, str, str], against: str, runs: Sequence[RunRecord], opponents: Sequence[RunRecord]
-) -> Effect:
-    scale = metric([*runs, *opponents], where)
-    log = scale.loss
-    ours, others = (_finals(side, where, log, scale.factor) for side in (runs, opponents))
-    seeds = sorted(ours.keys() & others.keys())
-    unit = "log ratio" if log else scale.step_unit or "difference"
-    estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
-    return Effect(
-        metrics.format_metric(where[0], where[2]), against, unit, estimate, max(len(runs), len(opponents)) - len(seeds)
-    )
-
-
-def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, factor: float = 1.0) -> dict[int, float]:
-    values = {run.seed: final(run, *where) for run in runs if run.status == "done"}
-    return {seed: log_floored(v) if log else factor * v for seed, v in values.items() if v is not None}
-
-
-def metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Metric:
-    """The metric's unit and scale."""
-    metrics_logged = metrics.logged([*runs]).get(where[0], ())
-    return next((one for one in metrics_logged if one.name == where[2]), metrics.Metric(where[2]))

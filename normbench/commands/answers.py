@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -181,15 +181,82 @@ class Reproduction(Model):
     report: str | None = Field(description="the page of the results")
 
 
+class ExperimentOutlook(Model):
+    """An experiment in the answer of `battery --dry-run`."""
+
+    experiment: str = Field(description="PAPER/NAME")
+    axes: dict[str, Any] = Field(description="its setting")
+    runs: int = Field(description="of all normalizers")
+    missing: int = Field(description="of these runs")
+    seconds: float | None = Field(description="that the missing runs take, if known")
+    taken: bool = Field(description="within --budget")
+    decided: str = Field(description="when the comparisons become decided")
+    refused: dict[str, str] = Field(description="why a normalizer takes no part")
+
+
+class Counted(Model):
+    """In how many experiments a normalizer has each word against an opponent."""
+
+    better: int = Field(description="significantly better after Holm's correction for all experiments")
+    worse: int = Field(description="significantly worse")
+    undecided: int = Field(description="neither")
+    not_yet: int = Field(description="fewer than five seeds, or neither side is better than before training")
+
+
+class BatteryComparison(Model):
+    """A normalizer against an opponent in one experiment, paired by seed."""
+
+    quantity: str = Field(description="the metric, at the last evaluation")
+    against: str = Field(description="the opponent")
+    word: Literal["better", "worse", "undecided", "not yet"] = Field(description="as counted in `answer`")
+    why: str = Field(description="the reason for no decision")
+    unit: str = Field(description="points, log ratio or difference")
+    better: Literal["lower", "higher"] = Field(description="which values are better")
+    effect: float | None = Field(description="the normalizer's mean less the opponent's; null where not yet")
+    interval: tuple[float, float] | None = Field(description="of the effect, 95 %")
+    p: float | None = Field(description="after Holm's correction")
+    n: int = Field(description="pairs of seeds")
+    lost: int = Field(description="runs that diverged")
+    needed: int | None = Field(description="seeds that would show the effect; 0: more than 60")
+
+
+class BatteryTrial(Model):
+    """One experiment in a setting."""
+
+    experiment: str = Field(description="PAPER/NAME")
+    axes: dict[str, Any] = Field(description="its setting")
+    refused: dict[str, str] = Field(description="why a normalizer takes no part")
+    changed: dict[str, str] = Field(description="options that a normalizer needs there")
+    failed: dict[str, str] = Field(description="why runs of a normalizer failed")
+    runs: dict[str, list[str]] = Field(description="ids by normalizer")
+    comparisons: list[BatteryComparison] = Field(description="one for each opponent")
+    cost: dict[str, dict[str, float]] = Field(description="by normalizer: ms per update, ratio to none [low, high]")
+
+
+class BatteryNumbers(Model):
+    """battery.json."""
+
+    schema_: Literal[2] = Field(alias="schema", description="the form of this file")
+    norm: str = Field(description="the normalizer")
+    fidelity: str = Field(description="of the runs")
+    command: str = Field(description="that makes it again")
+    promises: list[str] = Field(description="of the contract, all of which hold")
+    measured: dict[str, str] = Field(description="facts that no YAML declares, with their numbers")
+    table1: dict[str, dict[str, str]] = Field(description="LN Table 1 by normalizer")
+    answer: dict[str, Counted] = Field(description="by opponent")
+    trials: list[BatteryTrial] = Field(description="the most important first")
+
+
 class Battery(Model):
     """`battery`."""
 
     norm: str = Field(description="the normalizer")
     runs: int = Field(description="that were planned")
     missing: list[str] = Field(description="with --dry-run: ids of the runs that would be trained")
+    outlook: list[ExperimentOutlook] = Field(default=[], description="with --dry-run")
     failures: list[str] = Field(default=[], description="why runs failed")
     page: str | None = Field(default=None, description="the page of the results")
-    numbers: dict[str, Any] = Field(default={}, description="the content of battery.json")
+    numbers: BatteryNumbers | None = Field(default=None, description="the content of battery.json")
 
 
 class CheckFinding(Model):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
+import statistics
 import tempfile
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,31 +16,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from normbench import runs
+from normbench.battery import answer, trials
+from normbench.battery.answer import Comparison, Outcome, Rules
+from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import DryRun, Fidelity, Jobs, option
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, cell, say, show_rows
-from normbench.compare import metrics
 from normbench.config import compose
 from normbench.config.resolve import ResolvedRun
-from normbench.draw.tables import grid
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
+from normbench.papers import rules
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
+from normbench.web import battery_page
 
 if TYPE_CHECKING:  # these import torch
-    from normbench.battery import trials
     from normbench.battery.adopt import Adopted
-    from normbench.web import battery_page
-
+    from normbench.battery.answer import Comparison, Outcome
+    from normbench.battery.trials import Trial
 EPILOG = """examples:
-  normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
+  normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
-  normbench battery --norm rms --dry-run                list what would be trained and how long it takes
+  normbench battery --norm rms --dry-run                how long each experiment takes, when its answer is decided
   normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
+  normbench battery --norm rms --budget 2h              the experiments that tell most in two hours
+
+--budget takes whole experiments: each gives one answer, so the quickest come first, and a first setting of every
+experiment comes before a second setting of any. The same command with a larger budget goes on.
+
+In each experiment the normalizer is better or worse than layer, batch and none where the difference of the test metric
+(paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
+or where neither side is better than before training, there is no number: not yet.
 """
+RULES = Rules(rules.ALPHA, rules.FEWEST, rules.POWER)
+COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,55 +66,49 @@ class Battery(options.Answering):
     only: Annotated[
         list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list, show_default=False)
     ]
+    budget: Annotated[
+        float | None,
+        option(
+            "only what tells most in 90s, 30m, 2h", "TIME", parser=functools.partial(format.seconds, name="--budget")
+        ),
+    ] = None
     dry_run: DryRun = False
 
     def run(self) -> int:
         """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
-        from normbench.battery import trials
-        from normbench.battery.adopt import adopt
-        from normbench.web import battery_page
+        from normbench.battery.adopt import adopt  # imports torch
 
         launcher = training.launcher(self.jobs)
         # a dry run leaves no files
         with tempfile.TemporaryDirectory() if self.dry_run else nullcontext(self.results) as folder:
-            place = Path(folder)
-            adopted = adopt(self.norm, self.config_dir, runs.own(place))
+            adopted = adopt(self.norm, self.config_dir, runs.own(Path(folder)))
             # before the slow contract, so that a mistyped --only fails at once
             planned, notes = trials.trials(adopted.name, self.fidelity, self.seeds, self.only, adopted.config_dir)
             probes = trials.table1(adopted.name, adopted.config_dir)
-            specs = _specs(planned, probes)
+            found = find(_specs(planned, probes), self.results)
+            seconds = self._seconds(planned, found, launcher.processes)
+            taken = planned if self.budget is None else trials.within_budget(planned, seconds, self.budget)
+            notes += [f"{trial.name}: left out by --budget" for trial in planned if trial not in taken]
             promises = [] if self.dry_run else self._contract(adopted)
-            for note in notes:
-                self.say(f"  {note}")
-            if self.dry_run:
-                lacking = self._outlook(planned, probes, launcher.processes)
-                if self.as_json:
-                    terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": lacking})
-                return 0
-
-        def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
-            total = len(specs)
-            self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
-            for line in training.describe_found(found, missing):
-                self.say(f"  {line}")
-
-        def watch(runs: int) -> Bars:
-            return Bars(runs, self.console)
-
-        ensured = ensure_runs(specs, launcher, self.results, announce, watch, wait_for_busy=True)
+        for note in notes:
+            self.say(f"  {note}")
+        specs = _specs(taken, probes)
+        if self.dry_run:
+            lacking = missing(specs, found)
+            outcomes = answer.decide([_outcome(adopted.name, trial, found) for trial in planned], RULES)
+            rows = [self._outlook(outcome, found, seconds, outcome.trial in taken) for outcome in outcomes]
+            self._show_outlook(rows, outcomes, len(specs), len(lacking), min(launcher.processes, len(lacking)))
+            if self.as_json:
+                ids = [spec.id for spec in lacking]
+                terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
+            return 0
+        ensured = ensure_runs(specs, launcher, self.results, self._announce, self._watch, wait_for_busy=True)
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
             return 130
-        found = ensured.found
+        found = ensured.found if taken == planned else find(_specs(planned, probes), self.results)
         reasons = {run: o.reason for run, o in ensured.outcomes.items() if o.status in ("failed", "refused")}
-        outcomes = [_outcome(adopted.name, trial, found, reasons) for trial in planned]
-        rows = _table1(probes, found)
-        _show_table1(rows, self.console)
-        for outcome in outcomes:
-            _show_trial(adopted.name, outcome, self.console)
-        failures = [*training.describe_failures(ensured.outcomes, found)]
-        for fault in failures:
-            self.say(f"\n  failed: {fault}")
+        outcomes = [_outcome(adopted.name, trial, found, reasons if trial in taken else None) for trial in planned]
         facts = compose.declaration("norm", adopted.name, adopted.config_dir)
         summary = battery_page.BatteryPage(
             name=adopted.name,
@@ -108,58 +116,98 @@ class Battery(options.Answering):
             source=str(facts["source"]),
             file=Path(str(facts.get("file", ""))).name,
             derived=adopted.derived,
+            measured=adopted.measured,
             fidelity=self.fidelity,
             command=self._repeat_command(),
             promises=promises,
-            table1=rows,
-            outcomes=outcomes,
+            table1=_table1(probes, found),
+            outcomes=answer.decide(outcomes, RULES),
             notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
         )
+        _show_table1(summary.table1, self.console)
+        _show_outcomes(summary.outcomes, self.console)
+        failures = [*training.describe_failures(ensured.outcomes, found)]
+        for fault in failures:
+            self.say(f"  failed: {fault}")
         numbers, page = write(summary, self.results / "battery" / adopted.name)
         self.say(f"\n  numbers   {numbers}")
         self.say(f"  page      {page}")
         if adopted.config_dir:
             where = shlex.quote(str(adopted.config_dir))
             self.say(f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
+        self.say("")
+        for line in answer.headlines(summary.outcomes):
+            self.say(f"{adopted.name} {line}")
         if self.as_json:
-            answer = {"norm": adopted.name, "runs": len(specs), "missing": [], "failures": failures, "page": str(page)}
-            terminal.say_json(answer | {"numbers": _as_json(summary)})
+            reply = {"norm": adopted.name, "runs": len(specs), "missing": [], "failures": failures, "page": str(page)}
+            terminal.say_json(reply | {"numbers": _as_json(summary)})
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
-    def _outlook(
-        self, planned: Sequence[trials.Trial], probes: Mapping[str, ResolvedRun | str], processes: int
-    ) -> list[str]:
-        """Print the runs of each trial and normalizer, how long they take, and the normalizers that cannot take part.
+    def _announce(self, found: Found, missing: Sequence[ResolvedRun]) -> None:
+        total = len(found.wanted)
+        self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
+        for line in training.describe_found(found, missing):
+            self.say(f"  {line}")
 
-        Returns the ids of the missing runs.
+    def _watch(self, runs: int) -> Bars:
+        return Bars(runs, self.console)
+
+    def _seconds(self, planned: Sequence[Trial], found: Found, processes: int) -> dict[str, float | None]:
+        """For each trial how long its missing runs take on so many processes; None if that is unknown.
+
+        Per update the median over its own runs that are done; without any, as `pace` has it.
         """
-        from normbench.battery import trials
-
-        specs = _specs(planned, probes)
-        found = find(specs, self.results)
-        lacking = {(spec.id, spec.steps) for spec in missing(specs, found)}
-        rows = []
+        timed = [run.head for run in in_packs(self.results)[0]]
+        seconds: dict[str, float | None] = {}
         for trial in planned:
-            of = f"{trial.experiment}{' · ' + trial.where if trial.where else ''}"
-            rows += [_counted(of, norm, own, lacking) for norm, own in trial.specs.items()]
-            rows += [(of, norm, reason, "") for norm, reason in trial.refused.items()]
-        for norm, probe in probes.items():
-            if isinstance(probe, ResolvedRun):
-                rows.append(_counted(trials.TABLE1, norm, [probe], lacking))
-            else:
-                rows.append((trials.TABLE1, norm, probe, ""))
-        show_rows(self.console, ("experiment", "normalizer", "runs", "of updates"), rows)
-        left: dict[tuple[str, int], tuple[pace.Place, int]] = {}
-        for trial in planned:
+            specs = _specs([trial])
+            steps = [spec.steps for spec in missing(specs, found)]
+            done = [run.seconds / run.steps for run in map(found.of, specs) if run and run.seconds and run.steps]
             place = pace.Place(trial.experiment, self.fidelity, trial.axes, self.config_dir)
-            every = [(spec.id, spec.steps) for own in trial.specs.values() for spec in own]
-            left |= {(run, steps): (place, steps) for run, steps in every if (run, steps) in lacking}
-        needed = pace.seconds(left.values(), (run.head for run in in_packs(self.results)[0]))
-        jobs = max(1, min(processes, len(lacking)))
-        how_long = f", about {format.duration(needed / jobs)} on {format.plural(jobs, 'process')}" if needed else ""
-        counts = f"{len(specs) - len(lacking)} done, {len(lacking)} to run"
-        self.say(f"{format.plural(len(specs), 'run')} · {counts}{how_long}; --dry-run: nothing is run")
-        return [run for run, _ in lacking]
+            needed = statistics.median(done) * sum(steps) if done else pace.seconds([(place, n) for n in steps], timed)
+            seconds[trial.name] = None if needed is None else needed / processes
+        return seconds
+
+    def _outlook(
+        self, outcome: Outcome, found: Found, seconds: Mapping[str, float | None], taken: bool
+    ) -> dict[str, Any]:
+        """One experiment in a dry run."""
+        trial = outcome.trial
+        specs = _specs([trial])
+        return {
+            "experiment": trial.experiment,
+            "axes": dict(trial.axes),
+            "runs": len(specs),
+            "missing": len(missing(specs, found)),
+            "seconds": seconds[trial.name],
+            "taken": taken,
+            "decided": answer.decided_when(outcome, self.seeds if taken else 0, RULES),
+            "refused": trial.refused,
+        }
+
+    def _show_outlook(
+        self, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], runs: int, lacking: int, processes: int
+    ) -> None:
+        """A line for each experiment; then how long all takes, and when there is an answer."""
+        lines = []
+        for row, outcome in zip(rows, outcomes, strict=True):
+            time = "" if row["seconds"] is None else format.duration(row["seconds"]) if row["missing"] else "0 s"
+            counts = f"{row['runs'] - row['missing']} done, {row['missing']} to run"
+            lines.append((outcome.trial.name, counts, time if row["taken"] else f"{time}, left out", row["decided"]))
+        show_rows(self.console, ("experiment", "runs", "time", "decided"), lines)
+        for outcome in outcomes:
+            for norm, reason in outcome.trial.refused.items():
+                self.say(f"  {outcome.trial.name}: {norm} takes no part: {reason}")
+        for line in answer.headlines(outcomes):
+            self.say(line)
+        if self.seeds < RULES.fewest:
+            self.say(f"--seeds {self.seeds} gives no answer: that needs {RULES.fewest} seeds of each normalizer")
+        elif lacking:
+            self.say("what is not yet is decided after these runs at the earliest")
+        needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
+        how_long = f", about {format.duration(needed)} on {format.plural(processes, 'process')}" if needed else ""
+        done = f"{format.plural(runs, 'run')} · {runs - lacking} done, {lacking} to run"
+        self.say(f"{done}{how_long}; --dry-run: nothing is run")
 
     def _contract(self, adopted: Adopted) -> list[tuple[str, int]]:
         """The promises with their number of layouts; NormbenchError with the names of broken promises."""
@@ -191,30 +239,22 @@ class Battery(options.Answering):
         words += ["--config-dir", str(self.config_dir)] if self.config_dir else []
         words += ["--fidelity", self.fidelity] if self.fidelity != "smoke" else []
         words += ["--seeds", str(self.seeds)] if self.seeds != 5 else []
+        words += [] if self.budget is None else ["--budget", f"{self.budget:g}s"]
         return shlex.join([*words, *(word for name in self.only for word in ("--only", name))])
 
 
 command = Battery
 
 
-def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, ResolvedRun | str]) -> list[ResolvedRun]:
-    """All runs of a battery, without duplicates."""
+def _specs(planned: Sequence[Trial], probes: Mapping[str, ResolvedRun | str] | None = None) -> list[ResolvedRun]:
+    """All runs of these trials and probes, without duplicates."""
     every = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    every += [spec for spec in probes.values() if isinstance(spec, ResolvedRun)]
+    every += [spec for spec in (probes or {}).values() if isinstance(spec, ResolvedRun)]
     return list({(spec.id, spec.steps): spec for spec in every}.values())
-
-
-def _counted(
-    of: str, norm: str, own: Sequence[ResolvedRun], lacking: Set[tuple[str, int]]
-) -> tuple[str, str, str, str]:
-    left = sum((spec.id, spec.steps) in lacking for spec in own)
-    return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
 def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
     """Write battery.json and the page; returns their paths."""
-    from normbench.web import battery_page
-
     page = battery_page.write(summary, place / "page")
     with files.alone(place):
         text = json.dumps(_as_json(summary), indent=1, ensure_ascii=False)
@@ -222,22 +262,23 @@ def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
     return place / "battery.json", page
 
 
-def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> battery_page.Outcome:
-    from normbench.battery import cost, trials
-    from normbench.web import battery_page
+def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] | None = None) -> Outcome:
+    """The runs and comparisons of a trial; with `reasons` of failed runs also what failed, and costs."""
+    from normbench.battery import cost
 
     runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
+    comparisons = answer.comparisons(name, trial, runs, RULES)
+    if reasons is None:
+        return answer.Outcome(trial, runs, comparisons, {}, {})
     failed = {
         norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if not found.of(s)))
         for norm, own in trial.specs.items()
         if not all(map(found.of, own))
     }
-    effects = trials.effects(name, runs) if name in runs else []
-    able = {norm: own[0] for norm, own in trial.specs.items() if norm not in failed}
     # none first: the others are compared with it
-    able = {norm: able[norm] for norm in sorted(able, key=lambda norm: norm != "none")}
-    costs = cost.costs(able) if "none" in able else {}
-    return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in costs.items()}, failed)
+    able = sorted(trial.specs.keys() - failed.keys(), key=lambda norm: (norm != "none", norm))
+    costs = cost.costs({norm: trial.specs[norm][0] for norm in able}) if "none" in able else {}
+    return answer.Outcome(trial, runs, comparisons, costs, failed)
 
 
 def _table1(probes: Mapping[str, ResolvedRun | str], found: Found) -> tuple[list[str], list[list[str]]]:
@@ -258,7 +299,7 @@ def _table1(probes: Mapping[str, ResolvedRun | str], found: Found) -> tuple[list
     return ["", *table1.COLUMNS.values()], rows
 
 
-def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> None:
+def _show_table1(rows: tuple[Sequence[str], Sequence[Sequence[str]]], console: Console) -> None:
     """A line per normalizer; the deviations are on the page."""
     say(console, "\nLN Table 1: invariant to")
     for norm, *words in rows[1]:
@@ -267,45 +308,45 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
         say(console, f"  {norm}: {', '.join(invariances) or ('nothing' if answered else words[0])}")
 
 
-def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> None:
-    """Print last values, cost and effects of one trial."""
-    from normbench.battery import trials
-    from normbench.papers import describe
-    from normbench.web import battery_page
+def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
+    """A row for each experiment; then who takes no part or failed in which."""
+    opponents = battery_page.opponents(outcomes)
+    table = Table("experiment", "", *(f"against {other}" for other in opponents), "× none")
+    for outcome in outcomes:
+        by_opponent = {c.against: _coloured(c) for c in outcome.chief}
+        words = [by_opponent.get(other, "") for other in opponents]
+        ratio = f"{outcome.cost.ratio:.2f}" if outcome.cost else ""
+        table.add_row(cell(outcome.trial.name), cell(battery_page.format_quantity(outcome)), *words, ratio)
+    if outcomes:
+        say(console, "")
+        console.print(table)
+    for outcome in outcomes:
+        for norm, reason in (*outcome.trial.refused.items(), *outcome.failed.items()):
+            say(console, f"  {outcome.trial.name}: {norm}: {reason}")
+        for norm, words_changed in outcome.trial.changed.items():
+            say(console, f"  {outcome.trial.name}: {norm} with {words_changed}, which a time loop asks of it")
 
-    trial = outcome.trial
-    say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
-    for norm, reason in (*trial.refused.items(), *outcome.failed.items()):
-        say(console, f"  {norm}: {reason}")
-    for norm, words in trial.changed.items():
-        say(console, f"  {norm} with {words}, which a time loop asks of it")
-    every = [run for own in outcome.runs.values() for run in own]
-    tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
-    entries = battery_page.entries(outcome.runs, tested)
-    if not entries:
-        return
-    header, rows = grid(entries, "")
-    table = Table(*header, "ms per step", "× none")
-    for row in rows:
-        own = outcome.costs.get(row[0])
-        table.add_row(*map(cell, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))
-    console.print(table)
-    for effect in outcome.effects:
-        if effect.quantity not in {metrics.format_metric(where[0], where[2]) for where in tested}:
-            continue
-        text = describe.effect(battery_page.part_of(effect))
-        say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
+
+def _coloured(c: Comparison) -> str:
+    text = " ".join(filter(None, (battery_page.format_effect(c), c.why and f"({c.why})")))
+    colour = COLOURS[c.word]
+    return f"[{colour}]{c.word}[/] {cell(text)}" if colour else f"{c.word} {cell(text)}"
 
 
 def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
-    """The numbers of the page as JSON."""
+    """The numbers of the page as JSON; its form is in commands/answers.py."""
     return {
-        "schema": 1,
+        "schema": 2,
         "norm": summary.name,
         "fidelity": summary.fidelity,
         "command": summary.command,
         "promises": [title for title, _ in summary.promises],
+        "measured": dict(summary.measured),
         "table1": {row[0]: dict(zip(summary.table1[0][1:], row[1:], strict=False)) for row in summary.table1[1]},
+        "answer": {
+            other: {word.replace(" ", "_"): count for word, count in found.items()}
+            for other, found in answer.counts(summary.outcomes).items()
+        },
         "trials": [
             {
                 "experiment": o.trial.experiment,
@@ -314,13 +355,19 @@ def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
                 "changed": o.trial.changed,
                 "failed": dict(o.failed),
                 "runs": {norm: [run.id for run in own] for norm, own in o.runs.items()},
-                "effects": [
-                    {"quantity": e.quantity, "against": e.against, "unit": e.unit, "effect": e.estimate.mean,
-                     "interval": e.estimate.interval, "n": e.estimate.n, "lost": e.lost}
-                    for e in o.effects
-                ],
-                "cost": {norm: dict(c) for norm, c in o.costs.items()},
+                "comparisons": [_comparison_as_json(c) for c in o.chief],
+                "cost": {norm: asdict(c) for norm, c in o.costs.items()},
             }
             for o in summary.outcomes
         ],
+    }
+
+
+def _comparison_as_json(c: Comparison) -> dict[str, Any]:
+    """A comparison without its numbers as long as its word is `not yet`."""
+    return {
+        "quantity": c.quantity, "against": c.against, "word": c.word, "why": c.why, "unit": c.unit,
+        "better": "higher" if c.rising else "lower", "effect": c.estimate.mean if c.has_number else None,
+        "interval": c.estimate.interval if c.has_number else None, "p": c.p, "n": c.estimate.n, "lost": sum(c.lost),
+        "needed": c.needed,
     }  # fmt: skip

@@ -29,11 +29,11 @@ def where_published(path: Path) -> str:
     )
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, name: str = "--max-time") -> float:
     """A duration such as 90s, 30m, 2h; a bare number is minutes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not match:
-        raise NormbenchError(f"--max-time {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
+        raise NormbenchError(f"{name} {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
     return float(match[1]) * UNITS[match[2] or "m"]
 
 

@@ -422,8 +422,8 @@ def verb(word: str, claims: int) -> str:
 def settings(claims: Sequence[Node]) -> list[list[str]]:
     """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
 
-    Of claims of several parts and of those that have runs of a control; a computed number has no such row. If a part's interval covers the test examples in some
-    columns only, the other columns note it.
+    Of claims of several parts and of those that have runs of a control; a computed number has no such row. If a part's
+    interval covers the test examples in some columns only, the other columns note it.
     """
     tried = [
         c

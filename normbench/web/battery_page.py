@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.battery.trials import Effect, Trial, metric, quantities
+from normbench.battery import answer
+from normbench.battery.answer import Comparison, Outcome
 from normbench.compare.metrics import format_metric
 from normbench.draw import captions
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.style import colours_of, on_dark
-from normbench.draw.tables import Entry, final_entry, grid
-from normbench.runs.record import RunRecord
+from normbench.draw.tables import alike, final_entry, grid
 from normbench.web import figures, forest, site
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """One trial with its runs by normalizer, effects, milliseconds per step, and reasons of failed runs."""
-
-    trial: Trial
-    runs: Mapping[str, Sequence[RunRecord]]
-    effects: Sequence[Effect]
-    costs: Mapping[str, Mapping[str, float]]
-    failed: Mapping[str, str]
+CHIPS = {answer.BETTER: "good", answer.WORSE: "bad", answer.UNDECIDED: "open", answer.NOT_YET: "none"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +30,7 @@ class BatteryPage:
     source: str
     file: str
     derived: str  # the YAML, where it was derived from the module's behaviour
+    measured: Mapping[str, str]  # facts that its YAML does not declare, with their numbers
     fidelity: str
     command: str
     promises: Sequence[tuple[str, int]]  # promises that hold, and on how many layouts
@@ -48,18 +41,19 @@ class BatteryPage:
 
 def write(battery: BatteryPage, target: Path) -> Path:
     """The page below `target`, which is replaced as a whole."""
-    looks = _looks(battery)
+    names = dict.fromkeys([battery.name, *(name for o in battery.outcomes for name in o.trial.specs)])
+    colours = colours_of(names)
+    looks = {name: Look(name, colours[name]) for name in names}
 
     def fill(folder: Path) -> None:
-        text = (
-            site.environment()
-            .get_template("battery_page.html")
-            .render(
-                battery=battery,
-                version=normbench.__version__,
-                arms=[(name, look, on_dark(look.colour)) for name, look in looks.items()],
-                sections=[_section(outcome, looks) for outcome in battery.outcomes],
-            )
+        template = site.environment().get_template("battery_page.html")
+        text = template.render(
+            battery=battery,
+            version=normbench.__version__,
+            headlines=answer.headlines(battery.outcomes),
+            opponents=opponents(battery.outcomes),
+            arms=[(name, look, on_dark(look.colour)) for name, look in looks.items()],
+            sections=[_section(outcome, looks) for outcome in battery.outcomes],
         )
         (folder / "index.html").write_text(text, encoding="utf-8")
 
@@ -67,43 +61,54 @@ def write(battery: BatteryPage, target: Path) -> Path:
     return target / "index.html"
 
 
-def _looks(battery: BatteryPage) -> dict[str, Look]:
-    names = dict.fromkeys([battery.name, *(name for o in battery.outcomes for name in o.trial.specs)])
-    colours = colours_of(names)
-    return {name: Look(name, colours[name]) for name in names}
+def opponents(outcomes: Sequence[Outcome]) -> list[str]:
+    return [*answer.counts(outcomes)]
+
+
+def format_quantity(outcome: Outcome) -> str:
+    """`test error, lower is better`."""
+    for c in outcome.chief[:1]:
+        return f"{c.quantity}, {'higher' if c.rising else 'lower'} is better" if c.quantity else ""
+    return ""
+
+
+def format_effect(c: Comparison) -> str:
+    """`-1.2 [-2.0, -0.4] points`, of losses a ratio `0.93 [0.90, 0.97] times`; "" without a decision or doubt."""
+    if not c.has_number or c.estimate.mean is None or c.estimate.interval is None:
+        return ""
+    numbers = (c.estimate.mean, *c.estimate.interval)
+    log = c.unit == "log ratio"
+    mean, low, high = alike(*map(math.exp, numbers)) if log else alike(*numbers)
+    unit = " times" if log else "" if c.unit == "difference" else f" {c.unit}"
+    return f"{mean} [{low}, {high}]{unit}".replace("-", "\N{MINUS SIGN}")
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
+    """One experiment: its row of the table, and its details."""
     runs = [run for own in outcome.runs.values() for run in own]
-    asked = quantities(runs)
-    axes = [Quantity(format_metric(w[0], w[2]), *w, log=metric(runs, w).loss) for w in asked]
-    drawings = panels(runs, looks, {outcome.trial.where: {}}, axes)
-    found = entries(outcome.runs, asked)
+    asked = answer.quantities(runs)
+    axes = [Quantity(format_metric(split, m.name), split, "eval", m.name, log=m.loss) for split, m in asked]
+    drawings = panels(runs, looks, {outcome.trial.where: {}}, axes) if runs else []
+    entries = [
+        final_entry(own, "", norm, format_metric(split, m.name), (split, "eval", m.name), m.factor, m.unit, log=m.loss)
+        for norm, own in outcome.runs.items()
+        for split, m in asked
+    ]
     return {
         "outcome": outcome,
+        "quantity": format_quantity(outcome),
+        "cost": outcome.cost,
+        "cells": {c.against: (CHIPS[c.word], c, format_effect(c)) for c in outcome.chief},
         "panels": [figures.drawing(panel, captions.of_panel(panel)) | {"title": ""} for panel in drawings],
-        "table": grid(found, "") if found else None,
-        "effects": forest.plots((effect, part_of(effect)) for effect in outcome.effects),
+        "table": grid(entries, "") if entries else None,
+        "effects": forest.plots((c, _part_of(c)) for c in outcome.comparisons if c.has_number),
     }
 
 
-def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, str, str]]) -> list[Entry]:
-    """The last values of each normalizer's runs, shares in per cent."""
-    every = [run for own in runs.values() for run in own]
-    metrics = {where: metric(every, where) for where in asked}
-    return [
-        final_entry(own, "", norm, format_metric(where[0], where[2]), where, m.factor, m.unit, log=m.loss)
-        for norm, own in runs.items()
-        for where, m in metrics.items()
-    ]
-
-
-def part_of(effect: Effect) -> dict[str, Any]:
-    """An effect as the forest plot and its words read it, without a claim."""
-    estimate = effect.estimate
+def _part_of(c: Comparison) -> dict[str, Any]:
+    """A comparison as the forest plot reads it, without a claim."""
     return {
-        "kind": "direction", "effect": estimate.mean, "unit": effect.unit, "expect": None, "paper": None,
-        "interval": list(estimate.interval) if estimate.interval else None, "within": None, "prediction": None,
-        "tost": None, "sign_test": None, "test": "t", "level": None, "censored": 0, "diverged": 0,
-        "better": "lower" if effect.unit == "log ratio" else "",
+        "kind": "direction", "effect": c.estimate.mean, "unit": c.unit, "expect": None, "paper": None,
+        "interval": c.estimate.interval, "within": None, "prediction": None, "tost": None,
+        "better": "higher" if c.rising else "lower",
     }  # fmt: skip

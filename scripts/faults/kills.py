@@ -84,7 +84,8 @@ def site(folder: Path) -> None:
 def page_of_battery(folder: Path) -> None:
     adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "own")
     page = battery_page.BatteryPage(
-        name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke", command="",
+        name=adopted.name, title="", source="", file="centre.py", derived="", measured={}, fidelity="smoke",
+        command="",
         promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[],
     )  # fmt: skip
     battery.write(page, folder / "battery" / adopted.name)

@@ -383,9 +383,13 @@ def test_what_is_flat_at_large_inputs_is_invariant_to_nothing(tmp_path: Path) ->
     adopted = adopt(str(DYT), None, tmp_path)
     facts = adopted.subject().facts
     assert facts["recentres"] is False and facts["rescales"] is False
-    assert facts["measured"]["rescales"].startswith("3e-01 at 0.01, ") and adopted.remark.endswith("features))")
+    assert facts["measured"]["rescales"].startswith("3e-01 at 0.01, ")
+    assert f"rescales: no (changes by {facts['measured']['rescales']})" in adopted.remark
     found = contract.deviations(adopted.subject(), DENSE, "rescales")
     assert found[1e2] < NOT < found[1e-2], "flat at the large end"
+    (spec,) = plan.train_specs(["model=invariances", "norm=dyt"], False, tmp_path)
+    (record,) = invariances.compute(spec)
+    assert min(record["data_rescale"], record["summed_recenter"]) > NOT, "as its row of Table 1 has it"
 
 
 SQUASHES = {

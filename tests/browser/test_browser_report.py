@@ -245,18 +245,29 @@ def test_without_scripts_the_published_figure_is_there(chromium: Any, site: Path
     assert page.locator("noscript img").count() == 1 and not page.locator(".controls").is_visible()
 
 
-def test_the_page_of_a_battery_draws_and_asks_for_nothing(chromium: Any, tmp_path: Path) -> None:
+def test_the_page_of_a_battery_answers_before_it_draws(chromium: Any, tmp_path: Path) -> None:
+    """The answer is in the first screen; figures are drawn where they are unfolded; no text is faint or cut."""
     words = ("--norm", "rms", "--only", "ln2016/online", "--seeds", "1", "--results", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
         main(["battery", *words])
     assert not ended.value.code
+    place = tmp_path / "battery" / "rms" / "page" / "index.html"
     watched = Watched(chromium)
-    page = watched.open(tmp_path / "battery" / "rms" / "page" / "index.html")
+    page = watched.open(place)
+    answer = page.get_by_text("against layer: better in 0, worse in 0, undecided in 0 of 1 experiment; not yet in 1")
+    assert answer.bounding_box()["y"] < 300 and page.locator(".panel .main-svg").count() == 0
+    page.get_by_role("link", name="The online regime").click()
     page.wait_for_function("document.querySelectorAll('.panel .main-svg').length >= 12")  # 3 a panel
     page.uncheck('[data-arm="layer"]')
     visible = {t["arm"] for t in watched.traces() if t["visible"]}
     assert visible == {"rms", "none"}
     assert watched.messages == [] and all(url.startswith("file://") for url in watched.asked)
+    for scheme in ("light", "dark"):
+        for width in (1400, 400):
+            page = Watched(chromium, scheme).open(place)
+            page.set_viewport_size({"width": width, "height": 900})
+            page.evaluate(UNFOLD)
+            assert page.evaluate(FAINT)["faint"] == [] and page.evaluate(WIDE) == [], (scheme, width)
 
 
 def test_the_list_of_pages_closes_with_escape(chromium: Any, site: Path):

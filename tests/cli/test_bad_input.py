@@ -47,6 +47,7 @@ BAD = [
     (("battery", "--norm", "rms", "--only", "ln2016/fig66"), "Did you mean 'ln2016/fig6'? (--dry-run lists all)"),
     (("battery", "--norm", "rms", "--seeds", "0"), "--seeds 0 is not a whole number of at least 1."),
     (("battery",), "'--norm'. (normbench battery --help)"),
+    (("battery", "--norm", "rms", "--budget", "2 days"), "--budget 2 days is not a duration."),
     (("battery", "--norm", "rms", "--seeds", ""), "--seeds '' is not a whole number of at least 1."),
     (("sample", "x", "--bias", "low"), "--bias low is not a number."),
     (("",), "'' is not a command."),

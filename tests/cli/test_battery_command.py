@@ -8,23 +8,17 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from normbench.battery import cost, trials
 from normbench.commands import battery
+from normbench.commands.answers import ANSWERS, BatteryNumbers
 from normbench.commands.terminal import console
 from normbench.config import plan
 from normbench.runs.find import Found
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
 SMALL = ("--only", "ln2016/online", "--seeds", "2", "--jobs", "1")
-
-
-def last_errors(tmp_path, ids):
-    """From the curves as they were logged."""
-    for run in ids:
-        (curve,) = (tmp_path / "results" / "runs").glob(f"*/*.{run}/curve.jsonl")
-        records = [json.loads(line) for line in curve.read_text().splitlines()]
-        yield [r for r in records if r["split"] == "test" and r["epoch"] == 3][-1]["error"]
 
 
 @pytest.fixture
@@ -43,40 +37,42 @@ def small(monkeypatch):
 
 
 def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
+    """With two seeds no number is given, on the terminal, in battery.json and on the page."""
     assert len(EXAMPLE.read_text().splitlines()) <= 22
     assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
     out = capfd.readouterr().out
     assert "centre keeps all 18 promises" in out
-    assert "test error, centre against layer" in out and "× none" in out
     assert "batch at site 'hidden.0' has one value per feature" in out, "who takes no part is told why"
+    *_, against_layer, against_none = out.splitlines()
+    nothing = "better in 0, worse in 0, undecided in 0 of 1 experiment; not yet in 1"
+    assert (against_layer, against_none) == (f"centre against layer: {nothing}", f"centre against none: {nothing}")
     place = tmp_path / "results" / "battery" / "centre"
     content = json.loads((place / "battery.json").read_text())
     (trial,) = content["trials"]
     assert {len(ids) for ids in trial["runs"].values()} == {2} and set(trial["refused"]) == {"batch"}
     assert set(trial["cost"]) == {"centre", "none", "layer"} and trial["cost"]["none"]["ratio"] == 1
-    quantities = {effect["quantity"] for effect in trial["effects"]}
-    assert quantities == {"test error", "test NLL", "train error", "train NLL"}
+    assert [c["against"] for c in trial["comparisons"]] == ["layer", "none"]
+    for comparison in trial["comparisons"]:
+        assert (comparison["quantity"], comparison["word"]) == ("test error", "not yet")
+        assert comparison["effect"] is comparison["interval"] is comparison["p"] is None and comparison["n"] == 2
+        assert comparison["why"] == "2 of 5 seeds" and comparison["better"] == "lower"
     held = {name for name, word in content["table1"]["centre"].items() if word.startswith("yes")}
     assert held == {"weight matrix re-centring", "summed inputs of a case shifted", "fixed weights in evaluation"}
-    (effect,) = [e for e in trial["effects"] if e["quantity"] == "test error" and e["against"] == "layer"]
-    centre, layer = (last_errors(tmp_path, trial["runs"][norm]) for norm in ("centre", "layer"))
-    wanted = [a - b for a, b in zip(centre, layer, strict=True)]
-    assert effect["effect"] == pytest.approx(100 * sum(wanted) / 2) and effect["n"] == 2
-    assert effect["unit"] == "points"
-    (mean,) = re.findall(r"^layer +([\d.]+) \[", out, re.MULTILINE)
-    wanted = 100 * sum(last_errors(tmp_path, trial["runs"]["layer"])) / 2
-    assert "test error, %" in out and float(mean) == pytest.approx(wanted, abs=0.6)
+    assert content["measured"] == {}, "its YAML declares them"
     assert f"normbench train --config-dir {tmp_path}/results/own norm=centre" in out
     page = (place / "page" / "index.html").read_text()
-    for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
+    for words in ("LN 2016, Table 1", "The online regime", "ms per update", "2 of 5 seeds"):
         assert words in page
+    assert page.index(f"against layer: {nothing}") < page.index("<table") < page.index("<details")
     assert "http://" not in page and "https://" not in page
 
     by_name = ("--norm", "centre", "--config-dir", "results/own")
-    assert normbench("battery", *by_name, *SMALL) == 0
-    assert "10 runs · 10 done, 0 to run" in capfd.readouterr().out
-    command = json.loads((place / "battery.json").read_text())["command"]
-    assert command == f"normbench battery {' '.join(by_name)} --seeds 2 --only ln2016/online"
+    assert normbench("battery", *by_name, *SMALL, "--json") == 0
+    captured = capfd.readouterr()
+    assert "10 runs · 10 done, 0 to run" in captured.err
+    answer = TypeAdapter(ANSWERS["battery"]).validate_json(captured.out, strict=True)
+    assert answer.numbers == TypeAdapter(BatteryNumbers).validate_json((place / "battery.json").read_text())
+    assert answer.numbers.command == f"normbench battery {' '.join(by_name)} --seeds 2 --only ln2016/online"
 
 
 def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path):
@@ -94,7 +90,7 @@ def test_noise_and_a_change_in_place_are_called_what_they_are(normbench, capfd, 
         (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace("y = x", f"{change}\n        y = x"))
         assert normbench("battery", "--norm", "mine.py") == 2
         out = capfd.readouterr().out
-        assert "no YAML beside the file" in out and "defaults differ from those of its YAML" not in out
+        assert "no YAML beside the file; measured: " in out and "defaults differ from those of its YAML" not in out
         assert f"note    mend {cause} first" in out
 
 
@@ -103,21 +99,36 @@ def test_one_that_raises_in_training_names_the_log_with_the_traceback(normbench,
     (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace("y = x", f"{raises}\n        y = x"))
     assert normbench("battery", "--norm", "mine.py", *SMALL) == 4
     out = capfd.readouterr().out
-    assert "centre: KeyError: 'mine'" in out
+    assert "ln2016/online: centre: KeyError: 'mine'" in out
     (log,) = re.findall(r"failed: KeyError: 'mine' \(more in (\S+)\)", out.replace("\n", " ").replace("( ", "("))
     assert "mine.py" in (tmp_path / log).read_text()
 
 
-def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, capfd, small, tmp_path):
-    words = ("battery", "--norm", str(EXAMPLE), *SMALL)
-    assert normbench(*words, "--dry-run") == 0
+def test_a_dry_run_says_how_long_and_when_it_is_decided_and_trains_nothing(normbench, capfd, small, tmp_path):
+    words = ("battery", "--norm", str(EXAMPLE), *SMALL, "--dry-run")
+    assert normbench(*words) == 0
     out = capfd.readouterr().out
-    assert "ln2016/online" in out and "0 done, 2 to run" in out and "has one value per feature" in out
-    assert (
-        "10 runs · 0 done, 10 to run, about 15 s on 1 process; --dry-run: nothing is run" in out
-        and "promises" not in out
-    )
+    (row,) = (line for line in out.splitlines() if line.startswith("ln2016/online  "))
+    assert "0 done, 6 to run" in row and "15 s" in row and row.endswith("with 5 seeds, at the earliest")
+    assert "has one value per feature" in out and "--seeds 2 gives no answer" in out and "promises" not in out
+    assert "10 runs · 0 done, 10 to run, about 15 s on 1 process; --dry-run: nothing is run" in out
+    assert normbench(*words, "--seeds", "5", "--json") == 0
+    captured = capfd.readouterr()
+    assert "what is not yet is decided after these runs at the earliest" in captured.err
+    (outlook,) = json.loads(captured.out)["outlook"]
+    assert outlook["decided"] == "with these runs, at the earliest" and outlook["seconds"] == 5 * 3 * 2.5
     assert not (tmp_path / "results").exists()
+
+
+def test_a_budget_takes_whole_experiments(normbench, capfd, tmp_path):
+    """Table 1 and the quickest experiments; of one that is left out nothing is trained, and the answer counts it."""
+    words = ("battery", "--norm", "rms", "--only", "ln2016/fig1", "--only", "ln2016/fig5", "--jobs", "1", "--dry-run")
+    assert normbench(*words, "--budget", "20s", "--json") == 0
+    captured = capfd.readouterr()
+    answer = json.loads(captured.out)
+    assert {row["experiment"]: row["taken"] for row in answer["outlook"]} == {"ln2016/fig1": True, "ln2016/fig5": False}
+    assert answer["runs"] == len(answer["missing"]) == 4 + 20
+    assert "ln2016/fig5: left out by --budget" in captured.err and "of 2 experiments; not yet in 2" in captured.err
 
 
 def test_table_1_can_be_asked_for_alone(normbench, capfd):

@@ -50,8 +50,10 @@
     Plotly.react(element, data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"] });
   }
 
+  const folded = (element) => element.closest("details:not([open])"); // has no size to draw in
+
   function drawAll() {
-    plots.forEach(draw);
+    plots.filter((element) => !folded(element)).forEach(draw);
     document.querySelectorAll("[data-light]").forEach((line) => {
       line.setAttribute("stroke", dark.matches ? line.dataset.dark : line.dataset.light);
     });
@@ -68,5 +70,8 @@
     controls.addEventListener("change", drawAll);
   }
   dark.addEventListener("change", drawAll);
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) plots.filter((element) => event.target.contains(element) && !folded(element)).forEach(draw);
+  }, true);
   drawAll();
 })();

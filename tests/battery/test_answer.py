@@ -1,0 +1,147 @@
+"""The answer of a battery: words for made-up curves whose differences are known, their counts and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fake
+import pytest
+import tiny
+
+from normbench.battery import answer
+from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
+from normbench.battery.trials import Trial, within_budget
+from normbench.runs.record import RunRecord
+from normbench.stats.statistics import REACH, holm, p_value, paired
+
+RULES = answer.Rules(alpha=0.05, fewest=5, power=0.8)
+SPECS = fake.specs(8)
+SEEDS = (0.01, -0.02, 0.03, 0.0, -0.01, 0.02, -0.03, 0.005)  # of the errors, around their mean
+APART = (0.004, -0.003, 0.001, 0.002, -0.004, 0.003, -0.001, 0.002)
+
+
+def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, diverged: int = 0) -> list[RunRecord]:
+    """Runs that end at this test error; `apart`: how much their seeds differ from others' with the same seed."""
+    found = []
+    for index, spec in enumerate(SPECS[:seeds]):
+        last = error + SEEDS[index] + apart * APART[index]
+        curve: list[dict[str, Any]] = [
+            {"epoch": e, "step": spec.steps * e, "split": "test", "mode": "eval", "error": value, "nll": 1 + value}
+            for e, value in ((0, before + SEEDS[-index]), (1, last))
+        ]
+        lost = index < diverged
+        status = "diverged" if lost else "done"
+        found.append(fake.record(spec, 1, status=status, records=curve[:1] if lost else curve, steps=spec.steps))
+    return found
+
+
+def outcome(ours: list[RunRecord], experiment: str = "a/b", **others: list[RunRecord]) -> Outcome:
+    trial = Trial(experiment, experiment, {}, {name: [SPECS[0]] for name in ("mine", *others)})
+    groups = {"mine": ours, **others}
+    return Outcome(trial, groups, answer.comparisons("mine", trial, groups, RULES), {}, {})
+
+
+def decided(*outcomes: Outcome) -> list[answer.Comparison]:
+    """The comparisons in the chief metric, by experiment."""
+    found = answer.decide(outcomes, RULES)
+    return [c for one in sorted(found, key=lambda one: one.trial.experiment) for c in one.chief]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "word", "why"),
+    [
+        (runs(0.2), runs(0.3, 1), BETTER, ""),
+        (runs(0.3, 1), runs(0.2), WORSE, ""),
+        (runs(0.3005, 1), runs(0.3), UNDECIDED, f"out of reach (more than {REACH} seeds)"),
+        (runs(0.302, 1), runs(0.3), UNDECIDED, "about 25 seeds would show it"),
+        (runs(0.2, seeds=4), runs(0.3, 1), NOT_YET, "4 of 5 seeds"),
+        (runs(0.2, seeds=6, diverged=2), runs(0.3, 1), NOT_YET, "3 of 5 seeds, 2 diverged"),
+        (runs(0.9, 1), runs(0.95), NOT_YET, "at chance: no better than before training"),
+        (runs(0.9, 1), runs(0.5), WORSE, ""),  # at chance on one side alone
+        (runs(0.2), runs(0.2), NOT_YET, "all seeds alike"),
+        (runs(0.2, seeds=7, diverged=1), runs(0.3, 1, seeds=7), UNDECIDED, "1 of its runs diverged"),
+        (runs(0.3, seeds=7, diverged=1), runs(0.2, 1, seeds=7), WORSE, ""),
+        (runs(0.2, diverged=5), runs(0.3), WORSE, "all its runs diverged"),
+        (runs(0.2), runs(0.3, diverged=5), BETTER, "all the runs of layer diverged"),
+        ([], [], NOT_YET, "0 of 5 seeds"),
+    ],
+)
+def test_a_comparison_has_a_word_and_a_number_only_where_that_tells_something(
+    ours: list[RunRecord], theirs: list[RunRecord], word: str, why: str
+) -> None:
+    (c,) = decided(outcome(ours, layer=theirs))
+    assert (c.word, c.why) == (word, why)
+    assert c.quantity in ("test error", "") and not c.rising
+    assert c.has_number == (word != NOT_YET and not why.startswith("all "))
+    if c.has_number:
+        pairs = [run.records[-1]["error"] * 100 for run in ours if run.status == "done"]
+        other = {run.seed: run.records[-1]["error"] * 100 for run in theirs if run.status == "done"}
+        seeds = [run.seed for run in ours if run.status == "done"]
+        assert c.estimate == paired(pairs, [other[seed] for seed in seeds]) and c.unit == "points"
+
+
+def test_experiments_with_an_opponent_share_holms_correction() -> None:
+    """A difference that is significant alone is undecided among many others."""
+    near = outcome(runs(0.302, 0.4), layer=runs(0.3))
+    (alone,) = decided(near)
+    others = [outcome(runs(0.3005, 1), f"a/{i}", layer=runs(0.3)) for i in range(6)]
+    among = decided(near, *others)[-1]
+    assert (alone.word, among.word) == (WORSE, UNDECIDED)
+    assert among.why.startswith("significant alone, not after Holm's correction; about ")
+    values = [p_value(c.estimate) for c in decided(near, *others)]
+    assert [c.p for c in decided(near, *others)] == holm([p for p in values if p is not None])
+    with_none = outcome(runs(0.302, 0.4), layer=runs(0.3), none=runs(0.6))
+    assert decided(with_none)[0].p == alone.p, "another opponent is another question"
+
+
+def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_first() -> None:
+    outcomes = answer.decide(
+        [
+            outcome(runs(0.3, seeds=2), "a/few", layer=runs(0.3), none=runs(0.3)),
+            outcome(runs(0.3005, 1), "b/near", layer=runs(0.3), none=runs(0.31)),
+            outcome(runs(0.2, 1), "c/far", layer=runs(0.3), none=runs(0.4)),
+            outcome(runs(0.4, 1), "d/worse", layer=runs(0.3)),
+        ],
+        RULES,
+    )
+    assert [one.trial.experiment for one in outcomes] == ["c/far", "b/near", "d/worse", "a/few"]
+    assert answer.headlines(outcomes) == [
+        "against layer: better in 1, worse in 1, undecided in 1 of 4 experiments; not yet in 1",
+        "against none: better in 2, worse in 0, undecided in 0 of 3 experiments; not yet in 1",
+    ]
+    when = {one.trial.experiment: answer.decided_when(one, 5, RULES) for one in outcomes}
+    assert when == {
+        "c/far": "decided",
+        "b/near": "layer: out of reach; none: decided",
+        "d/worse": "decided",
+        "a/few": "with these runs, at the earliest",
+    }
+    assert answer.decided_when(outcomes[-1], 2, RULES) == "with 5 seeds, at the earliest"
+
+
+def test_the_chief_metric_is_a_share_of_the_test_split() -> None:
+    spec = tiny.spec()
+    names = [(split, metric.name) for split, metric in answer.quantities(runs(0.2))]
+    assert names == [("test", "error"), ("test", "nll")]
+    train = [{"epoch": e, "step": spec.steps * e, "split": "train", "mode": "both", "nll": 1.0} for e in (0, 1)]
+    (found,) = answer.quantities([fake.record(spec, 1, records=train, steps=spec.steps)])
+    assert found[0] == "train" and found[1].loss
+
+
+def test_a_budget_takes_first_settings_before_second_ones_and_the_quickest_of_these() -> None:
+    planned = [Trial(name[0], name[0], {"train.batch_size": int(name[1])}) for name in ("a1", "a2", "b1", "c1", "d1")]
+    seconds: dict[str, float | None] = dict(
+        zip([trial.name for trial in planned], (10.0, 20.0, 30.0, 500.0, None), strict=True)
+    )
+    for budget, taken in (
+        (0, ""),
+        (10, "a1"),
+        (40, "a1 b1"),
+        (60, "a1 b1 a2"),
+        (550, "a1 b1 c1"),
+        (1e9, "a1 b1 c1 a2"),
+    ):
+        found = within_budget(planned, seconds, budget)
+        assert " ".join(f"{trial.experiment}{trial.axes['train.batch_size']}" for trial in found) == taken
+    done = dict.fromkeys(seconds, 0.0)
+    assert within_budget(planned, done, 0) == [planned[0], planned[2], planned[3], planned[4], planned[1]]
