@@ -92,7 +92,7 @@ def findings(results: Path) -> str:
 
 
 def summary(results: Path) -> str:
-    """How many claims are decided, how many of these without training, how many are amended, and how many may be wrong."""
+    """How many claims are decided, by training or without, how many are amended, and how many may be wrong."""
     found = counts(results).values()
     total = sum(number for source in found for number, _ in source.values())
     texts = []
@@ -104,8 +104,8 @@ def summary(results: Path) -> str:
     paths = (results / artifact.id / fidelity / "verdicts.json" for artifact in loaded for fidelity in FIDELITIES[:-1])
     wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths if path.exists())
     return (
-        f"Of {total} claims {' and '.join(texts)}; {amended} were amended; at most {wrong:.2g} verdicts are expected to be "
-        "wrong by chance."
+        f"Of {total} claims {' and '.join(texts)}; {amended} were amended; at most {wrong:.2g} verdicts are expected "
+        "to be wrong by chance."
     )
 
 

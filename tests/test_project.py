@@ -72,10 +72,10 @@ def test_pages_follow_from_verdicts_and_models(page: str, script: ModuleType):
 
 def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
     ids = artifacts.ids()
-    assert script.missing(tmp_path) == f"Of {len(ids)} artifacts: {len(ids)} without runs ({', '.join(ids)})."
+    assert script.missing(tmp_path) == f"Of {len(ids)} artifacts: {len(ids)} without runs."
     sentence = script.missing(ROOT / "results")
-    for name in ids:
-        assert (name in sentence) == ((ROOT / "results" / name / "paper") not in PUBLISHED)
+    lacking = [name for name in ids if (ROOT / "results" / name / "paper") not in PUBLISHED]
+    assert sum(map(int, re.findall(r"(\d+) (?:without|run)", sentence))) == len(lacking) > 0
 
 
 def test_claims_are_counted_by_whose_they_are(script: ModuleType):

@@ -15,7 +15,7 @@ from normbench.compare.metrics import format_metric
 from normbench.draw import captions
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.style import colours_of, on_dark
-from normbench.draw.tables import alike, final_entry, grid
+from normbench.draw.tables import final_entry, format_estimate, grid
 from normbench.web import figures, forest, site
 
 CHIPS = {answer.BETTER: "good", answer.WORSE: "bad", answer.UNDECIDED: "open", answer.NOT_YET: "none"}
@@ -78,9 +78,9 @@ def format_effect(c: Comparison) -> str:
         return ""
     numbers = (c.estimate.mean, *c.estimate.interval)
     log = c.unit == "log ratio"
-    mean, low, high = alike(*map(math.exp, numbers)) if log else alike(*numbers)
+    mean, low, high = map(math.exp, numbers) if log else numbers
     unit = " times" if log else "" if c.unit == "difference" else f" {c.unit}"
-    return f"{mean} [{low}, {high}]{unit}".replace("-", "\N{MINUS SIGN}")
+    return f"{format_estimate(mean, (low, high))}{unit}".replace("-", "\N{MINUS SIGN}")
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:

@@ -388,7 +388,7 @@ def test_what_is_flat_at_large_inputs_is_invariant_to_nothing(tmp_path: Path) ->
     found = contract.deviations(adopted.subject(), DENSE, "rescales")
     assert found[1e2] < NOT < found[1e-2], "flat at the large end"
     (spec,) = plan.train_specs(["model=invariances", "norm=dyt"], False, tmp_path)
-    (record,) = invariances.compute(spec)
+    (record,) = probes.compute(spec)
     assert min(record["data_rescale"], record["summed_recenter"]) > NOT, "as its row of Table 1 has it"
 
 
