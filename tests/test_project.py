@@ -129,7 +129,7 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
     path = ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
     (claim,) = [claim for claim in published.read_verdicts(path)["claims"] if claim["id"] == "LN-F1"]
     ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim["effect"], *claim["parts"][0]["interval"]))
-    row = rows["Is LN better than BN at batch 128?"]
+    row = rows["Does LN train faster than BN at batch 128?"]
     assert f"**{claim['setting']}**" in row
     assert all(f" {number} " in row for number in (ratio, low, high, claim["n"]))
     with pytest.raises(NormbenchError):
