@@ -132,6 +132,7 @@ class Battery(options.Answering):
         Returns the ids of the missing runs.
         """
         from normbench.battery import trials
+        from normbench.rnn.loop import notes
 
         specs = _specs(planned, probes)
         found = find(specs, self.results)
@@ -155,6 +156,8 @@ class Battery(options.Answering):
         needed = pace.seconds(left.values(), (run.head for run in in_packs(self.results)[0]))
         jobs = max(1, min(processes, len(lacking)))
         how_long = f", about {format.duration(needed / jobs)} on {format.plural(jobs, 'process')}" if needed else ""
+        for note in dict.fromkeys(note for spec in specs for note in notes(spec.config, spec.sites)):
+            self.say(f"  {note}")
         counts = f"{len(specs) - len(lacking)} done, {len(lacking)} to run"
         self.say(f"{format.plural(len(specs), 'run')} · {counts}{how_long}; --dry-run: nothing is run")
         return [run for run, _ in lacking]

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from normbench import user_code
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
 from normbench.norms.sites import Choice, Site
 
 REGISTRY: dict[str, type[nn.Module]] = {}
@@ -71,12 +72,16 @@ class Normalizer(nn.Module):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in {"forward", "step"} & vars(cls).keys():
+        own = {"forward", "step"} & vars(cls).keys()
+        if own and "fused" not in vars(cls):  # that of its base class is another function
+            cls.fused = Normalizer.fused  # type: ignore[method-assign]
+        for name in own:
             setattr(cls, name, _any_batch(vars(cls)[name]))
 
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
+        self._elementwise: dict[bool, bool] = {}
 
     def begin_epoch(self) -> None:
         """Before the first batch of an epoch; not when a run is resumed in the middle of one."""
@@ -91,6 +96,21 @@ class Normalizer(nn.Module):
         """
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
+
+    def fused(self) -> FusedSpec | None:
+        """The same function as `forward` at a site with time, for recurrent layers; without it they are slower.
+
+        Here that of a normalizer which takes each number by itself, as `elementwise` measures once for each mode.
+        """
+        known = self._elementwise
+        if self.training not in known:
+            alike = type(self).step is Normalizer.step
+            known[self.training] = alike and elementwise(self, type(self).of_rows, self.site.features)
+        return FusedSpec(ELEMENT, apply=self.of_rows) if known[self.training] else None
+
+    def of_rows(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Of rows (n, features), for one that takes each by itself, at a site with time."""
+        return self.step(x, 0, mask)
 
     def serves(self, variant: Variant) -> bool:
         """Whether this normalizer evaluates differently in this variant."""
@@ -200,6 +220,9 @@ class WrappedModule(Normalizer):
         rows = x.movedim(self.site.feature_axis, -1)
         y = self._call(self.module, rows.flatten(0, -2), mask)
         return y.reshape(rows.shape).movedim(-1, self.site.feature_axis)
+
+    def of_rows(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self._call(self.module, x, mask)
 
     def _call(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
         y: Tensor = module(x, mask=mask if mask is None else mask.flatten()) if self.reads_mask else module(x)

@@ -12,6 +12,7 @@ from torch import Tensor
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
+from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
 from normbench.norms.sites import Site
 
 
@@ -138,6 +139,12 @@ class BatchNorm(Normalizer):
                 "normalized before the next is known. Set norm.stats=per_step."
             )
         return self._channels(x, range(t, t + 1), None if mask is None else mask[:, None].expand(x.shape))
+
+    def fused(self) -> FusedSpec | None:
+        if not self.per_step or self.unbiased_norm or self.factor != 1:
+            return None
+        kind = (VALID if self.masked else BATCH) if self.by_own_batch else FIXED
+        return FusedSpec(kind, self.eps, self.gain, self.bias, population=self.population, learn=self.learn)
 
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         """y for x (batch, features x steps, ...) of these steps; `valid`: the positions that count."""
