@@ -6,7 +6,6 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,8 @@ from torch.nn.parameter import is_lazy
 
 from normbench import user_code
 from normbench.errors import NormbenchError
-from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.eval_variants import Variant, text
+from normbench.norms.context import ForwardContext
 from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
 from normbench.norms.sites import Choice, Site
 
@@ -46,6 +46,9 @@ class Normalizer(nn.Module):
 
     The constructor is called as `Class(site, **options)` with the options that its YAML declares.
 
+    `self.forward_context` says what the current pass is for; `track`, `variant`, `gathering` and `stack` are read from
+    it.
+
     Variants: `variants` lists those of every evaluation; `serves` tells whether the normalizer has a variant at all.
     `self.variant` holds the options of the current evaluation; {} is the default evaluation.
 
@@ -63,12 +66,9 @@ class Normalizer(nn.Module):
     """
 
     variants: tuple[Variant, ...] = ()
-    variant: Variant = DEFAULT
-    track: bool = True
     gathers: bool = False
-    gathering: bool = False
     stacks: bool = False
-    stack: Stack | None = None
+    forward_context: ForwardContext = ForwardContext()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -82,6 +82,28 @@ class Normalizer(nn.Module):
         super().__init__()
         self.site = site
         self._elementwise: dict[bool, bool] = {}
+
+    @property
+    def track(self) -> bool:
+        """Whether running statistics move in a pass in training mode."""
+        return self.forward_context.update_running_stats
+
+    @property
+    def variant(self) -> Variant:
+        return self.forward_context.variants[0]
+
+    @property
+    def gathering(self) -> bool:
+        return self.forward_context.gathering
+
+    @property
+    def stack(self) -> ForwardContext | None:
+        """The context, where the batch at hand has several variants."""
+        return self.forward_context if self.forward_context.examples else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy stands in no pass."""
+        return {name: value for name, value in vars(self).items() if name != "forward_context"}
 
     def begin_epoch(self) -> None:
         """Before the first batch of an epoch; not when a run is resumed in the middle of one."""
@@ -138,14 +160,6 @@ class Normalizer(nn.Module):
         return f"{self.site.path}, {self.site.features}"
 
 
-@dataclass
-class Stack:
-    """Several variants in one pass: sample i of variant k is row k * examples + i."""
-
-    variants: tuple[Variant, ...]
-    examples: int = 0  # of the batch at hand
-
-
 class WeightNormalizer(Normalizer):
     """A normalizer of kind `weight` or `block`: `forward(weight)` returns the weight that the linear map is to use.
 
@@ -156,7 +170,9 @@ class WeightNormalizer(Normalizer):
     Shapes: weight (features, ...): (out, in) of a linear map, (out, in, height, width) of a convolution.
     """
 
-    starting: bool = False
+    @property
+    def starting(self) -> bool:
+        return self.forward_context.starting
 
     @property
     def pending(self) -> bool:

@@ -14,6 +14,8 @@ from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer
+from normbench.norms.batch import BatchNorm
+from normbench.norms.context import ForwardContext
 from normbench.norms.layer import LayerNorm
 from normbench.norms.sites import Choice, Site
 from normbench.rnn import aten, backends, fused, kernel, stepwise
@@ -103,7 +105,8 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
                 for at, (_, buffer) in enumerate(layer.eval().named_buffers()):
                     buffer.add_(draw(*buffer.shape, seed=at).square())
                 for norm in layer.modules():
-                    norm.variant = {"eval_stats": mode} if hasattr(norm, "running_mean") else None
+                    if isinstance(norm, BatchNorm):
+                        norm.forward_context = ForwardContext(variants=({"eval_stats": mode},))
             with backends.using(name):
                 results.append(gradients(layer, draw(5, 6, 3), mask=padding))
                 with torch.no_grad():
