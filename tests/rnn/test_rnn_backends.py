@@ -13,6 +13,7 @@ import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
+from normbench.norms import modes
 from normbench.norms.base import Normalizer
 from normbench.norms.batch import BatchNorm
 from normbench.norms.context import ForwardContext
@@ -397,6 +398,8 @@ def test_what_is_element_wise_is_measured(forward: Any, held: bool) -> None:
     site = Site("own", ("state",), ("batch", "time", "feature"), 6)
     norm = Own(site)
     assert (norm.fused() is not None) == held
+    with modes.inference(norm):
+        assert norm.fused() is not None or not held
     norm = Own(site)
     norm.register_buffer("calls", torch.zeros(()))
     assert norm.fused() is None
