@@ -19,6 +19,7 @@ from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, v
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms import base, modes
+from normbench.norms.context import ForwardContext
 from normbench.norms.sites import INVARIANT, NOT, least_eps
 from normbench.train.probes import deviation
 
@@ -229,7 +230,7 @@ def gradients(subject: Subject, axes: Axes) -> None:
                 end_epoch(module)
             module.train(training)
             for norm in modes.normalizers(module):
-                norm.track = False  # finite differences call it again and again
+                norm.forward_context = ForwardContext(update_running_stats=False)  # finite differences call it often
             for mask in subject.masks(axes, 3, 2):
                 x = subject.inputs(axes, batch=3, seed=1).requires_grad_()
                 where = f"in {'training' if training else 'evaluation'} they are not{format_row(subject, options)}"

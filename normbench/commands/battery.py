@@ -189,6 +189,8 @@ class Battery(options.Answering):
         self, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], runs: int, lacking: int, processes: int
     ) -> None:
         """A line for each experiment; then how long all takes, and when there is an answer."""
+        from normbench.rnn.loop import notes
+
         lines = []
         for row, outcome in zip(rows, outcomes, strict=True):
             time = "" if row["seconds"] is None else format.duration(row["seconds"]) if row["missing"] else "0 s"
@@ -198,6 +200,9 @@ class Battery(options.Answering):
         for outcome in outcomes:
             for norm, reason in outcome.trial.refused.items():
                 self.say(f"  {outcome.trial.name}: {norm} takes no part: {reason}")
+        specs = _specs([outcome.trial for outcome in outcomes])
+        for note in dict.fromkeys(note for spec in specs for note in notes(spec.config, spec.sites)):
+            self.say(f"  {note}")
         for line in answer.headlines(outcomes):
             self.say(line)
         if self.seeds < RULES.fewest:

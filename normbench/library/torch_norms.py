@@ -60,7 +60,10 @@ SAME: dict[type[nn.Module], tuple[type[nn.Module], Callable[[Any, Any], Facts]]]
             "the number of features": (ours.site.features, theirs.num_features),
             "eval_stats": (ours.eval_stats, "running" if theirs.track_running_stats else "batch"),
             "the list of momenta": (ours.momenta, [theirs.momentum] if theirs.track_running_stats else ours.momenta),
-            "statistics of steps or positions apart, or with a mask": (bool(ours.apart) or ours.masked, False),
+            "statistics of steps or positions apart, or with a mask": (
+                bool(ours.places.axes) or ours.places.masked,
+                False,
+            ),
             "unbiased_norm": (ours.unbiased_norm, False),
             "unbiased_running": (ours.unbiased_running, True),
             "the factor of scale": (ours.factor, 1.0),

@@ -6,7 +6,6 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,9 @@ from torch.nn.parameter import is_lazy
 
 from normbench import user_code
 from normbench.errors import NormbenchError
-from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.eval_variants import Variant, text
+from normbench.norms.context import ForwardContext
+from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
 from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site
 
@@ -46,6 +47,9 @@ class Normalizer(Scalars, nn.Module):
 
     The constructor is called as `Class(site, **options)` with the options that its YAML declares.
 
+    `self.forward_context` says what the current pass is for; `track`, `variant`, `gathering` and `stack` are read from
+    it.
+
     Variants: `variants` lists those of every evaluation; `serves` tells whether the normalizer has a variant at all.
     `self.variant` holds the options of the current evaluation; {} is the default evaluation.
 
@@ -63,21 +67,44 @@ class Normalizer(Scalars, nn.Module):
     """
 
     variants: tuple[Variant, ...] = ()
-    variant: Variant = DEFAULT
-    track: bool = True
     gathers: bool = False
-    gathering: bool = False
     stacks: bool = False
-    stack: Stack | None = None
+    forward_context: ForwardContext = ForwardContext()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in {"forward", "step"} & vars(cls).keys():
+        own = {"forward", "step"} & vars(cls).keys()
+        if own and "fused" not in vars(cls):  # that of its base class is another function
+            cls.fused = Normalizer.fused  # type: ignore[method-assign]
+        for name in own:
             setattr(cls, name, _any_batch(vars(cls)[name]))
 
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
+        self._elementwise: dict[bool, bool] = {}
+
+    @property
+    def track(self) -> bool:
+        """Whether running statistics move in a pass in training mode."""
+        return self.forward_context.update_running_stats
+
+    @property
+    def variant(self) -> Variant:
+        return self.forward_context.variants[0]
+
+    @property
+    def gathering(self) -> bool:
+        return self.forward_context.gathering
+
+    @property
+    def stack(self) -> ForwardContext | None:
+        """The context, where the batch at hand has several variants."""
+        return self.forward_context if self.forward_context.examples else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy stands in no pass."""
+        return {name: value for name, value in vars(self).items() if name != "forward_context"}
 
     def begin_epoch(self) -> None:
         """Before the first batch of an epoch; not when a run is resumed in the middle of one."""
@@ -92,6 +119,21 @@ class Normalizer(Scalars, nn.Module):
         """
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
+
+    def fused(self) -> FusedSpec | None:
+        """The same function as `forward` at a site with time, for recurrent layers; without it they are slower.
+
+        Here that of a normalizer which takes each number by itself, as `elementwise` measures once for each mode.
+        """
+        known = self._elementwise
+        if self.training not in known:
+            alike = type(self).step is Normalizer.step
+            known[self.training] = alike and elementwise(self, type(self).of_rows, self.site.features)
+        return FusedSpec(ELEMENT, apply=self.of_rows) if known[self.training] else None
+
+    def of_rows(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Of rows (n, features), for one that takes each by itself, at a site with time."""
+        return self.step(x, 0, mask)
 
     def serves(self, variant: Variant) -> bool:
         """Whether this normalizer evaluates differently in this variant."""
@@ -119,14 +161,6 @@ class Normalizer(Scalars, nn.Module):
         return f"{self.site.path}, {self.site.features}"
 
 
-@dataclass
-class Stack:
-    """Several variants in one pass: sample i of variant k is row k * examples + i."""
-
-    variants: tuple[Variant, ...]
-    examples: int = 0  # of the batch at hand
-
-
 class WeightNormalizer(Normalizer):
     """A normalizer of kind `weight` or `block`: `forward(weight)` returns the weight that the linear map is to use.
 
@@ -137,7 +171,9 @@ class WeightNormalizer(Normalizer):
     Shapes: weight (features, ...): (out, in) of a linear map, (out, in, height, width) of a convolution.
     """
 
-    starting: bool = False
+    @property
+    def starting(self) -> bool:
+        return self.forward_context.starting
 
     @property
     def pending(self) -> bool:
@@ -201,6 +237,9 @@ class WrappedModule(Normalizer):
         rows = x.movedim(self.site.feature_axis, -1)
         y = self._call(self.module, rows.flatten(0, -2), mask)
         return y.reshape(rows.shape).movedim(-1, self.site.feature_axis)
+
+    def of_rows(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self._call(self.module, x, mask)
 
     def _call(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
         y: Tensor = module(x, mask=mask if mask is None else mask.flatten()) if self.reads_mask else module(x)

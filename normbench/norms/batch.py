@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +11,9 @@ from torch import Tensor
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
+from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
+from normbench.norms.running import average
+from normbench.norms.sequence_batch import Places, by_valid
 from normbench.norms.sites import Site
 
 
@@ -84,39 +86,22 @@ class BatchNorm(Normalizer):
         self.momenta, self.eval_stats = [momentum, *dict.fromkeys(also_momenta)], eval_stats
         self.variants = tuple({"momentum": other} for other in self.momenta[1:])
         self.gathers = eval_stats == "per_step_pass"
-        self.per_step = stats == "per_step" and "time" in site.axes
-        self.masked = stats == "sequence" or (self.per_step and use_mask)
         self.factor = fixed_factor(scale, site)
-        # axes whose positions have their own statistics; together with the features they are the channels
-        self.apart = [i for i, axis in enumerate(site.axes) if axis == ("time" if self.per_step else "space")]
-        if not self.per_step and positions == "pooled":
-            self.apart = []
-        places = t_max if self.per_step else math.prod(site.space) if self.apart else 1
-        rows = [len(self.momenta), places] if self.apart else [len(self.momenta)]
+        self.places = Places(site, stats, t_max, use_mask, positions)
+        rows = [len(self.momenta), *([self.places.count] if self.places.axes else [])]
         self.register_buffer("running_mean", torch.zeros(*rows, site.features))
         self.register_buffer("running_var", torch.ones(*rows, site.features))
         if self.gathers:
-            self.register_buffer("pass_mean", torch.zeros(places, site.features))
-            self.register_buffer("pass_var", torch.ones(places, site.features))
-            self.register_buffer("pass_batches", torch.zeros(places, 1, dtype=torch.int64))  # with values at this step
+            self.register_buffer("pass_mean", torch.zeros(self.places.count, site.features))
+            self.register_buffer("pass_var", torch.ones(self.places.count, site.features))
+            # with values at this step
+            self.register_buffer("pass_batches", torch.zeros(self.places.count, 1, dtype=torch.int64))
         # F.batch_norm with momentum 1 writes the batch's own moments here, for every running average to share
         self.register_buffer("batch_mean", torch.zeros(site.features), persistent=False)
         self.register_buffer("batch_var", torch.ones(site.features), persistent=False)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        axis = self.site.feature_axis
-        if self.apart:  # the features of each step, or position, are channels of their own
-            at = [axis, *self.apart]
-            to = list(range(1, len(at) + 1))
-            y = x.movedim(at, to)
-            shape = y.shape[1 : to[-1] + 1]
-            steps = shape[1:].numel()
-            valid = None if mask is None else mask[:, None, :].expand(y.shape[:3]).flatten(1, 2)
-            y = self._channels(y.flatten(1, to[-1]), range(steps), valid)
-            return y.unflatten(1, shape).movedim(to, at)
-        x = x.movedim(axis, 1) if axis != 1 else x
-        y = self._channels(x, range(1), None if mask is None else mask[:, None])
-        return y.movedim(1, axis) if axis != 1 else y
+        return self.places.normalize(x, mask, self._channels)
 
     def serves(self, variant: Variant) -> bool:
         return variant in self.variants or variant in ({"eval_stats": "running"}, {"eval_stats": "batch"})
@@ -132,17 +117,23 @@ class BatchNorm(Normalizer):
         return str(variant.get("eval_stats", "running" if "momentum" in variant else self.eval_stats))
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
-        if not self.per_step:
+        if not self.places.per_step:
             raise NormbenchError(
                 f"batch normalization at site '{self.site.path}' stands inside a time loop, where each step is "
                 "normalized before the next is known. Set norm.stats=per_step."
             )
         return self._channels(x, range(t, t + 1), None if mask is None else mask[:, None].expand(x.shape))
 
+    def fused(self) -> FusedSpec | None:
+        if not self.places.per_step or self.unbiased_norm or self.factor != 1:
+            return None
+        kind = (VALID if self.places.masked else BATCH) if self.by_own_batch else FIXED
+        return FusedSpec(kind, self.eps, self.gain, self.bias, population=self.population, learn=self.learn)
+
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         """y for x (batch, features x steps, ...) of these steps; `valid`: the positions that count."""
         if self.by_own_batch:
-            return self._by_batch(x, steps, valid if self.masked else None)
+            return self._by_batch(x, steps, valid if self.places.masked else None)
         mean, variance = (moment.movedim(0, -1).flatten() for moment in self.population(steps))
         gain, bias = self._each(len(steps))
         return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
@@ -179,7 +170,9 @@ class BatchNorm(Normalizer):
 
     def _by_batch(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         if valid is not None:
-            return self._by_valid(x, steps, valid)
+            y, moments, found = by_valid(x, valid, self.eps, self.unbiased_norm, *self._each(len(steps)))
+            self._update(*moments, found.clamp(min=1), steps, found > 0)
+            return y
         channels = x.shape[1]
         count = x.numel() // channels
         if count == 1:
@@ -194,25 +187,8 @@ class BatchNorm(Normalizer):
         if channels != len(mean):
             mean, variance = mean.new_zeros(channels), mean.new_ones(channels)
         y = F.batch_norm(x, mean, variance, gain, bias, training=True, momentum=1.0, eps=eps)
-        if self.training and (self.track or self.gathering):
-            self._update(mean, variance, count, steps)
+        self._update(mean, variance, count, steps)
         return y
-
-    def _by_valid(self, x: Tensor, steps: range, valid: Tensor) -> Tensor:
-        """Moments of the valid positions alone; the others are normalized along with them."""
-        over = [i for i in range(x.dim()) if i != 1]
-        weight = valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())).to(x.dtype).expand_as(x)
-        found = weight.sum(over)
-        count = found.clamp(min=1)
-        shape = [-1 if i == 1 else 1 for i in range(x.dim())]
-        mean = (x * weight).sum(over) / count
-        centred = x - mean.view(shape)
-        biased = (centred.square() * weight).sum(over) / count
-        unbiased = biased * count / (count - 1).clamp(min=1)
-        scale = (found > 0) / ((unbiased if self.unbiased_norm else biased) + self.eps).sqrt()
-        if self.training and (self.track or self.gathering):
-            self._update(mean.detach(), unbiased.detach(), count, steps, found > 0)
-        return affine(centred * scale.view(shape), *self._each(len(steps)), 1)
 
     @torch.no_grad()
     def learn(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
@@ -220,39 +196,36 @@ class BatchNorm(Normalizer):
 
         The variance is biased; count (steps, 1) is the number of values.
         """
-        if self.training and (self.track or self.gathering):
-            mean, biased, found = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
-            count = found.clamp(min=1)
-            unbiased = biased * count / (count - 1).clamp(min=1)
-            self._update(mean, unbiased, count, range(len(mean) // self.site.features), found > 0)
+        mean, biased, found = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
+        count = found.clamp(min=1)
+        unbiased = biased * count / (count - 1).clamp(min=1)
+        self._update(mean, unbiased, count, range(len(mean) // self.site.features), found > 0)
 
     @torch.no_grad()
     def _update(
         self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, found: Tensor | None = None
     ) -> None:
         """Update the running averages, or those of a pass, with the variance that `unbiased_running` asks for."""
+        if not (self.training and (self.track or self.gathering)):
+            return
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
         place = slice(None)
-        if self.apart or self.gathering:
-            rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
-            stored = len(range(rows)[steps.start : steps.stop])  # steps beyond t_max have no row
-            mean, variance = (moment.view(-1, len(steps)).T[:stored] for moment in (mean, variance))
-            found = None if found is None else found.view(-1, len(steps)).T[:stored]
-            place = slice(steps.start, steps.start + stored)
-        averages: list[tuple[Tensor, Tensor, float | Tensor]] = [
-            (self.running_mean[row, place], self.running_var[row, place], momentum)
-            for row, momentum in enumerate(self.momenta)
-        ]
-        if self.gathering:
-            batches = self.pass_batches[place]
-            batches += 1 if found is None else found.any(1, keepdim=True)
-            share = 1 / batches.clamp(min=1).to(mean.dtype)
-            averages = [(self.pass_mean[place], self.pass_var[place], share)]
-        for of_mean, of_variance, momentum in averages:
-            for running, new in ((of_mean, mean), (of_variance, variance)):
-                # a step without valid values leaves its averages as they are
-                running.lerp_(new if found is None else torch.where(found, new, running), momentum)
+        if self.places.axes or self.gathering:
+            stored = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
+            mean, variance = (self.places.rows(moment, steps, stored) for moment in (mean, variance))
+            found = None if found is None else self.places.rows(found, steps, stored)
+            place = slice(steps.start, steps.start + len(mean))
+        if not self.gathering:
+            for row, momentum in enumerate(self.momenta):
+                average(
+                    (self.running_mean[row, place], self.running_var[row, place]), (mean, variance), momentum, found
+                )
+            return
+        batches = self.pass_batches[place]
+        batches += 1 if found is None else found.any(1, keepdim=True)
+        share = 1 / batches.clamp(min=1).to(mean.dtype)
+        average((self.pass_mean[place], self.pass_var[place]), (mean, variance), share, found)
 
     def begin_pass(self) -> None:
         self.pass_mean.zero_()
@@ -265,7 +238,7 @@ class BatchNorm(Normalizer):
                 f"batch normalization at site '{self.site.path}' met one value per feature. Use larger batches, or "
                 "norm.allow_single=true."
             )
-        if self.single_running and self.training and (self.track or self.gathering):
+        if self.single_running:
             value = x.detach().flatten()
             self._update(value, torch.zeros_like(value), 1, steps)
         y = x * 0.0  # keeps the graph: the gradient is zero, as it is for one value

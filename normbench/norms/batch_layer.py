@@ -163,22 +163,31 @@ class BatchLayerNorm(Normalizer):
         self.recalibrated.finish()
 
     def _by_population(self, x: Tensor) -> Tensor:
-        chosen = [self._chosen(v) for v in (self.stack.variants if self.stack else (self.variant,))]
+        chosen = [self._chosen(variant) for variant in self.forward_context.variants]
         populations = [self._population(kind) for _, kind in chosen]
-        examples = self.stack.examples if self.stack else len(x)
-        m = int(populations[0].samples) or examples
+        examples = self.forward_context.examples or len(x)
         for p in populations:
             if p.samples:
                 p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
         x = x.unflatten(0, (-1, examples))  # (1 or variants, examples, *positions, d)
-        whole = examples // m * m
-        parts = [x[:, :whole].unflatten(1, (-1, m)), x[:, None, whole:]]
-        normalized = [self._normalized(part, chosen, populations, *self._weights(m)) for part in parts if part.numel()]
-        z = [part.flatten(1, 2) for part in normalized]
-        y = (z[0] if len(z) == 1 else torch.cat(z, 1)).flatten(0, 1)
+        sizes = [int(p.samples) or examples for p in populations]
+        # before the end of the first epoch, populations of a pass have a size and the others none
+        each = [slice(None)] if len(set(sizes)) == 1 else [slice(k, k + 1) for k in range(len(sizes))]
+        z = [self._batches(x if len(x) == 1 else x[k], chosen[k], populations[k], sizes[k][0]) for k in each]
+        y = (z[0] if len(z) == 1 else torch.cat(z)).flatten(0, 1)
         if torch.is_grad_enabled() or self.gain is None or self.bias is None:
             return affine(y, self.gain, self.bias, -1)
         return torch.addcmul(self.bias, y, self.gain, out=y)
+
+    def _batches(
+        self, x: Tensor, chosen: Sequence[tuple[str, str]], populations: Sequence[Populations], m: int
+    ) -> Tensor:
+        """x (1 or variants, examples, *positions, d) in batches of m -> (variants, examples, *positions, d)."""
+        whole = x.shape[1] // m * m
+        parts = [x[:, :whole].unflatten(1, (-1, m)), x[:, None, whole:]]
+        normalized = [self._normalized(part, chosen, populations, *self._weights(m)) for part in parts if part.numel()]
+        z = [part.flatten(1, 2) for part in normalized]
+        return z[0] if len(z) == 1 else torch.cat(z, 1)
 
     def _normalized(
         self, x: Tensor, chosen: Sequence[tuple[str, str]], populations: Sequence[Populations], *weights: float

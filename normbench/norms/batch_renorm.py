@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer, root
+from normbench.norms.running import average
 from normbench.norms.sites import Site
 
 # (update at which the limit begins to move, at which it has arrived, where it starts), paper, section 4
@@ -80,7 +81,6 @@ class BatchRenorm(Normalizer):
             r = (std / running_std).clamp(1 / r_max, r_max)
             d = ((mean - running_mean) / running_std).clamp(-d_max, d_max)
             if self.track:
-                self.running_mean.lerp_(mean.flatten(), self.momentum)
-                self.running_std.lerp_(std.flatten(), self.momentum)
+                average((self.running_mean, self.running_std), (mean.flatten(), std.flatten()), self.momentum)
                 self.updates += 1
         return affine(centred / std * r + d, self.gain, self.bias, axis)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer, gain_and_bias, normalizer
+from normbench.norms.running import average
 from normbench.norms.sites import Site
 
 
@@ -79,9 +80,8 @@ class GhostBatchNorm(Normalizer):
         y = F.batch_norm(x, mean, variance, self.gain, self.bias, True, 1.0, self.eps)  # writes the chunk's moments
         if self.track:
             spread = variance if self.unbiased_running else variance * ((count - 1) / count)
-            with torch.no_grad():
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_spread.lerp_(spread if self.average == "var" else spread.sqrt(), self.momentum)
+            new = mean, spread if self.average == "var" else spread.sqrt()
+            average((self.running_mean, self.running_spread), new, self.momentum)
         return y
 
     def _single(self, x: Tensor) -> Tensor:

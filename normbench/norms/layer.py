@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, fixed_factor, gain_and_bias, normalizer, root
+from normbench.norms.fused import LAYER, LAYER_OUT, FusedSpec
 from normbench.norms.sites import Site
 
 
@@ -64,6 +65,10 @@ class LayerNorm(Normalizer):
             y = y if gain is None else y * gain
             y = y if self.bias is None else y + self.bias
         return y.movedim(last, self.axes) if moved else y
+
+    def fused(self) -> FusedSpec | None:
+        kind = LAYER if self.eps_mode == "in" else LAYER_OUT
+        return FusedSpec(kind, self.eps, self.gain, self.bias) if self.factor == 1 else None
 
     def _gain(self, x: Tensor) -> Tensor | None:
         if self.factor == 1:

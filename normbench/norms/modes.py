@@ -1,8 +1,8 @@
-"""Modes of all normalizers of a model for a pass: a variant, frozen statistics, gathering, starting."""
+"""The passes through a model that are no updates: each sets mode and `ForwardContext` of its normalizers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from normbench.eval_variants import DEFAULT, Variant, text
-from normbench.norms.base import Normalizer, Stack, WeightNormalizer
+from normbench.norms.base import Normalizer, WeightNormalizer
+from normbench.norms.context import ForwardContext
 from normbench.norms.layers import Weighted
 
 
@@ -65,52 +66,52 @@ def without_trace(model: nn.Module, learning: Collection[Normalizer] = ()) -> It
 
 
 @contextmanager
-def inference(model: nn.Module, variant: Variant = DEFAULT) -> Iterator[None]:
-    """Evaluation mode, without a trace, with this variant in every normalizer that serves it."""
+def _passing(
+    model: nn.Module,
+    training: bool,
+    contexts: Mapping[Normalizer, ForwardContext],
+    learning: Collection[Normalizer] = (),
+) -> Iterator[None]:
+    """A pass in this mode and these contexts, without a trace but in normalizers that are `learning`."""
     was_training = model.training
-    model.eval()
-    for norm in normalizers(model):
-        norm.variant = variant if norm.serves(variant) else DEFAULT
-    try:
-        with without_trace(model):
-            yield
-    finally:
-        model.train(was_training)
-        for norm in normalizers(model):
-            vars(norm).pop("variant", None)  # the class attribute is the default variant
-
-
-@contextmanager
-def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
-    """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
-
-    Before each batch the caller sets `examples` of the stack; the batch has len(variants) times as many rows.
-    """
-    stack = Stack(tuple(variants))
-    with inference(model):
-        for norm in normalizers(model):
-            norm.stack = stack
-        try:
-            yield stack
-        finally:
-            for norm in normalizers(model):
-                norm.stack = None
-
-
-@contextmanager
-def training_without_tracking(model: nn.Module, learning: Collection[Normalizer] = ()) -> Iterator[None]:
-    """Training mode in which only the normalizers in `learning` change: the training-mode pass of an evaluation."""
-    was_training = model.training
-    model.train()
-    for norm in normalizers(model):
-        norm.track = False
+    before = {norm: norm.forward_context for norm in contexts}
+    model.train(training)
+    for norm, context in contexts.items():
+        norm.forward_context = context
     try:
         with without_trace(model, learning):
             yield
     finally:
         model.train(was_training)
-        for norm in normalizers(model):
-            norm.track = True
+        for norm, context in before.items():
+            norm.forward_context = context
+
+
+@contextmanager
+def inference(model: nn.Module, variant: Variant = DEFAULT) -> Iterator[None]:
+    """Evaluation mode, without a trace, with this variant in every normalizer that serves it."""
+    own = {norm: (variant if norm.serves(variant) else DEFAULT,) for norm in normalizers(model)}
+    contexts = {norm: ForwardContext(update_running_stats=False, variants=one) for norm, one in own.items()}
+    with _passing(model, False, contexts):
+        yield
+
+
+@contextmanager
+def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[ForwardContext]:
+    """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
+
+    Before each batch the caller sets `examples` of the context; the batch has len(variants) times as many rows.
+    """
+    context = ForwardContext(update_running_stats=False, variants=tuple(variants))
+    with _passing(model, False, dict.fromkeys(normalizers(model), context)):
+        yield context
+
+
+@contextmanager
+def training_without_tracking(model: nn.Module) -> Iterator[None]:
+    """Training mode in which nothing is learned: the training-mode pass of an evaluation."""
+    with _passing(model, True, dict.fromkeys(normalizers(model), ForwardContext(update_running_stats=False))):
+        yield
 
 
 @contextmanager
@@ -119,17 +120,13 @@ def gathering(model: nn.Module, variants: Sequence[Variant] = (DEFAULT,)) -> Ite
 
     Running statistics do not change. After an error inside the block the gathered statistics are not used.
     """
-    gathering_norms = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
-    with training_without_tracking(model, gathering_norms):
-        for norm in gathering_norms:
-            norm.gathering = True
+    gatherers = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
+    contexts = {n: ForwardContext(update_running_stats=False, gathering=n in gatherers) for n in normalizers(model)}
+    with _passing(model, True, contexts, gatherers):
+        for norm in gatherers:
             norm.begin_pass()
-        try:
-            yield
-        finally:
-            for norm in gathering_norms:
-                norm.gathering = False
-        for norm in gathering_norms:
+        yield
+        for norm in gatherers:
             norm.end_pass()
 
 
@@ -148,12 +145,7 @@ def pending(model: nn.Module) -> bool:
 @contextmanager
 def starting(model: nn.Module) -> Iterator[None]:
     """Training mode for a pass over the first minibatch: pending normalizers begin, running statistics stay."""
-    waiting = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
-    with training_without_tracking(model, waiting):
-        for norm in waiting:
-            norm.starting = True
-        try:
-            yield
-        finally:
-            for norm in waiting:
-                norm.starting = False
+    weights = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
+    context = ForwardContext(update_running_stats=False, starting=True)
+    with _passing(model, True, dict.fromkeys(normalizers(model), context), weights):
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, normalizer
+from normbench.norms.fused import NONE, FusedSpec
 
 
 @normalizer("none")
@@ -13,3 +14,6 @@ class NoNorm(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return x
+
+    def fused(self) -> FusedSpec:
+        return FusedSpec(NONE)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
+from normbench.norms.running import average
 from normbench.norms.sites import Site
 
 HELD = 16  # batches whose feature moments are added up together: one large sum instead of many small operations
@@ -88,8 +89,7 @@ class Populations(nn.Module):
         """Average the batch's moments, where `F.batch_norm` did not: unbiased variance, or 0 for one sample."""
         if self.paper:
             variance = (variance * ((m - 1) / m) + self.eps_v).sqrt()
-        self.epoch_batch_mean.lerp_(mean, 1 / self.batches)
-        self.epoch_batch_std.lerp_(variance, 1 / self.batches)
+        average((self.epoch_batch_mean, self.epoch_batch_std), (mean, variance), 1 / self.batches)
 
     def add_features(self, mean: Tensor, rstd: Tensor) -> None:
         """Add mean and 1/sqrt(v + eps_f) of every sample and position, (m, *positions, 1) each."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer, root
+from normbench.norms.fused import RMS, FusedSpec
 from normbench.norms.sites import Site
 
 
@@ -54,3 +55,7 @@ class RMSNorm(Normalizer):
             return y if last else y.movedim(-1, axis)
         mean_square = x.narrow(axis, 0, self.used).square().mean(axis, keepdim=True)
         return affine(x / root(mean_square, self.eps, self.eps_mode), self.gain, self.bias, axis)
+
+    def fused(self) -> FusedSpec | None:
+        whole = self.used == self.site.features and self.eps_mode == "in"
+        return FusedSpec(RMS, self.eps, self.gain, self.bias) if whole else None

@@ -26,7 +26,7 @@ class Scalars:
         whatever module, as a metric of the split `train`. Other passes than those of updates log nothing.
         Errors: a name that is a metric of the run already, or none of letters, digits, _ and dots; several numbers.
         """
-        for sums, taken in _updates:
+        for sums, taken in _updates[-1:]:
             if not NAME.fullmatch(name):
                 raise NormbenchError(f"log('{name}'): a name begins with a letter, then letters, digits, _ and dots.")
             if name in taken:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import Product, WeightNormalizer, normalizer
+from normbench.norms.running import average
 from normbench.norms.sites import Site
 
 EPS = 1e-10  # of the initialization from data; weight normalization itself has none
@@ -82,7 +83,7 @@ class WeightNorm(WeightNormalizer):
         others = [i for i in range(z.dim()) if i != self.site.feature_axis]
         mean = z.mean(others, dtype=self.running_mean.dtype) if self.training else self.running_mean
         if self.training and self.track:
-            self.running_mean.lerp_(mean.detach(), self.momentum)
+            average([self.running_mean], [mean], self.momentum)
         shift = -mean if bias is None else bias - mean
         return z + shift.view([-1 if i == self.site.feature_axis else 1 for i in range(z.dim())]).to(z.dtype)
 

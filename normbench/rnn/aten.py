@@ -10,11 +10,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from normbench.norms.fused import BATCH, FIXED, LAYER, LAYER_OUT, NONE, VALID
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import BATCH, FIXED, LAYER, LAYER_OUT, NONE, VALID, Gradients, Plan, Vectors
+from normbench.rnn.plan import Element, Gradients, Plan, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
+AT_ONCE = 1 << 17  # numbers of an element-wise normalizer's input
 
 
 def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -> tuple[Tensor, Moments]:
@@ -23,15 +25,18 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], gain, shift, eps)
         return y, (mean, rstd)
     if kind == NONE:
-        return x if shift is None else x + shift, (gain, gain)
+        return _plus(x, shift), (gain, gain)
     if kind == LAYER_OUT:
         mean = x.mean(-1, keepdim=True)
         x = x - mean
         rstd = 1 / (x.square().mean(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny).sqrt() + eps)
     else:
         rstd = mean = (x.square().mean(-1, keepdim=True) + eps).rsqrt()  # a mean that RMS has no use for
-    y = x * rstd * gain
-    return y if shift is None else y + shift, (mean, rstd)
+    return _plus(x * rstd * gain, shift), (mean, rstd)
+
+
+def _plus(x: Tensor, shift: Tensor | None) -> Tensor:
+    return x if shift is None else x + shift
 
 
 def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,6 +97,59 @@ class Columns:
         return dx.mul_(self.counted[t]) if self.kind == VALID else dx, (dot * self.count[t])[0]
 
 
+class Elements:
+    """The backward pass of an element-wise normalizer, for x (T, B, features): some steps at once, as the cache holds.
+
+    Their slopes are known before the first of them comes back; the parameters' gradients are made after the last.
+    """
+
+    def __init__(self, element: Element, x: Tensor) -> None:
+        self.element, self.x, self.at_once = element, x, max(1, AT_ONCE // max(1, x[0].numel()))
+        self.first, self.learned = -1, dict[Tensor, Tensor]()
+
+    def back(self, t: int, dy: Tensor) -> Tensor:
+        """The gradient of x[t]."""
+        if self.first != (first := t // self.at_once * self.at_once):
+            self.leave()
+            self.first = first
+            self.given, self.y = self._again(slice(first, first + self.at_once))
+            (self.slope,) = self._gradients(self.y, [self.given], torch.ones_like(self.y))
+            self.dy = torch.zeros_like(self.y)
+        self.dy[t - first] = dy
+        return dy * self.slope[t - first]
+
+    def back_all(self, dy: Tensor) -> Tensor:
+        """The gradient of x."""
+        dx = torch.empty_like(dy)
+        for first in range(0, len(dy), self.at_once):
+            steps = slice(first, first + self.at_once)
+            given, y = self._again(steps)
+            dx[steps], *found = self._gradients(y, [given, *self.element.parameters], dy[steps])
+            self._learn(found)
+        return dx
+
+    def leave(self) -> None:
+        """Add up what the steps since the last call say of the parameters."""
+        if self.first >= 0:
+            self._learn(self._gradients(self.y, self.element.parameters, self.dy))
+        self.first = -1
+
+    def _again(self, steps: slice) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            given = self.x[steps].detach().requires_grad_()
+            return given, self.element.apply(given.flatten(0, 1)).view(given.shape)
+
+    @staticmethod
+    def _gradients(y: Tensor, of: Sequence[Tensor], dy: Tensor) -> list[Tensor]:
+        """Of a constant zeros."""
+        found = torch.autograd.grad(y, of, dy, True, allow_unused=True) if y.requires_grad and of else [None] * len(of)
+        return [torch.zeros_like(x) if d is None else d for x, d in zip(of, found, strict=True)]
+
+    def _learn(self, found: Sequence[Tensor]) -> None:
+        for parameter, d in zip(self.element.parameters, found, strict=True):
+            self.learned[parameter] = self.learned[parameter] + d if parameter in self.learned else d
+
+
 class Run:
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
@@ -117,6 +175,7 @@ class Run:
             for at, kind in enumerate(plan.kinds)
             if kind >= BATCH
         }
+        self.done = len(z) if saved else 0  # steps forward
         # by index of plan.kinds and by step: moments, and of the input by the first row of what was prepared at once
         self.moments: dict[tuple[int, int], Moments] = {}
         if saved:
@@ -137,12 +196,20 @@ class Run:
     def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
         if at in self.columns:
             return self.columns[at].norm(t, x, gain, shift)
+        if at in self.plan.elements:
+            return _plus(self.plan.elements[at].apply(x.flatten(0, -2)).view(x.shape), shift)
         y, self.moments[at, t] = norm(x, self.plan.kinds[at], self.plan.eps[at], gain, shift)
         return y
 
     def _unnorm(self, at: int, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
         if at in self.columns:
             return self.columns[at].unnorm(t, dy, x, gain)
+        if at in self.elements:
+            element = self.elements[at]
+            if dy.dim() == 2:
+                return element.back(t, dy), torch.zeros_like(gain)
+            whole = len(dy) == len(self.z)
+            return element.back_all(dy) if whole else element.back(t, dy[0])[None], torch.zeros_like(gain)
         return unnorm(dy, x, self.plan.kinds[at], self.plan.eps[at], self.moments[at, t], gain)
 
     def prepare(self, rows: slice) -> None:
@@ -157,6 +224,7 @@ class Run:
 
     def forward(self, t: int, u: Tensor) -> None:
         """h[t + 1] and c[t + 1] from u, the product with h[t]."""
+        self.done = t + 1
         if u.data_ptr() != self.u[t].data_ptr():
             self.u[t].copy_(u)
         if self.plan.gru:
@@ -199,8 +267,17 @@ class Run:
         if not every:
             self.d.zero_()
             self.du.zero_()
+        self.elements = {
+            at: Elements(element, self._steps(at)[: self.done]) for at, element in self.plan.elements.items()
+        }
         self.dz_all: Tensor | None = None
         self.sums = Vectors(*(torch.zeros_like(v) for v in self.v))
+
+    def _steps(self, at: int) -> Tensor:
+        """What is normalized at that place of plan.kinds, (T, B, features)."""
+        if not self.plan.gru and at == 2:
+            return self.c[1:]
+        return (self.u if at % 2 else self.z)[..., self.blocks[at // 2]]
 
     def backward(self, t: int, dh: Tensor) -> None:
         """du[t], d[t]; dc and carry go on to step t - 1."""
@@ -277,4 +354,8 @@ class Run:
     def finish(self) -> Gradients:
         """Gradients of z and u, and of the vectors, summed over steps and rows."""
         dz = self._dz(slice(0, len(self.z))) if self.dz_all is None else self.dz_all
-        return Gradients(dz, self.du, self.sums._replace(shift=self.d.sum((0, 1))))
+        learned: dict[Tensor, Tensor] = {}
+        for element in self.elements.values():
+            element.leave()
+            learned |= element.learned
+        return Gradients(dz, self.du, self.sums._replace(shift=self.d.sum((0, 1))), learned)

@@ -98,7 +98,7 @@ class Sequence(torch.autograd.Function):
             dh + run.carry,
             run.dc,
             *found.vectors,
-            *[None] * len(ctx.parameters),
+            *map(found.parameters.get, ctx.parameters),
         )
 
 
@@ -150,7 +150,8 @@ def sequence(
     c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
     gains_and_shifts, found = vectors(cell), prepare_moments(cell, plan, len(x))
     learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
-    keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in learned)
+    of_elements = [parameter for element in plan.elements.values() for parameter in element.parameters]
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (*learned, *of_elements))
     y, h, c = Sequence.apply(
         cell,
         plan,

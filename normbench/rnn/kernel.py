@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from normbench import scratch
+from normbench.norms.fused import BATCH
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
+from normbench.rnn.plan import Gradients, Plan, Vectors
 
 SOURCE = Path(__file__).with_name("step.c")
 INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "window.c"))

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from normbench.rnn import backends, fused, stepwise
+from normbench.norms.base import build
+from normbench.norms.fused import ELEMENT
+from normbench.norms.sites import Choice, declared
+from normbench.rnn import aten, backends, fused, stepwise
 from normbench.rnn.cells import Cell, SequenceWeights, State, bounded, filled
 from normbench.rnn.plan import plan
+
+# rows "a user's dynamic tanh" of scripts/bench/rnn.py, the C kernel with layer normalization being 1
+SLOWER = "an update takes 2 to 7 times as long as with norm=layer (scripts/bench/rnn.py)."
+LARGE = 1 << 15  # numbers of a step from which an element-wise normalizer of a user's is no faster by ATen
 
 
 def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
@@ -19,14 +29,19 @@ def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: Se
 
 
 def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
-    backend, planned = backends.current(x.device), plan(cell)
+    backend = backends.current(x.device)
+    planned = plan(cell) if backend else None  # it may measure a normalizer, which no trace should see
     if planned is not None and x.shape[1] < (2 if planned.over_rows else 1):
         planned = None  # one value for each statistic, or none: left to the normalizers
+    if planned is not None and planned.elements and x.shape[1] * len(weights.weight_hh) > LARGE:
+        planned = None
     if backend is None or planned is None or not _together(weights.weight_hh, mask, x, *state):
         found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask[..., None]), mask, state, weights)
         return found
     if mask is not None and not (x.is_cpu and bounded(x)):
         x = filled(x, mask[..., None])
+    if planned.elements:
+        backend = aten.Run  # the kernel has no element-wise normalizers of others
     return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
 
 
@@ -35,6 +50,19 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
     device = weight.device
     alike = all(tensor.dtype == weight.dtype and tensor.device == device for tensor in given)
     return alike and (mask is None or mask.device == device)
+
+
+def notes(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> list[str]:
+    """What a run's normalizers cost in recurrent cells because the kernel cannot compute them, a line for each."""
+    sites, found = declared(config), dict[str, None]()
+    for path, choice in choices.items():
+        recurrent = "state" in sites[path].kinds or path.replace("input", "hidden") in choices.keys() - {path}
+        if recurrent and choice.kind not in ("weight", "block"):
+            spec = build(sites[path], choice).fused()
+            if spec is None or spec.kind == ELEMENT:
+                way = "the plain loop" if spec is None else "torch's operations"
+                found[f"{choice.name}: recurrent cells are computed by {way}: {SLOWER}"] = None
+    return list(found)
 
 
 class Steps:
@@ -46,9 +74,11 @@ class Steps:
 
     def __init__(self, cell: Cell, weights: SequenceWeights, count: int | None = None) -> None:
         self.cell, self.weights, self.t = cell, weights, 0
-        backend, planned = backends.current(weights.weight_hh.device), plan(cell)
+        backend = backends.current(weights.weight_hh.device)
+        planned = plan(cell) if backend else None
         self.fast = None
         if backend is not None and planned is not None and not planned.over_rows:  # these have statistics per step
+            backend = aten.Run if planned.elements else backend
             self.fast = stepwise.Steps(cell, planned, backend, weights.folded(), count)
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:

@@ -1,22 +1,29 @@
-"""The plan of a cell for the backends: kinds of normalizers, sizes, gains and shifts."""
+"""The plan of a cell for the backends: how its normalizers are computed, sizes, gains and shifts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normbench.norms.base import Normalizer, WeightNormalizer
-from normbench.norms.batch import BatchNorm
-from normbench.norms.layer import LayerNorm
-from normbench.norms.rms import RMSNorm
+from normbench.norms.fused import BATCH, FIXED, NONE, VALID, FusedSpec
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell
 
-# over the features of a row, OUT with eps outside the root; over the rows of the batch, or its valid ones, or by
-# statistics that are given
-NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED = range(7)
+
+@dataclass(frozen=True)
+class Element:
+    """An element-wise normalizer, which is called at each step."""
+
+    norm: Normalizer
+    training: bool
+    apply: Callable[[Tensor], Tensor] = field(compare=False)
+    parameters: tuple[nn.Parameter, ...] = field(compare=False)  # those that learn
 
 
 class Plan(NamedTuple):
@@ -25,6 +32,7 @@ class Plan(NamedTuple):
     kinds, eps: of an LSTM `input`, `hidden`, `cell`; of a GRU both for the gates, then both for the candidate.
     scaled: an LSTM without a normalizer at the cell that has a gain there all the same.
     clip: of an LSTM, bound of the gates' derivatives of one row's loss; inf where there is none.
+    elements: by their place in kinds, those that are `ELEMENT`.
     """
 
     gru: bool
@@ -34,6 +42,7 @@ class Plan(NamedTuple):
     update_old: bool
     scaled: bool
     clip: float
+    elements: Mapping[int, Element]
 
     @property
     def over_rows(self) -> bool:
@@ -67,48 +76,46 @@ class Vectors(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Of the products z = W_x x and u = W_h h, each (T, B, gates H), and of the vectors."""
+    """Of the products z = W_x x and u = W_h h, each (T, B, gates H), of the vectors, of parameters of elements."""
 
     z: Tensor
     u: Tensor
     vectors: Vectors
+    parameters: Mapping[Tensor, Tensor] = MappingProxyType({})
 
 
 def plan(cell: Cell) -> Plan | None:
     """The plan of this cell in its current mode; None if no backend can compute it."""
     if type(cell) not in (LSTMCell, GRUCell) or cell.weight_hh.dtype not in (torch.float32, torch.float64):
         return None
-    gru = isinstance(cell, GRUCell)
-    found = [_kind(norm) for norm in _norms(cell)]
-    if any(kind is None for kind in found):
+    norms = _norms(cell)
+    specs = [_spec(norm) for norm in norms]
+    if any(spec is None for spec in specs):
         return None
-    kinds = [kind for kind in found if kind is not None] + [(NONE, 0.0)] * (4 - len(found))
+    a, b, c, d = (spec for spec in specs if spec is not None)
+    elements = {
+        at: Element(norm, norm.training, spec.apply, tuple(p for p in norm.parameters() if p.requires_grad))
+        for at, (norm, spec) in enumerate(zip(norms, (a, b, c, d), strict=True))
+        if norm is not None and spec.apply is not None
+    }
     old = isinstance(cell, GRUCell) and cell.update == "old"
-    (a, ea), (b, eb), (c, ec), (d, ed) = kinds
     scaled = isinstance(cell, LSTMCell) and cell.scaled
     clip = cell.clip if isinstance(cell, LSTMCell) and cell.clip else math.inf
-    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old, scaled, clip)
+    kinds, eps = (a.kind, b.kind, c.kind, d.kind), (a.eps, b.eps, c.eps, d.eps)
+    return Plan(isinstance(cell, GRUCell), cell.hidden_size, kinds, eps, old, scaled, clip, elements)
 
 
 def _norms(cell: Cell) -> list[Normalizer | None]:
     """In the order of a plan's kinds."""
     gru = ("input.gates", "hidden.gates", "input.candidate", "hidden.candidate")
-    return [cell.norm(name) for name in (gru if isinstance(cell, GRUCell) else ("input", "hidden", "cell"))]
+    return [cell.norm(name) for name in (gru if isinstance(cell, GRUCell) else ("input", "hidden", "cell", ""))]
 
 
-def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
+def _spec(norm: Normalizer | None) -> FusedSpec | None:
     if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
-        return NONE, 0.0
-    watched = norm._forward_hooks or norm._forward_pre_hooks  # hooks must be called at each step
-    if type(norm) is LayerNorm and norm.factor == 1 and not watched:
-        return LAYER if norm.eps_mode == "in" else LAYER_OUT, norm.eps
-    if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
-        return RMS, norm.eps
-    if type(norm) is BatchNorm and norm.per_step and not norm.unbiased_norm and norm.factor == 1 and not watched:
-        if not norm.by_own_batch:
-            return FIXED, norm.eps
-        return VALID if norm.masked else BATCH, norm.eps
-    return None
+        return FusedSpec(NONE)
+    watched = (norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks)
+    return None if any(watched) else norm.fused()  # hooks must be called at each step
 
 
 def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
@@ -117,24 +124,22 @@ def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
     Those that are given are filled in, the others for a forward pass to fill; what has none is empty.
     """
     found = []
-    for norm, kind, width in zip((*_norms(cell), None), plan.kinds, plan.widths(), strict=False):
+    for norm, kind, eps, width in zip(_norms(cell), plan.kinds, plan.eps, plan.widths(), strict=True):
         made = cell.weight_hh.new_empty((steps, 3, width) if kind >= BATCH else 0)
-        if kind == FIXED:
-            assert isinstance(norm, BatchNorm)
-            mean, variance = norm.population(range(steps))
-            made.copy_(torch.stack([mean, (variance + norm.eps).rsqrt(), variance], 1))
+        if kind == FIXED and (spec := _spec(norm)) and spec.population:
+            mean, variance = spec.population(range(steps))
+            made.copy_(torch.stack([mean, (variance + eps).rsqrt(), variance], 1))
         found.append(made)
     return found
 
 
 def learn(cell: Cell, plan: Plan, moments: list[Tensor], valid: Tensor) -> None:
     """Update the normalizers' running averages with the moments of a forward pass; the mask is valid (T, B)."""
-    for norm, kind, found in zip(_norms(cell), plan.kinds, moments, strict=False):
-        if kind in (BATCH, VALID):
-            assert isinstance(norm, BatchNorm)
+    for norm, kind, found in zip(_norms(cell), plan.kinds, moments, strict=True):
+        if kind in (BATCH, VALID) and (spec := _spec(norm)) and spec.learn:
             mean, _, variance = found.unbind(1)
             rows = valid if kind == VALID else torch.ones_like(valid)
-            norm.learn(mean, variance, rows.sum(1, keepdim=True))
+            spec.learn(mean, variance, rows.sum(1, keepdim=True))
 
 
 def vectors(cell: Cell) -> Vectors:
@@ -166,10 +171,10 @@ def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:
     for block, gates in blocks.items():
         norm = cell.norm(f"{term}.{block}" if block else term)
         size = gates * cell.hidden_size
-        gain, shift = (norm.gain, norm.bias) if isinstance(norm, LayerNorm | RMSNorm | BatchNorm) else (None, None)
-        gains.append(cell.weight_hh.new_ones(size) if gain is None else gain)
-        shifts.append(cell.weight_hh.new_zeros(size) if shift is None else shift)
-        any_shift = any_shift or shift is not None
+        spec = _spec(norm) or FusedSpec(NONE)
+        gains.append(cell.weight_hh.new_ones(size) if spec.gain is None else spec.gain)
+        shifts.append(cell.weight_hh.new_zeros(size) if spec.bias is None else spec.bias)
+        any_shift = any_shift or spec.bias is not None
     if len(gains) == 1:
         return gains[0], shifts[0] if any_shift else None
     return torch.cat(gains), torch.cat(shifts) if any_shift else None

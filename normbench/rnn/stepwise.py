@@ -89,7 +89,6 @@ class Begin(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, token: Tensor | None) -> tuple[Tensor | None, ...]:
         steps, needs, found = ctx.steps, ctx.needs_input_grad, []
-        others = len(steps.learned) - 2
         if token is not None:
             parts = token.split([part.numel() for part in steps.learned])
             of_ih, of_hh, *rest = (part.view_as(of) for part, of in zip(parts, steps.learned, strict=True))
@@ -109,11 +108,12 @@ class Begin(torch.autograd.Function):
                     steps.states.to_weight(u, chunk.h[:last]) if needs[2] else None,
                     z.sum((0, 1)) if needs[3] else None,
                     *got.vectors,
+                    *map(got.parameters.get, steps.learned[2:]),
                 )
             )
         steps.chunks.clear()
         sums = (None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*found, strict=True))
-        return None, *sums, *[None] * others
+        return None, *sums
 
 
 class Step(torch.autograd.Function):

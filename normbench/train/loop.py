@@ -14,6 +14,7 @@ from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
+from normbench.rnn import loop as recurrent
 from normbench.runs import writing
 from normbench.runs.record import PLACE
 from normbench.streams import stream
@@ -36,10 +37,10 @@ def train(
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])
     data = datasets.load(config["data"], seed=seed)
-    for note in data.notes:
-        print(note)
     seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only users' normalizers draw from it
     model = models.build(config, spec.sites).to(device)
+    for note in (*data.notes, *recurrent.notes(config, spec.sites)):
+        print(note)
     takes, labels = models.takes(model), (f"model={config['model']['name']}", f"data={data.name}")
     splits = {name: split.only(takes, *labels).to(device) for name, split in data.splits.items()}
     examples = splits["train"]

@@ -6,6 +6,7 @@ LN cell as others would write it: scripted by TorchScript, in a JAX scan with th
 it (where jax can be imported; it runs in this process), and as our own plain loop. The limit is the time that the
 step's matrix products alone would take at the speed of the fastest large one, which is measured in the same rounds.
 Batch normalization with statistics of each step by itself: against our own layer without a normalizer.
+A user's element-wise normalizer, which the kernel lacks: against layer normalization.
 Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a loop of `nn.LSTMCell`.
 """
 
@@ -16,6 +17,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -68,7 +70,8 @@ SHAPES = (
 
 def normed(layer: type[Recurrent], inputs: int, hidden: int, norm: str = "layer", **options: object) -> Recurrent:
     sizes = layer.cell.site_sizes(hidden)
-    choice = None if norm == "none" else Choice(norm, "state", options, True, False, 1)
+    file = str(options.pop("file", ""))
+    choice = None if norm == "none" else Choice(norm, "state", options, True, False, 1, file)
 
     def sites(path: str) -> tuple[Site, Choice | None]:
         name = path.removeprefix("bench.")
@@ -220,6 +223,21 @@ def batch_normed(
     yield harness.row(f"{name}: BN per step / our plain loop", took["c"], took["loop"], 1)
 
 
+def own(shape: Shape, rounds: int) -> harness.Row:
+    """A user's element-wise normalizer at all sites: examples/own_normalizer/dyt.py."""
+    torch.manual_seed(1)
+    x = torch.randn(shape.batch, shape.steps, shape.inputs)
+    weight = torch.randn(shape.batch, shape.steps, shape.hidden)
+    ours, file = normed(shape.layer, shape.inputs, shape.hidden), Path(__file__).parents[2] / "examples"
+    theirs = normed(shape.layer, shape.inputs, shape.hidden, "dyt", file=str(file / "own_normalizer" / "dyt.py"))
+    sides = {
+        "own": trained(theirs, lambda inputs: theirs(inputs)[0], x, weight),
+        "layer": trained(ours, lambda inputs: ours(inputs)[0], x, weight),
+    }
+    took = interleave(sides, rounds, warmup=2)
+    return harness.row(f"{shape.name}: a user's dynamic tanh / LN", took["own"], took["layer"], 1)
+
+
 def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: float, rounds: int) -> harness.Row:
     """x_t = [outer inputs, a part of h_{t-1} or all of it]: LN on ours, none on `nn.LSTMCell`."""
     torch.manual_seed(1)
@@ -253,6 +271,8 @@ def rows(rounds: int) -> Iterator[harness.Row]:
     has_jax = importlib.util.find_spec("jax") is not None
     for shape in SHAPES:
         yield from compare(shape, rounds, has_jax)
+    for shape in SHAPES[:4]:
+        yield own(shape, rounds)
     yield from batch_normed("reader 64×75×64", 75, 64, 64, 64, 1.3, rounds)
     yield from batch_normed("reader 64×120×240", 120, 64, 240, 240, 1.3, rounds)
     yield feedback("handwriting layer 1, 8×500×400", 500, 8, 3, 400, 0.75, rounds)

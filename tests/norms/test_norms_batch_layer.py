@@ -244,3 +244,20 @@ def test_how_many_epochs_there_were_is_state() -> None:
     copy = make("batch_layer", FLAT, defaults("batch_layer") | {"adopt": "TTFF", "adopt_after": 2}, seed=None)
     copy.load_state_dict(module.state_dict())
     assert int(copy.epochs) == 1
+
+
+def test_before_the_first_epoch_has_ended_variants_at_once_are_those_one_by_one() -> None:
+    """Populations of a pass have the size of its batches then, those of an epoch are those of no batch yet."""
+    norm = BatchLayerNorm(Site("s", ("pre_activation",), ("batch", "feature"), 6)).double().train()
+    own, passed = {"configuration": "TTTT"}, {"populations": "recalibrated"}
+    variants: list[dict[str, str]] = [{}, passed, {**own, **passed}, own]
+    with modes.gathering(norm, variants):
+        for step in range(3):
+            norm(draw((4, 6), seed=step))
+    x, found = draw((10, 6), seed=9), []
+    for variant in variants:
+        with modes.inference(norm, variant):
+            found.append(norm(x))
+    with modes.stacked(norm, variants) as context:
+        context.examples = len(x)
+        torch.testing.assert_close(norm(torch.cat([x] * 4)), torch.cat(found))

@@ -29,6 +29,7 @@ from reference import common
 from normbench.battery import contract as promises
 from normbench.battery.cases import Axes, draw, sizes
 from normbench.norms import modes
+from normbench.norms.context import ForwardContext
 
 Rows = Callable[[str, Axes], list[dict[str, Any]]]
 CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NORMS for axes in layouts(name)]
@@ -118,7 +119,7 @@ def test_gradients_are_the_finite_differences_of_the_reference(
                     module(x)
                     reference(x.numpy(), training=True)
             reference.end_pass()
-        module.train(training).track = False
+        module.train(training).forward_context = ForwardContext(update_running_stats=False)
         parts = dict(module.named_parameters())
         start = {n: getattr(reference, n) for n in parts}  # a gain and a bias is all that a normalizer learns
         for mask in masks(name, axes, 3, 2):

@@ -40,6 +40,8 @@ def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[s
         if entry is None:
             return site, None
         norm, options = (entry, {}) if isinstance(entry, str) else entry
+        if "file" in options:
+            return site, Choice(norm, "state", {}, True, False, 1, options["file"])
         node = compose.choice("norm", norm)
         every = {option: node[option] for option in compose.declaration("norm", norm)["options"]}
         keep = bool(options.get("keep_bias", True))

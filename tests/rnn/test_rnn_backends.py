@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
-from normbench.rnn import backends, fused, kernel, stepwise
+from normbench.norms import modes
+from normbench.norms.base import Normalizer
+from normbench.norms.batch import BatchNorm
+from normbench.norms.context import ForwardContext
+from normbench.norms.layer import LayerNorm
+from normbench.norms.sites import Choice, Site
+from normbench.rnn import aten, backends, fused, kernel, stepwise
+from normbench.rnn.loop import notes
 from normbench.rnn.matmul import Projection, empty, matmul, steps_at_once, tall_matmul
 from normbench.rnn.plan import plan
 
@@ -98,7 +106,8 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
                 for at, (_, buffer) in enumerate(layer.eval().named_buffers()):
                     buffer.add_(draw(*buffer.shape, seed=at).square())
                 for norm in layer.modules():
-                    norm.variant = {"eval_stats": mode} if hasattr(norm, "running_mean") else None
+                    if isinstance(norm, BatchNorm):
+                        norm.forward_context = ForwardContext(variants=({"eval_stats": mode},))
             with backends.using(name):
                 results.append(gradients(layer, draw(5, 6, 3), mask=padding))
                 with torch.no_grad():
@@ -332,6 +341,88 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
             if parameter.requires_grad:
                 torch.testing.assert_close(parameter.grad, whole[name])
         getattr(layer.cells[0], frozen).requires_grad_(True)
+
+
+DYT = Path(__file__).parents[2] / "examples" / "own_normalizer" / "dyt.py"
+
+
+def own(kind: str, steps: str) -> Any:
+    """A layer with a user's element-wise normalizer at some sites, another normalizer at the others."""
+    chosen = [("dyt", {"file": str(DYT)}), "layer"]
+    return make(
+        kind, 9 if steps else 5, 4, {site: chosen[at % 2 if steps else 0] for at, site in enumerate(NORMS[kind])}
+    )
+
+
+@pytest.mark.parametrize("backend", ["aten"])
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_users_element_wise_normalizer_is_the_plain_loop(
+    backend: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several pieces of a sequence, several chunks of steps; first and second derivatives."""
+    monkeypatch.setattr(stepwise, "CHUNK", 3)
+    monkeypatch.setattr(aten, "AT_ONCE", 3 * 4 * 8)
+    for mask in (None, lengths(3, 7)):
+        near(*both(backend, own(kind, ""), draw(3, 7, 5), mask=mask))
+        results = []
+        for name in ("loop", backend):
+            with backends.using(name):
+                results.append(fed_back(own(kind, "steps"), draw(3, 7, 5), mask))
+                layer, x = own(kind, ""), draw(3, 6, 5).requires_grad_()
+                results[-1] |= twice(layer, (layer(x)[0] * draw(3, 6, 4, seed=2)).sum(), x)
+                with torch.no_grad():
+                    results[-1]["without gradients"], _ = layer(draw(3, 6, 5), lengths(3, 6))
+        near(results[1], results[0], tolerance=1e-9)
+    assert any(name.endswith("alpha") for name in results[1])
+
+
+@pytest.mark.parametrize(
+    ("forward", "held"),
+    [
+        (lambda x, mask: x.tanh(), True),
+        (lambda x, mask: x - x.mean(-1, keepdim=True), False),  # other features
+        (lambda x, mask: x - x.roll(1, -1) * 1e-3, False),
+        (lambda x, mask: x / (1 + x.square().mean(0)).sqrt(), False),  # other rows
+        (lambda x, mask: torch.nn.functional.dropout(x), False),
+        (lambda x, mask: x.tanh_(), False),  # the input is changed
+        (lambda x, mask: x if mask is None else x * mask[..., None], False),
+        (lambda x, mask: x[..., :1], False),
+    ],
+)
+def test_what_is_element_wise_is_measured(forward: Any, held: bool) -> None:
+    class Own(Normalizer):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+            y: torch.Tensor = forward(x, mask)
+            return y
+
+    site = Site("own", ("state",), ("batch", "time", "feature"), 6)
+    norm = Own(site)
+    assert (norm.fused() is not None) == held
+    with modes.inference(norm):
+        assert norm.fused() is not None or not held
+    norm = Own(site)
+    norm.register_buffer("calls", torch.zeros(()))
+    assert norm.fused() is None
+
+
+def test_a_normalizer_that_the_kernel_lacks_is_noted() -> None:
+    kinds = {"lstm.input": "pre_activation", "lstm.hidden": "state", "words": "pre_activation"}
+    sites = {p: {"kinds": [kind], "axes": ["batch", "time", "feature"], "features": 6} for p, kind in kinds.items()}
+    config = {"model": {"name": "own", "declares": {"sites": sites}}}
+    for name, file, ways in (("layer", "", []), ("group", "", ["plain loop"]), ("dyt", str(DYT), ["torch's"])):
+        choice = Choice(name, "state", {}, True, False, 1, file)
+        found = notes(config, dict.fromkeys(sites, choice))
+        assert [way in note for way, note in zip(ways, found, strict=True)] == [True for _ in ways]
+        assert notes(config, {"words": choice}) == []
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_not_computed_as_its_base() -> None:
+    class Own(LayerNorm):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+            return super().forward(x, mask) * 2
+
+    site = Site("own", ("state",), ("batch", "time", "feature"), 6)
+    assert LayerNorm(site).fused() is not None and Own(site).fused() is None
 
 
 @pytest.mark.parametrize("kind", NORMS)

@@ -14,6 +14,7 @@ from torch import Tensor
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.norms import base
+from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
 from normbench.streams import stream
 from normbench.train import probes
@@ -36,7 +37,7 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
         raise NormbenchError("bln_weights examines batch_layer alone: norm=batch_layer.")
     options, d = choice.options, site.features
     norm = base.build(site, choice).double().train()
-    norm.track = False
+    norm.forward_context = ForwardContext(update_running_stats=False)
     code = options["mode"] == "code"
     eps_b = options["eps_v"] or (1e-3 if code else 1e-4)
     eps_f = eps_b if code else 1e-12  # the paper's feature deviation has no eps; the layer adds a small one

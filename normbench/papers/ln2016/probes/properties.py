@@ -16,6 +16,7 @@ from torch import Tensor
 
 from normbench.config.resolve import ResolvedRun
 from normbench.norms import base
+from normbench.norms.context import ForwardContext
 from normbench.norms.sites import Choice, Site, declared
 from normbench.train import probes
 from normbench.train.probes import deviation
@@ -49,7 +50,7 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
         for step in range(3):  # statistics of an epoch, for evaluation
             layer(draw(f"epoch {step}", *shape))
         norm.end_epoch()
-        norm.track = False
+        norm.forward_context = ForwardContext(update_running_stats=False)
     mixed = torch.cat([x[:1], other[1:]])
     with torch.no_grad():
         y = layer(x)
