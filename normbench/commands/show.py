@@ -20,6 +20,7 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
 
     found = resolve(run, results)
     record = found.run
+    records = [*record.records]
     content = {
         "id": record.id,
         "status": record.status,
@@ -31,10 +32,10 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
         "source": str(found.source),
         "config": record.config,
         "environment": record.environment,
-        "records": len(record.records),
-        "curve_sha256": curve_sha256(record.records),
+        "records": len(records),
+        "curve_sha256": curve_sha256(records),
         **({"was": record.was} if record.was else {}),
-        "last": [r for r in record.records if r["epoch"] == record.records[-1]["epoch"]],  # [] without records
+        "last": [r for r in records if r["epoch"] == records[-1]["epoch"]],  # [] without records
     }
     if as_json:
         terminal.say_json(content)

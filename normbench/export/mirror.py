@@ -94,7 +94,7 @@ def _message(spec: ResolvedRun, event: dict[str, Any], root: Path) -> dict[str, 
         config=spec.stored_config(),
         **spec.labels(),
     )
-    return {"start": asdict(run), "path": str(writing.directory(root, spec).path)}
+    return {"start": {**asdict(run), "records": ()}, "path": str(writing.directory(root, spec).path)}
 
 
 def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> None:

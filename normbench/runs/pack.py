@@ -194,11 +194,11 @@ class _Opened:
 
 def _run(line: bytes) -> RunRecord:
     """The run of a line. TypeError where a key is of another type."""
-    run = RunRecord(**{key: value for key, value in reading.decode(line).items() if key in FIELDS})
-    for name, kind in KINDS.items():
-        if not isinstance(value := getattr(run, name), kind):
-            raise TypeError(f"{name} is {value!r:.40}")
-    return run
+    found = {key: value for key, value in reading.decode(line).items() if key in FIELDS}
+    for name in KINDS.keys() & found.keys():
+        if not isinstance(found[name], KINDS[name]):
+            raise TypeError(f"{name} is {found[name]!r:.40}")
+    return RunRecord(**found)
 
 
 def _of_another_schema(path: Path, schema: Any) -> Exception:

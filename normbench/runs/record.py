@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from normbench.errors import NormbenchError
 from normbench.runs import files
+from normbench.runs.curve import Curve
 from normbench.stored import MONITOR
 
 HIGHEST = 2**53  # of a count: every whole number below it is a float
@@ -81,12 +82,6 @@ BESIDE = ("elsewhere", "cut_from", "source")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
-Group = tuple[str, str, tuple[tuple[str, Any], ...]]  # split, mode, variant
-
-
-def variant_key(variant: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """A variant as it can be looked up by."""
-    return tuple(sorted(variant.items()))
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ class RunRecord:
     control: str = ""
     fidelity: str = "paper"
     reason: str = ""
-    records: Sequence[Mapping[str, Any]] = ()
+    records: Curve = field(default_factory=Curve)
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -125,21 +120,13 @@ class RunRecord:
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.records, Curve):  # from a pack, or made up
+            object.__setattr__(self, "records", Curve(self.records))
         if self.steps or not self.epochs:
             return
         with contextlib.suppress(TypeError, KeyError, ValueError, OverflowError):  # no records: their reader says so
             per_epoch = next((r["step"] / r["epoch"] for r in self.records if r["epoch"] >= 1), 0)
             object.__setattr__(self, "steps", round(per_epoch * self.epochs))
-
-    @functools.cached_property
-    def groups(self) -> Mapping[Group, Sequence[Mapping[str, Any]]]:
-        """The records by split, mode and variant."""
-        found: dict[Group, list[Mapping[str, Any]]] = {}
-        for record in self.records:
-            variant = record.get("variant")
-            place = record["split"], record["mode"], variant_key(variant) if variant else ()
-            found.setdefault(place, []).append(record)
-        return found
 
     @functools.cached_property
     def cache(self) -> dict[Any, Any]:
@@ -170,7 +157,7 @@ class RunRecord:
         if steps >= self.steps and self.status != "diverged":
             return self
         later = evaluation_complete(self.records, steps)
-        records = [record for record in self.records if record["step"] <= steps]
+        records = Curve(record for record in self.records if record["step"] <= steps)
         return replace(
             self,
             epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,

@@ -12,16 +12,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, own, pack, run_file, store
+from normbench.runs.curve import Curve
 from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
 
-MOST = 100_000  # records of curves in memory
+MOST = 1_000_000  # records of curves in memory, 30 MB
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Runs:
         self._packs: dict[Path, tuple[Stamp | None, list[pack.Packed], str]] = {}  # and what is wrong with it
         self._sources: dict[str, _Raw | pack.Packed] = {}  # by id, as are the heads
         self._heads: dict[str, RunRecord] = {}
-        self._curves: OrderedDict[str, tuple[Stamp | None, Sequence[Mapping[str, Any]]]] = OrderedDict()
+        self._curves: OrderedDict[str, tuple[Stamp | None, Curve]] = OrderedDict()
 
     def refresh(self) -> bool:
         """Look what changed; True where something did."""
@@ -93,7 +93,7 @@ class Runs:
                     elif not self._look_at(str(source.stored.path), source.stored):  # else it has changed meanwhile
                         source.head = replace(source.head, status="damaged", reason=str(damage))
                     self._choose({run_id})
-        while len(self._curves) > 1 and sum(len(records) for _, records in self._curves.values()) > MOST:
+        while len(self._curves) > 1 and sum(len(curve) for _, curve in self._curves.values()) > MOST:
             self._curves.popitem(last=False)
         return loaded
 
@@ -116,12 +116,11 @@ class Runs:
             return head
         key = f"{path} {head.id}"
         if key not in self._curves or self._curves[key][0] != now:
-            records: Sequence[Mapping[str, Any]]
             if isinstance(source, _Raw):
-                records = curve_file.checked(path / "curve.jsonl", source.stored.content)
+                curve = curve_file.checked(path / "curve.jsonl", source.stored.content)
             else:
-                records = source.whole().records
-            self._curves[key] = now, records
+                curve = source.whole().records
+            self._curves[key] = now, curve
         self._curves.move_to_end(key)
         run = replace(head, records=self._curves[key][1])
         return run.cut(run.steps) if run.status in store.FINISHED else run

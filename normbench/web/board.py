@@ -288,7 +288,7 @@ def cell_json(cell: Cell, style: Style, row: Row | None = None) -> dict[str, Any
                 "seed": run.seed,
                 "state": run.status,
                 "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
-                "step": int(run.records[-1]["step"]) if run.records else 0,
+                "step": run.records.last_step,
                 "steps": run.steps,
                 "reason": run.reason,
             }
