@@ -51,9 +51,9 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
         order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
         keys: dict[str, set[str]] = {}
         for block in run.records.blocks:
-            if block.place["mode"] in ("eval", "both") and not block.variant:
+            if block.mode in ("eval", "both") and not block.variant:
                 logged_here = () if "order" in block.columns else block.columns
-                keys.setdefault(block.place["split"], set()).update({*logged_here} - {*PLACE})
+                keys.setdefault(block.split, set()).update({*logged_here} - {*PLACE})
         monitor = run.monitor
         for split, names in keys.items():
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):

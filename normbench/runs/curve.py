@@ -16,19 +16,16 @@ class Block:
     """The records of one split, mode and variant that have the same keys: a column for each further key."""
 
     def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
-        self.place = {key: value for key, value in records[0].items() if key in ("split", "mode", "variant")}
-        keys = [key for key in records[0] if key not in self.place]
+        first = records[0]
+        self.split, self.mode = first["split"], first["mode"]
+        self.variant: Mapping[str, Any] = first.get("variant", {})
+        self._place = {key: value for key, value in first.items() if key in ("split", "mode", "variant")}
+        keys = [key for key in first if key not in self._place]
         self.columns = {key: _column([*map(itemgetter(key), records)]) for key in keys}
-
-    @property
-    def variant(self) -> Mapping[str, Any]:
-        """The settings of its evaluation, {} for the default one."""
-        found: Mapping[str, Any] = self.place.get("variant", {})
-        return found
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for values in zip(*self.columns.values(), strict=True):
-            yield {**self.place, **dict(zip(self.columns, values, strict=True))}
+            yield {**self._place, **dict(zip(self.columns, values, strict=True))}
 
 
 def _column(values: Sequence[Any]) -> Sequence[Any]:

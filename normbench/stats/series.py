@@ -65,7 +65,7 @@ def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
             place: float(value)  # float() also reads the log's "NaN", "Infinity", "-Infinity"
             for one in modes
             for block in run.records.blocks
-            if (block.place["split"], block.place["mode"], block.variant) == (split, one, variant)
+            if block.split == split and block.mode == one and block.variant == variant
             if {x, metric} <= block.columns.keys() and not PARTS & block.columns.keys()
             for place, value in zip(block.columns[x], block.columns[metric], strict=True)
         }
@@ -143,7 +143,7 @@ def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[f
     return [
         float(record[metric])
         for block in run.records.blocks
-        if "order" in block.columns and block.place["split"] == "test" and [block.variant] == chosen
+        if "order" in block.columns and block.split == "test" and [block.variant] == chosen
         for record in block
         if record["step"] == step
     ]
