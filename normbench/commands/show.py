@@ -18,18 +18,17 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
     from normbench.runs.record import curve_sha256
     from normbench.runs.resolve import LABELS, resolve
 
-    found = resolve(run, results)
-    record = found.run
+    record = resolve(run, results)
     records = [*record.records]
     content = {
         "id": record.id,
         "status": record.status,
         "reason": record.reason,
-        **({"log": str(found.log)} if found.log else {}),
+        **({"log": str(record.log)} if record.log else {}),
         "steps": record.steps,
         **({"began": record.began} if record.began else {}),
         **{label: getattr(record, label) for label in LABELS},
-        "source": str(found.source),
+        "source": str(record.path),
         "config": record.config,
         "environment": record.environment,
         "records": len(records),

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from normbench.errors import NormbenchError
@@ -78,7 +79,7 @@ def _is_finite(value: Any) -> TypeGuard[float]:
 
 
 # Fields that depend on other runs: no part of it, so they are never written.
-BESIDE = ("elsewhere", "cut_from", "source")
+BESIDE = ("elsewhere", "cut_from", "source", "path")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
@@ -95,7 +96,7 @@ class RunRecord:
     runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
     did, in UTC; "" of older runs. `elsewhere`: experiment
     and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
-    `source`: published, smoke or own, where all runs of a results folder are read.
+    `source`: published, smoke or own, where all runs of a results folder are read. `path`: its directory, or its pack.
     """
 
     id: str
@@ -118,6 +119,7 @@ class RunRecord:
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
     cut_from: int = field(default=0, compare=False)
     source: str = field(default="", compare=False)
+    path: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.records, Curve):  # from a pack, or made up
@@ -132,6 +134,14 @@ class RunRecord:
     def cache(self) -> dict[Any, Any]:
         """What was made of the records before, by what was asked for."""
         return {}
+
+    @property
+    def log(self) -> Path | None:
+        """What it printed, and why it failed; None where that is nothing."""
+        log = self.path / "output.log"
+        with contextlib.suppress(OSError):
+            return log if log.stat().st_size else None
+        return None
 
     @property
     def monitor(self) -> Mapping[str, str]:
