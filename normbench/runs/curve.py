@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +23,9 @@ class Block:
         keys = [key for key in first if key not in self._place]
         self.columns = {key: _column([*map(itemgetter(key), records)]) for key in keys}
 
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for values in zip(*self.columns.values(), strict=True):
             yield {**self._place, **dict(zip(self.columns, values, strict=True))}
@@ -30,8 +33,8 @@ class Block:
 
 def _column(values: Sequence[Any]) -> Sequence[Any]:
     """Numbers of one type in an array, which gives them back as they were."""
-    kind, *others = {*map(type, values)}
-    for code in CODES.get(kind, "") if not others else "":
+    kinds = {*map(type, values)}
+    for code in CODES.get(kinds.pop(), "") if len(kinds) == 1 else "":
         try:
             return array(code, values)
         except OverflowError:
@@ -46,24 +49,32 @@ class Curve(Sequence[Mapping[str, Any]]):
     """
 
     def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
-        blocks: dict[tuple[Any, ...], tuple[int, list[Mapping[str, Any]]]] = {}
+        records = [*records]
+        try:
+            self._fill(records, len)
+        except KeyError:  # as many keys, but others
+            self._fill(records, tuple)
+        self.last_step: int = records[-1]["step"] if records else 0
+
+    def _fill(self, records: Sequence[Mapping[str, Any]], shape: Callable[[Mapping[str, Any]], Any]) -> None:
+        found: dict[Any, tuple[int, list[Mapping[str, Any]]]] = {}
         order = []
         for record in records:
-            key = record["split"], record["mode"], "variant" in record and orjson.dumps(record["variant"]), *record
-            if (found := blocks.get(key)) is None:
-                found = blocks[key] = len(blocks), []
-            order.append(found[0])
-            found[1].append(record)
-        self.blocks = [Block(found) for _, found in blocks.values()]
-        self._order = _column(order) if order else ()  # of each record its block
-        self.last_step: int = record["step"] if order else 0
+            variant = "variant" in record and orjson.dumps(record["variant"])
+            key = record["split"], record["mode"], shape(record), variant
+            if (block := found.get(key)) is None:
+                block = found[key] = len(found), []
+            order.append(block[0])
+            block[1].append(record)
+        self.blocks = [Block(own) for _, own in found.values()]
+        self.order = _column(order)  # of each record its block
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         waiting = [*map(iter, self.blocks)]
-        return (next(waiting[block]) for block in self._order)
+        return (next(waiting[block]) for block in self.order)
 
     def __getitem__(self, place: Any) -> Any:
         return [*self][place]

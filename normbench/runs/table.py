@@ -83,8 +83,9 @@ class Runs:
                     elif not self._look_at(str(chosen.head.path), chosen.stored):  # else it has changed meanwhile
                         chosen.head = replace(chosen.head, status="damaged", reason=str(damage))
                     self._choose({run_id})
-        while len(self._curves) > 1 and sum(len(curve) for _, curve in self._curves.values()) > MOST:
-            self._curves.popitem(last=False)
+        held = sum(len(curve) for _, curve in self._curves.values())
+        while len(self._curves) > 1 and held > MOST:
+            held -= len(self._curves.popitem(last=False)[1][1])
         return loaded
 
     def _look_at(self, path: str, stored: store.Stored) -> bool:
