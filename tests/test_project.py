@@ -52,7 +52,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     named = []
     for path in sorted((ROOT / "normbench" / "commands").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
-            name = resolve(run, ROOT / "results").run.config["model"]["name"]
+            name = resolve(run, ROOT / "results").config["model"]["name"]
             module = importlib.import_module(f"normbench.models.{name}")
             classes = [
                 kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base.Model)

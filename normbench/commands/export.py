@@ -20,6 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.reading import place
 from normbench.runs import files
+from normbench.runs.damaged import left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
 from normbench.runs.table import Runs
@@ -122,7 +123,7 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Se
     table = Runs(results)
     table.refresh()
     damaged = [head for head in table.heads if head.status == "damaged"]
-    for note in (*table.notes, *map(table.describe_damage, damaged)):
+    for note in (*table.notes, *map(left_out, damaged)):
         say(console, f"  note: {note}")
     finished = [head for head in table.heads if head.status in FINISHED]
     if not finished:
@@ -136,7 +137,7 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Se
         runs = table.load(head.id for head in heads).values()
         for run in runs:
             if run.status not in FINISHED and run.id not in noted:
-                say(console, f"  note: {table.describe_damage(run)}")
+                say(console, f"  note: {left_out(run)}")
                 noted.add(run.id)
         return [run for run in runs if run.status in FINISHED]
 

@@ -62,8 +62,7 @@ def command(
     if epochs and steps:
         raise NormbenchError("--epochs and --steps exclude each other.")
     asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
-    there = resolve(run, results)
-    first = there.run
+    first = resolve(run, results)
     if first.status not in store.FINISHED:
         raise NormbenchError(f"run {first.id} is {first.status}: only a finished run can be compared.")
     refuse_edited(first, config_dir)
@@ -84,7 +83,7 @@ def command(
             f"run {first.id} was made by other maths: this version gives its configuration the id {spec.id}."
         )
     console = terminal.console(stderr=as_json)
-    say(console, f"{first.id} again, to compare with {there.source}")
+    say(console, f"{first.id} again, to compare with {first.path}")
     with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
@@ -93,7 +92,7 @@ def command(
         again = ensured.found.of(spec)
         if again is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    found = rerun_diff.compare(first, again, _of_other_seeds(first, there.source, results, config_dir))
+    found = rerun_diff.compare(first, again, _of_other_seeds(first, first.path, results, config_dir))
     if as_json:
         say_json({**_as_json(first, found), "updates": {"compared": spec.steps, "of": first.steps}})
     else:

@@ -18,23 +18,23 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
     from normbench.runs.record import curve_sha256
     from normbench.runs.resolve import LABELS, resolve
 
-    found = resolve(run, results)
-    record = found.run
+    record = resolve(run, results)
+    records = [*record.records]
     content = {
         "id": record.id,
         "status": record.status,
         "reason": record.reason,
-        **({"log": str(found.log)} if found.log else {}),
+        **({"log": str(record.log)} if record.log else {}),
         "steps": record.steps,
         **({"began": record.began} if record.began else {}),
         **{label: getattr(record, label) for label in LABELS},
-        "source": str(found.source),
+        "source": str(record.path),
         "config": record.config,
         "environment": record.environment,
-        "records": len(record.records),
-        "curve_sha256": curve_sha256(record.records),
+        "records": len(records),
+        "curve_sha256": curve_sha256(records),
         **({"was": record.was} if record.was else {}),
-        "last": [r for r in record.records if r["epoch"] == record.records[-1]["epoch"]],  # [] without records
+        "last": [r for r in records if r["epoch"] == records[-1]["epoch"]],  # [] without records
     }
     if as_json:
         terminal.say_json(content)

@@ -21,6 +21,7 @@ from normbench.export import mirror, wandb_run
 from normbench.launch import base
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
+from normbench.runs.store import head
 
 FEW = 8  # runs that a printed command names one by one
 MANY = "launcher=pool"  # the default of commands of many runs
@@ -103,7 +104,7 @@ def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also:
     for run, outcome in outcomes.items():
         if outcome.status in ("failed", "refused", *also) and outcome.reason not in reasons:
             reasons.add(outcome.reason)
-            log = found.stored[run].log if outcome.status == "failed" and run in found.stored else None
+            log = head(found.stored[run]).log if outcome.status == "failed" and run in found.stored else None
             yield outcome.reason + (f" (more in {log})" if log else "")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 import yaml
 
 from normbench import reading, schema
@@ -80,10 +81,11 @@ def _of_sites(norm: Mapping[str, Any]) -> str:
 
 def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
     """Of each its `flat` form, computed once for those that have the same parts but for their seed."""
-    cached: dict[str, Values] = {}
+    cached: dict[bytes, Values] = {}
     found = []
     for config in configurations:
-        without_seed = fingerprint({key: part for key, part in config.items() if key != "seed"})
+        rest = {key: part for key, part in config.items() if key != "seed"}
+        without_seed = orjson.dumps(rest, str, orjson.OPT_NON_STR_KEYS)  # ten times as fast as `fingerprint`
         if without_seed not in cached:
             cached[without_seed] = flat(config)
         found.append(cached[without_seed])

@@ -50,10 +50,10 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
         declares = configuration.declares("model", str(run.config.get("model", {}).get("name", "")))
         order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
         keys: dict[str, set[str]] = {}
-        for (split, mode, variant), records in run.groups.items():
-            if mode in ("eval", "both") and not variant:
-                logged_here = (key for record in records if "order" not in record for key in record)
-                keys.setdefault(split, set()).update(set(logged_here) - set(PLACE))
+        for block in run.records.blocks:
+            if block.mode in ("eval", "both") and not block.variant:
+                logged_here = () if "order" in block.columns else block.columns
+                keys.setdefault(block.split, set()).update({*logged_here} - {*PLACE})
         monitor = run.monitor
         for split, names in keys.items():
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):

@@ -94,7 +94,7 @@ def _message(spec: ResolvedRun, event: dict[str, Any], root: Path) -> dict[str, 
         config=spec.stored_config(),
         **spec.labels(),
     )
-    return {"start": asdict(run), "path": str(writing.directory(root, spec).path)}
+    return {"start": {**asdict(run), "records": (), "path": str(writing.directory(root, spec).path)}}
 
 
 def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> None:
@@ -134,8 +134,8 @@ class MirroredRun:
     An offline file cannot be continued, as a server's run can, so it is written whole.
     """
 
-    def __init__(self, run: RunRecord, path: Path, target: Any) -> None:
-        self.record, self.path, self.target = run, path, target
+    def __init__(self, run: RunRecord, target: Any) -> None:
+        self.record, self.target = run, target
         self.opened: Any = None
 
     def look(self, ended: bool = False) -> None:
@@ -143,7 +143,7 @@ class MirroredRun:
         if self.target.mode == "offline" and not ended:
             return
         try:
-            records = curve_file.read(self.path / "curve.jsonl")
+            records = curve_file.read(self.record.path / "curve.jsonl")
         except Damaged:
             return
         newest = max((r["step"] for r in records), default=0)  # all before it are whole
@@ -163,7 +163,7 @@ class MirroredRun:
             return
         found: Mapping[str, Any] = {}
         with suppress(Damaged):
-            found = run_file.read(self.path)
+            found = run_file.read(self.record.path)
         self.opened.finish(status, str(found.get("reason", "")), found.get("seconds"))
 
 
@@ -194,8 +194,8 @@ def _follow(messages: queue.Queue[dict[str, Any] | None], target: Any) -> None:
         if message is None:
             break
         if "start" in message:
-            record = RunRecord(**message["start"])
-            followed[record.id] = MirroredRun(record, Path(message["path"]), target)
+            start = message["start"]
+            followed[start["id"]] = MirroredRun(RunRecord(**{**start, "path": Path(start["path"])}), target)
         elif message["end"] in followed:
             followed.pop(message["end"]).end(message["status"])
     for run in followed.values():

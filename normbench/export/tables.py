@@ -6,13 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from normbench.compare import configuration
 from normbench.eval_variants import text
 from normbench.runs import files
+from normbench.runs.curve import Block
 from normbench.runs.record import RunRecord
 
 if TYPE_CHECKING:
@@ -64,21 +64,22 @@ class Layout:
     def _of_records(self) -> dict[str, Any]:
         return {**PLACES, **dict.fromkeys(self.metrics, "float64")}
 
-    def table(self, runs: Iterable[RunRecord]) -> pyarrow.Table:
+    def table(self, runs: Sequence[RunRecord]) -> pyarrow.Table:
         """A row per record; null where the record lacks a value."""
+        import numpy as np
         import pyarrow
 
         schema = pyarrow.schema(list(self._of_records.items()))
-        rows, found = [], []
-        for run in runs:
-            try:
-                found.append(pyarrow.Table.from_pylist(run.records, schema))
-            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):  # a variant, or a number that is not finite
-                found.append(pyarrow.Table.from_pylist([*map(_flat, run.records)], schema))
-            rows += [self.rows[run.id]] * len(run.records)
-        records = pyarrow.concat_tables(found)
-        places = pyarrow.array(rows)
-        constants = [values.take(places) for values in self.constants.values()]
+        curves = [run.records for run in runs]
+        blocks = [_table(block, schema) for curve in curves for block in curve.blocks]
+        lengths = [*map(len, curves)]
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        # of each record its place where all blocks are put one after the other
+        places = [np.argsort(np.argsort(curve.order, kind="stable")) for curve in curves]
+        order = pyarrow.array(starts + np.concatenate(places))
+        records = pyarrow.concat_tables([schema.empty_table(), *blocks]).take(order)
+        rows = pyarrow.array(np.repeat([self.rows[run.id] for run in runs], lengths))
+        constants = [values.take(rows) for values in self.constants.values()]
         return pyarrow.Table.from_arrays([*constants, *records.columns], schema=self.schema)
 
 
@@ -92,10 +93,19 @@ def _column(values: Sequence[Any]) -> pyarrow.Array:
     return pyarrow.array(values, "float64" if kinds == {int, float} else None)
 
 
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with its variant as text and its metrics as numbers."""
-    metrics = {key: float(value) for key, value in record.items() if key not in PLACES}
-    return {**record, **metrics, "variant": text(record.get("variant", {})) or None}
+def _table(block: Block, schema: pyarrow.Schema) -> pyarrow.Table:
+    """The records of a block, their variant as text; numpy reads the log's "NaN", "Infinity", "-Infinity"."""
+    import numpy as np
+    import pyarrow
+
+    one = {"split": block.split, "mode": block.mode, "variant": text(block.variant) or None}  # value in the whole block
+    columns = [
+        pyarrow.array(np.asarray(block.columns[field.name], field.type.to_pandas_dtype()))
+        if field.name in block.columns
+        else pyarrow.repeat(pyarrow.scalar(one.get(field.name), field.type), len(block))
+        for field in schema
+    ]
+    return pyarrow.Table.from_arrays(columns, schema=schema)
 
 
 def settings(run: RunRecord) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def in_batches(runs: Sequence[RunRecord], load: Load) -> Iterator[Sequence[RunRe
 
 
 def metrics_of(runs: Iterable[RunRecord]) -> set[str]:
-    return {key for run in runs for key in chain.from_iterable(run.records)} - {*PLACES}
+    return {key for run in runs for block in run.records.blocks for key in block.columns} - {*PLACES}
 
 
 def frame(runs: Sequence[RunRecord]) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from normbench.errors import NormbenchError
 from normbench.runs import pack, store
-from normbench.runs.damaged import Damaged
+from normbench.runs.damaged import Damaged, left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.store import Wanted
 
@@ -77,7 +77,7 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
     for folder in others:
         there = _find([run for run in wanted if not found.has(run)], folder, convert=False)
         found.notes += there.notes
-        found.notes += [f"{stored.path} is damaged: {stored.reason}. It is left out." for stored in there.damaged]
+        found.notes += map(left_out, there.damaged)
         for run in there.wanted:
             if record := there.of(run):
                 if run.is_of(record.config):
@@ -151,11 +151,6 @@ def _from_store(found: Found, wanted: Wanted) -> None:
         length = {key: wanted.config["train"][key] for key in ("epochs", "steps")}
         config = {**run.config, "train": {**run.config["train"], **length}}
         found.records[wanted.id, wanted.steps] = replace(relabel(run, wanted), config=config)
-
-
-def is_longer(stored: store.Stored, lengths: Mapping[str, int]) -> bool:
-    """Whether a finished run of the raw store goes before the published ones; `lengths`: their lengths in updates."""
-    return bool(stored.content["steps"] > lengths.get(stored.id, -1))
 
 
 def relabel(run: RunRecord, wanted: Wanted) -> RunRecord:

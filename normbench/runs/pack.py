@@ -114,11 +114,10 @@ def load(path: Path, parts: bool = True) -> Pack:
 
 @dataclass(frozen=True)
 class Packed:
-    """A run of the pack at `path`; `head` is without its records."""
+    """A run of a pack; `head` is without its records."""
 
     head: RunRecord
     evaluations: int  # how many records it has
-    path: Path
     line: bytes
 
     @property
@@ -127,7 +126,7 @@ class Packed:
 
     def whole(self) -> RunRecord:
         """The run with its records. Errors as of `load`."""
-        with _named(self.path):
+        with _named(self.head.path):
             return replace(self.head, records=_run(self.line).records)
 
 
@@ -185,20 +184,20 @@ class _Opened:
         """A run without its records: its line has them as `_lines` wrote them, which saves their parse."""
         before, start, rest = line.partition(b'"records": [')
         records, end, after = rest.rpartition(b'], "seconds": ')
-        return Packed(self._dated(before + start + end + after), records.count(b'"step": '), self.path, line)
+        return Packed(self._dated(before + start + end + after), records.count(b'"step": '), line)
 
     def _dated(self, line: bytes) -> RunRecord:
         run = _run(line)
-        return replace(run, began=self._began.get(run.id, ""))
+        return replace(run, began=self._began.get(run.id, ""), path=self.path)
 
 
 def _run(line: bytes) -> RunRecord:
     """The run of a line. TypeError where a key is of another type."""
-    run = RunRecord(**{key: value for key, value in reading.decode(line).items() if key in FIELDS})
-    for name, kind in KINDS.items():
-        if not isinstance(value := getattr(run, name), kind):
-            raise TypeError(f"{name} is {value!r:.40}")
-    return run
+    found = {key: value for key, value in reading.decode(line).items() if key in FIELDS}
+    for name in KINDS.keys() & found.keys():
+        if not isinstance(found[name], KINDS[name]):
+            raise TypeError(f"{name} is {found[name]!r:.40}")
+    return RunRecord(**found)
 
 
 def _of_another_schema(path: Path, schema: Any) -> Exception:

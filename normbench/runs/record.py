@@ -8,10 +8,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from normbench.errors import NormbenchError
 from normbench.runs import files
+from normbench.runs.curve import Curve
 from normbench.stored import MONITOR
 
 HIGHEST = 2**53  # of a count: every whole number below it is a float
@@ -77,16 +79,10 @@ def _is_finite(value: Any) -> TypeGuard[float]:
 
 
 # Fields that depend on other runs: no part of it, so they are never written.
-BESIDE = ("elsewhere", "cut_from", "source")
+BESIDE = ("elsewhere", "cut_from", "source", "path")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
-Group = tuple[str, str, tuple[tuple[str, Any], ...]]  # split, mode, variant
-
-
-def variant_key(variant: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """A variant as it can be looked up by."""
-    return tuple(sorted(variant.items()))
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ class RunRecord:
     runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
     did, in UTC; "" of older runs. `elsewhere`: experiment
     and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
-    `source`: published, smoke or own, where all runs of a results folder are read.
+    `source`: published, smoke or own, where all runs of a results folder are read. `path`: its directory, or its pack.
     """
 
     id: str
@@ -113,7 +109,7 @@ class RunRecord:
     control: str = ""
     fidelity: str = "paper"
     reason: str = ""
-    records: Sequence[Mapping[str, Any]] = ()
+    records: Curve = field(default_factory=Curve)
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -123,8 +119,11 @@ class RunRecord:
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
     cut_from: int = field(default=0, compare=False)
     source: str = field(default="", compare=False)
+    path: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.records, Curve):  # from a pack, or made up
+            object.__setattr__(self, "records", Curve(self.records))
         if self.steps or not self.epochs:
             return
         with contextlib.suppress(TypeError, KeyError, ValueError, OverflowError):  # no records: their reader says so
@@ -132,19 +131,17 @@ class RunRecord:
             object.__setattr__(self, "steps", round(per_epoch * self.epochs))
 
     @functools.cached_property
-    def groups(self) -> Mapping[Group, Sequence[Mapping[str, Any]]]:
-        """The records by split, mode and variant."""
-        found: dict[Group, list[Mapping[str, Any]]] = {}
-        for record in self.records:
-            variant = record.get("variant")
-            place = record["split"], record["mode"], variant_key(variant) if variant else ()
-            found.setdefault(place, []).append(record)
-        return found
-
-    @functools.cached_property
     def cache(self) -> dict[Any, Any]:
         """What was made of the records before, by what was asked for."""
         return {}
+
+    @property
+    def log(self) -> Path | None:
+        """What it printed, and why it failed; None where that is nothing."""
+        log = self.path / "output.log"
+        with contextlib.suppress(OSError):
+            return log if log.stat().st_size else None
+        return None
 
     @property
     def monitor(self) -> Mapping[str, str]:
@@ -170,7 +167,7 @@ class RunRecord:
         if steps >= self.steps and self.status != "diverged":
             return self
         later = evaluation_complete(self.records, steps)
-        records = [record for record in self.records if record["step"] <= steps]
+        records = Curve(record for record in self.records if record["step"] <= steps)
         return replace(
             self,
             epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from normbench.errors import NormbenchError
@@ -13,16 +13,7 @@ from normbench.runs.record import RunRecord, begun_by
 LABELS = ("experiment", "arm", "seed", "fidelity", "control", "axes")
 
 
-@dataclass(frozen=True)
-class NamedRun:
-    """A run and where it was found: its directory, in any state, or the pack that has it."""
-
-    run: RunRecord
-    source: Path
-    log: Path | None = None  # of a run that printed something, or failed
-
-
-def resolve(name: str, results: Path) -> NamedRun:
+def resolve(name: str, results: Path) -> RunRecord:
     """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
     asked, name = name or "''", Path(name).name[-12:] if "/" in name else name
     raw = store.directories(results / "runs")
@@ -35,13 +26,13 @@ def resolve(name: str, results: Path) -> NamedRun:
         raise NormbenchError(f"no run {asked} below {results}. (normbench status)")
     copies = [*store.by_id([run_id], raw)]
     if packed_run := published.get(run_id):
-        lengths = {run_id: packed_run.head.steps}
-        if not any(copy.state in store.FINISHED and find.is_longer(copy, lengths) for copy in copies[-1:]):
-            return NamedRun(packed_run.whole(), packed_run.path)
+        longer = (copy for copy in copies[-1:] if copy.content.get("steps", 0) > packed_run.head.steps)
+        if not any(copy.state in store.FINISHED for copy in longer):
+            return packed_run.whole()
     return _raw(copies[-1])
 
 
-def _raw(stored: store.Stored) -> NamedRun:
+def _raw(stored: store.Stored) -> RunRecord:
     try:
         if stored.reason:
             raise Damaged(stored.reason)
@@ -50,4 +41,4 @@ def _raw(stored: store.Stored) -> NamedRun:
             raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
-    return NamedRun(replace(store.head(stored), records=records), stored.path, stored.log)
+    return replace(store.head(stored), records=records)

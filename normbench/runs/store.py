@@ -8,7 +8,6 @@ A damaged directory is listed with its reason and hides no other.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -65,14 +64,6 @@ class Stored:
     id: str
     content: Mapping[str, Any]
     reason: str = ""
-
-    @property
-    def log(self) -> Path | None:
-        """What the run printed, and why it failed; None where that is nothing."""
-        log = self.path / "output.log"
-        with contextlib.suppress(OSError):
-            return log if log.stat().st_size else None
-        return None
 
     @property
     def state(self) -> str:
@@ -197,6 +188,8 @@ def head(stored: Stored, state: str = "") -> RunRecord:
         began=str(content.get("began", "")),
         config=content.get("config", {}),
         environment=content.get("environment", {}),
+        source="smoke" if content.get("fidelity") == "smoke" else "own",
+        path=stored.path,
         **({"experiment": stored.experiment, "arm": stored.arm} | run_file.labels(content) if "experiment" in content
            else {"experiment": stored.experiment, "arm": stored.arm}),
     )  # fmt: skip

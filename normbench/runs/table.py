@@ -9,19 +9,18 @@ runs.load([runs.heads[0].id])  # the same with their curves
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, own, pack, run_file, store
-from normbench.runs.damaged import Damaged
-from normbench.runs.find import is_longer
+from normbench.runs.curve import Curve
+from normbench.runs.damaged import Damaged, left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
 
-MOST = 100_000  # records of curves in memory
+MOST = 1_000_000  # records of curves in memory, 30 MB
 
 
 @dataclass
@@ -45,9 +44,9 @@ class Runs:
         self._changed: dict[str, int] = {}  # by id the turn of its last change
         self._raw: dict[str, _Raw] = {}  # by path
         self._packs: dict[Path, tuple[Stamp | None, list[pack.Packed], str]] = {}  # and what is wrong with it
-        self._sources: dict[str, _Raw | pack.Packed] = {}  # by id, as are the heads
-        self._heads: dict[str, RunRecord] = {}
-        self._curves: OrderedDict[str, tuple[Stamp | None, Sequence[Mapping[str, Any]]]] = OrderedDict()
+        self._published: dict[str, pack.Packed] = {}  # the runs of all packs by id
+        self._chosen: dict[str, _Raw | pack.Packed] = {}  # by id
+        self._curves: OrderedDict[str, tuple[Stamp | None, Curve]] = OrderedDict()
 
     def refresh(self) -> bool:
         """Look what changed; True where something did."""
@@ -71,30 +70,22 @@ class Runs:
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
         return self.token, [run for run, turn in self._changed.items() if turn > token]
 
-    def source(self, run_id: str) -> Path | None:
-        """The run's directory, or the pack it is in; None where there is no such run."""
-        found = self._sources.get(run_id)
-        return found.stored.path if isinstance(found, _Raw) else found.path if found else None
-
-    def describe_damage(self, run: RunRecord) -> str:
-        """The line about a damaged run."""
-        return f"{self.source(run.id)} is damaged: {run.reason}. It is left out."
-
     def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
         """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
         loaded = {}
         for run_id in dict.fromkeys(ids):
-            while (source := self._sources.get(run_id)) and run_id not in loaded:
+            while (chosen := self._chosen.get(run_id)) and run_id not in loaded:
                 try:
-                    loaded[run_id] = self._with_curve(source)
+                    loaded[run_id] = self._with_curve(chosen)
                 except (Damaged, NormbenchError) as damage:
-                    if not isinstance(source, _Raw):  # the pack has changed, or gone
-                        loaded[run_id] = source.head
-                    elif not self._look_at(str(source.stored.path), source.stored):  # else it has changed meanwhile
-                        source.head = replace(source.head, status="damaged", reason=str(damage))
+                    if isinstance(chosen, pack.Packed):  # it has changed, or gone
+                        loaded[run_id] = chosen.head
+                    elif not self._look_at(str(chosen.head.path), chosen.stored):  # else it has changed meanwhile
+                        chosen.head = replace(chosen.head, status="damaged", reason=str(damage))
                     self._choose({run_id})
-        while len(self._curves) > 1 and sum(len(records) for _, records in self._curves.values()) > MOST:
-            self._curves.popitem(last=False)
+        held = sum(len(curve) for _, curve in self._curves.values())
+        while len(self._curves) > 1 and held > MOST:
+            held -= len(self._curves.popitem(last=False)[1][1])
         return loaded
 
     def _look_at(self, path: str, stored: store.Stored) -> bool:
@@ -108,20 +99,18 @@ class Runs:
         self._raw[path] = _Raw(read, store.head(read), read.state, now)
         return True
 
-    def _with_curve(self, source: _Raw | pack.Packed) -> RunRecord:
+    def _with_curve(self, chosen: _Raw | pack.Packed) -> RunRecord:
         """Raises Damaged, NormbenchError."""
-        head = self._heads[source.head.id]
-        path, now = (source.stored.path, source.stamps[1]) if isinstance(source, _Raw) else (source.path, None)
-        if head.status == "damaged" or (isinstance(source, _Raw) and now is None and head.status not in store.FINISHED):
+        head, now = chosen.head, chosen.stamps[1] if isinstance(chosen, _Raw) else None
+        if head.status == "damaged" or (isinstance(chosen, _Raw) and now is None and head.status not in store.FINISHED):
             return head
-        key = f"{path} {head.id}"
+        key = f"{head.path} {head.id}"
         if key not in self._curves or self._curves[key][0] != now:
-            records: Sequence[Mapping[str, Any]]
-            if isinstance(source, _Raw):
-                records = curve_file.checked(path / "curve.jsonl", source.stored.content)
+            if isinstance(chosen, _Raw):
+                curve = curve_file.checked(head.path / "curve.jsonl", chosen.stored.content)
             else:
-                records = source.whole().records
-            self._curves[key] = now, records
+                curve = chosen.whole().records
+            self._curves[key] = now, curve
         self._curves.move_to_end(key)
         run = replace(head, records=self._curves[key][1])
         return run.cut(run.steps) if run.status in store.FINISHED else run
@@ -141,41 +130,45 @@ class Runs:
             except NormbenchError as error:
                 self._packs[path] = now, [], str(error)
             changed |= {run.id for run in (*old[1], *self._packs[path][1])} or {str(path)}
+        if changed:
+            self._published = self._of_packs()
         return changed
+
+    def _of_packs(self) -> dict[str, pack.Packed]:
+        """One run per id of all packs, with its source."""
+        packed = [run for _, runs, _ in self._packs.values() for run in runs]
+        published = {run.id for run in packed if own(self.results) not in run.head.path.parents}
+        found = {}
+        for run in pack.one_each(packed):
+            source = "published" if run.id in published else "own"
+            head = replace(run.head, source=source if run.head.fidelity != "smoke" else "smoke")
+            found[run.id] = replace(run, head=head)
+        return found
 
     def _choose(self, changed: Iterable[str]) -> None:
         """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
         self.mark(changed)
-        published = [run for _, runs, _ in self._packs.values() for run in runs]
         self.notes = [damage for _, _, damage in self._packs.values() if damage]
-        packed = pack.one_each(published)
-        chosen: dict[str, _Raw | pack.Packed] = {run.id: run for run in packed}
-        lengths = {run.id: run.head.steps for run in packed}
+        self._chosen = {**self._published}
         for _, raw in sorted(self._raw.items()):
-            other = chosen.get(raw.head.id)
-            first = other is None or _goes_before(raw, other, lengths)
-            left = other if first else raw
-            if first:
-                chosen[raw.head.id] = raw
+            other = self._chosen.get(raw.head.id)
+            if other is None or _goes_before(raw, other):
+                if isinstance(other, pack.Packed):
+                    raw.head = replace(raw.head, source=other.head.source)
+                self._chosen[raw.head.id] = raw
+            left = other if self._chosen[raw.head.id] is raw else raw
             if isinstance(left, _Raw) and left.head.status == "damaged":
-                self.notes.append(f"{left.stored.path} is damaged: {left.head.reason}. It is left out.")
-        self._sources = chosen
-        released = {run.id for run in published if own(self.results) not in run.path.parents}
-        self._heads = {run_id: replace(run.head, source=_source(run.head, released)) for run_id, run in chosen.items()}
+                self.notes.append(left_out(left.head))
         self.heads = sorted(
-            self._heads.values(), key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)
+            (chosen.head for chosen in self._chosen.values()),
+            key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id),
         )
 
 
-def _source(run: RunRecord, released: set[str]) -> str:
-    """Where a run comes from, as data frames say it."""
-    return "smoke" if run.fidelity == "smoke" else "published" if run.id in released else "own"
-
-
-def _goes_before(raw: _Raw, other: _Raw | pack.Packed, lengths: Mapping[str, int]) -> bool:
+def _goes_before(raw: _Raw, other: _Raw | pack.Packed) -> bool:
     finished = raw.head.status in store.FINISHED
     if isinstance(other, pack.Packed):
-        return finished and is_longer(raw.stored, lengths)
+        return finished and raw.head.steps > other.head.steps
     if other.head.status in store.FINISHED:
         return finished and raw.head.steps >= other.head.steps
     return raw.head.status != "damaged" or other.head.status == "damaged"
@@ -192,11 +185,11 @@ def finished(results: Path, choose: Choose = lambda heads: heads) -> tuple[list[
     runs = Runs(results)
     runs.refresh()
     damaged = [head for head in runs.heads if head.status == "damaged"]
-    notes = [*runs.notes, *map(runs.describe_damage, damaged)]
+    notes = [*runs.notes, *map(left_out, damaged)]
     found = []
     for run in runs.load(head.id for head in choose([h for h in runs.heads if h.status in store.FINISHED])).values():
         if run.status == "damaged":
-            notes.append(runs.describe_damage(run))
+            notes.append(left_out(run))
         else:
             found.append(run)
     return found, notes

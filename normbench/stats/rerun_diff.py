@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.runs.curve import Curve
 from normbench.runs.record import PLACE, RunRecord, curve_sha256
 from normbench.stats.statistics import prediction_interval
 
@@ -117,7 +118,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Rer
     if shorter:
         places = {_place(record) for record in then.records}
         records = [record for record in now.records if record["step"] < now.steps or _place(record) in places]
-        now = replace(now, records=records)
+        now = replace(now, records=Curve(records))
     changed, unrecorded = _environment(then, now)
     before, after = _values(then), _values(now)
     level = 1 - (1 - LEVEL) / max(1, len(before.keys() & after.keys()))

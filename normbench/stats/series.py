@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.eval_variants import DEFAULT, Variant, select, text
-from normbench.runs.record import RunRecord, variant_key
+from normbench.runs.record import RunRecord
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
@@ -62,10 +62,12 @@ def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
     if asked not in run.cache:
         modes = (mode, "both") if mode in ("eval", "train") else (mode,)
         run.cache[asked] = {
-            record[x]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
+            place: float(value)  # float() also reads the log's "NaN", "Infinity", "-Infinity"
             for one in modes
-            for record in run.groups.get((split, one, variant_key(variant)), ())
-            if x in record and metric in record and not PARTS & record.keys()
+            for block in run.records.blocks
+            if block.split == split and block.mode == one and block.variant == variant
+            if {x, metric} <= block.columns.keys() and not PARTS & block.columns.keys()
+            for place, value in zip(block.columns[x], block.columns[metric], strict=True)
         }
     points: Mapping[float, float] = run.cache[asked]
     return points
@@ -129,7 +131,7 @@ def exploded(run: RunRecord) -> tuple[float, float] | None:
 def variants(run: RunRecord) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
     if variants not in run.cache:
-        found = (dict(variant) for _, _, variant in run.groups if variant)
+        found = (block.variant for block in run.records.blocks if block.variant)
         run.cache[variants] = list({text(variant): variant for variant in found}.values())
     return list(run.cache[variants])
 
@@ -140,12 +142,10 @@ def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[f
     step = best_step(run)
     return [
         float(record[metric])
-        for record in run.records
-        if len(chosen) == 1
-        and record["step"] == step
-        and record["split"] == "test"
-        and "order" in record
-        and record.get("variant", DEFAULT) == chosen[0]
+        for block in run.records.blocks
+        if "order" in block.columns and block.split == "test" and [block.variant] == chosen
+        for record in block
+        if record["step"] == step
     ]
 
 

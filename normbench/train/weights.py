@@ -20,13 +20,13 @@ LARGEST = 1 << 37  # bytes of weights
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     found = resolve(name, results)
-    raw = store.by_id([found.run.id], store.directories(results / "runs", {found.run.id}))
-    folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
+    raw = store.by_id([found.id], store.directories(results / "runs", {found.id}))
+    folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.path)
     if not folder.is_dir():
         raise NormbenchError(
-            f"run {found.run.id} is published without its weights: train it below another --results to draw from it."
+            f"run {found.id} is published without its weights: train it below another --results to draw from it."
         )
-    return found.run, folder
+    return found, folder
 
 
 def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:

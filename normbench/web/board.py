@@ -289,7 +289,7 @@ def cell_json(cell: Cell, style: Style, row: Row | None = None, texts: Texts = N
                 "seed": run.seed,
                 "state": run.status,
                 "text": texts.seeds.get(run.seed, ""),
-                "step": int(run.records[-1]["step"]) if run.records else 0,
+                "step": run.records.last_step,
                 "steps": run.steps,
                 "reason": run.reason,
             }

@@ -54,7 +54,10 @@ class Index(Runs):
         """These runs with their curves, as far as they have any; one whose curve is damaged is so from now on."""
         with self._lock:
             ids = dict.fromkeys(ids)
-            return {head.id: head for head in self.heads if head.id in ids} | super().load(ids)
+            loaded = super().load(ids)
+            shown = {head.id: head for head in self.heads if head.id in ids}
+            queued = {run: head.status for run, head in shown.items() if head.status == queue.WAITING}
+            return shown | {id_: replace(run, status=queued.get(id_, run.status)) for id_, run in loaded.items()}
 
     def changed_since(self, token: int) -> tuple[int, list[str]]:
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
@@ -66,9 +69,7 @@ class Index(Runs):
         waiting, notes = self._queue
         if not (waiting or notes):
             return
-        found = {id_: replace(head, status=queue.state(head.status, id_, waiting)) for id_, head in self._heads.items()}
-        self._heads = found
-        begun = [found[head.id] for head in self.heads]
-        missing = queue.not_begun(waiting, found, self.results / "runs")
+        begun = [replace(head, status=queue.state(head.status, head.id, waiting)) for head in self.heads]
+        missing = queue.not_begun(waiting, self._chosen, self.results / "runs")
         self.heads = [*begun, *(store.head(run, queue.WAITING) for run in missing)]
         self.notes = [*notes, *self.notes]

@@ -74,12 +74,12 @@ def app(
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
-        head, path = _find(index, request)
-        found = {"config": head.config, "reason": head.reason, "source": str(path)}
-        return _json(json_safe({**found, "output": _output(path), "samples": samples.names(path)}))
+        head = _find(index, request)
+        found = {"config": head.config, "reason": head.reason, "source": str(head.path)}
+        return _json(json_safe({**found, "output": _output(head.path), "samples": samples.names(head.path)}))
 
     def sample(request: Request) -> Response:
-        name, (_, path) = request.query_params.get("name", ""), _find(index, request)
+        name, path = request.query_params.get("name", ""), _find(index, request).path
         if name not in samples.names(path):
             raise HTTPException(404, "There is no such sample.")
         headers = {"Content-Security-Policy": SAMPLE_POLICY}
@@ -146,13 +146,13 @@ def _file(content: bytes, kind: str, suffix: str) -> Response:
     return Response(content, headers={"Content-Disposition": name}, media_type=kind)
 
 
-def _find(index: Index, request: Request) -> tuple[RunRecord, Path]:
-    """The run that is asked for, and its directory or pack."""
+def _find(index: Index, request: Request) -> RunRecord:
+    """The run that is asked for, without its curve."""
     run_id = request.query_params.get("id", "")
-    head, path = next((head for head in index.heads if head.id == run_id), None), index.source(run_id)
-    if head is None or path is None:
+    head = next((head for head in index.heads if head.id == run_id), None)
+    if head is None:
         raise HTTPException(404, "There is no such run.")
-    return head, path
+    return head
 
 
 def _output(path: Path) -> list[str]:

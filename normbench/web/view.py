@@ -138,6 +138,6 @@ def _states(runs: Sequence[RunRecord]) -> dict[str, Any]:
     open_runs = [run for run in runs if run.status in ("running", "queued")]
     left = None
     if paces and open_runs:
-        steps = sum(max(0, run.steps - (int(run.records[-1]["step"]) if run.records else 0)) for run in open_runs)
+        steps = sum(max(0, run.steps - run.records.last_step) for run in open_runs)
         left = round(steps * statistics.median(paces) / max(1, counts["running"]))
     return {"states": dict(counts), "left": left}

@@ -35,7 +35,7 @@ from made_runs import FIRST, PER_EVALUATION, RATES, TASK, records, specs, write
 from normbench.config.plan import train_specs
 from normbench.runs import store, writing
 
-MANY, MANY_LINES = 20_000, 40
+MANY, MANY_LINES = 10_000, 40
 WIDE, WIDE_POINTS = 20, 5_000  # few long curves
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -183,50 +183,43 @@ def asked(task: int, rates: Sequence[float]) -> str:
 
 
 def views(results: Path, cache: Path, lines: int) -> Iterator[Row]:
-    """First views with and without what the index remembers, and selections of them."""
-    for what, goal in (("cold", 2.0), ("warm", 1.5)):
-        server = ours(results, cache)
-        try:
-            server.get("api/view?outline=1")
-            yield Row(f"first view, {what}", "CPU s", server.cpu(), goal)
-            first = json.loads(server.get("api/view"))["title"]
-            yield Row(f"its {TASK} curves and the answer, {what}", "CPU s", server.cpu())
-            if what == "cold":
-                continue
-            # of tasks that were not shown before: their curves have to be read
-            others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
-            for task, rates, most in zip(others, (RATES[:1], RATES), (1.0, 2.5), strict=False):
-                content = json.loads(server.get(asked(task, rates)))
-                count = sum(len(cell["seeds"]) for cell in content["cells"])
-                yield Row(f"select {count} runs", "CPU s", server.cpu(), most)
-            yield Row("memory after that", "MB", server.memory(), 150.0)
-        finally:
-            server.close()
+    """The first view of a server, and selections."""
+    server = ours(results, cache)
+    try:
+        server.get("api/view?outline=1")
+        yield Row("first view", "CPU s", server.cpu(), 1.0)
+        first = json.loads(server.get("api/view"))["title"]
+        yield Row(f"its {TASK} curves and the answer", "CPU s", server.cpu())
+        # of tasks that were not shown before: their curves have to be read
+        others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
+        for task, rates, most in zip(others, (RATES[:1], RATES), (0.5, 1.2), strict=False):
+            content = json.loads(server.get(asked(task, rates)))
+            count = sum(len(cell["seeds"]) for cell in content["cells"])
+            yield Row(f"select {count} runs", "CPU s", server.cpu(), most)
+        yield Row("memory after that", "MB", server.memory(), 150.0)
+    finally:
+        server.close()
 
 
 def in_a_browser(started: Any, results: Path, folder: Path, lines: int) -> Iterator[Row]:
     """What the page costs from its address to its curves, and each further selection."""
-    cache = folder / "browser-cache"
-    for what, goal in (("cold", 2.0), ("warm", 1.5)):
-        server, browser = ours(results, cache), Browser(started)
-        try:
-            server.cpu()  # started already: the rows above have that
-            browser.page.goto(server.link)
-            browser.until(browser.LISTED)
-            yield Row(f"page lists the cells, {what}", "CPU s", server.cpu() + browser.cpu(), goal)
-            browser.until(browser.DRAWN)
-            yield Row(f"page draws {TASK} curves, {what}", "CPU s", server.cpu() + browser.cpu())
-            if what == "cold":
-                continue
-            first = browser.page.title()
-            others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
-            for task, rates, most in zip(others, (RATES[:1], RATES), (1.0, 2.5), strict=False):
-                browser.ask(asked(task, rates).removeprefix("api/view"))
-                count = len(rates) * TASK // len(RATES)
-                yield Row(f"page selects {count} runs", "CPU s", server.cpu() + browser.cpu(), most)
-        finally:
-            server.close()
-            browser.browser.close()
+    server, browser = ours(results, folder / "browser-cache"), Browser(started)
+    try:
+        server.cpu()  # started already: the rows above have that
+        browser.page.goto(server.link)
+        browser.until(browser.LISTED)
+        yield Row("page lists the cells", "CPU s", server.cpu() + browser.cpu(), 2.0)
+        browser.until(browser.DRAWN)
+        yield Row(f"page draws {TASK} curves", "CPU s", server.cpu() + browser.cpu())
+        first = browser.page.title()
+        others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
+        for task, rates, most in zip(others, (RATES[:1], RATES), (1.0, 2.5), strict=False):
+            browser.ask(asked(task, rates).removeprefix("api/view"))
+            count = len(rates) * TASK // len(RATES)
+            yield Row(f"page selects {count} runs", "CPU s", server.cpu() + browser.cpu(), most)
+    finally:
+        server.close()
+        browser.browser.close()
 
 
 def wide(started: Any, folder: Path) -> Iterator[Row]:
@@ -249,16 +242,15 @@ def wide(started: Any, folder: Path) -> Iterator[Row]:
 def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
     results = folder / "many"
     write(results, itertools.islice(specs(lines), count), lines)
-    for what in ("cold", "warm"):
-        server = ours(results, folder / "many-cache")
-        try:
-            server.get("api/view?outline=1")
-            yield Row(f"first view of {count} runs, {what}", "CPU s", server.cpu(), 5.0)
-            server.get("api/view")
-            yield Row(f"its {TASK} curves and the answer, {count} runs, {what}", "CPU s", server.cpu())
-            yield Row(f"memory with {count} runs, {what}", "MB", server.memory())
-        finally:
-            server.close()
+    server = ours(results, folder / "many-cache")
+    try:
+        server.get("api/view?outline=1")
+        yield Row(f"first view of {count} runs", "CPU s", server.cpu(), 3.0)
+        server.get("api/view")
+        yield Row(f"its {TASK} curves and the answer, {count} runs", "CPU s", server.cpu())
+        yield Row(f"memory with {count} runs", "MB", server.memory())
+    finally:
+        server.close()
     shutil.rmtree(results)
 
 
@@ -286,7 +278,7 @@ def news(results: Path, cache: Path) -> Row:
                     pass
                 took.append(time.monotonic() - start)
             stream_of.close()
-            return Row("a new line until its event, the slowest", "s", max(took), 2.0)
+            return Row("a new line until its event, the slowest", "s", max(took), 1.0)
     finally:
         if server is not None:
             server.close()
@@ -319,7 +311,7 @@ def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
     write(results, itertools.islice(specs(given.lines), given.runs), given.lines)
     reference: dict[str, float] = {}
     if given.tensorboard:
-        reference["first view, cold"], reference["memory after that"] = tensorboard(
+        reference["first view"], reference["memory after that"] = tensorboard(
             given.tensorboard, results, folder, given.runs
         )
     for row in views(results, cache, given.lines):

@@ -72,7 +72,7 @@ def cases(folder: Path, run_id: str) -> list[Case]:
              always("reproduce", "ln2016/fig6", "--max-time", "0"), 3.0, True),
         Case("reproduce all --dry-run, published", always("reproduce", "all", "--dry-run"), 5.0, True),
         Case("battery --norm rms --dry-run, published", always("battery", "--norm", "rms", "--dry-run"), None, True),
-        Case("report, published", always("report"), 5.0, True),
+        Case("report, published", always("report"), 4.0, True),
     ]  # fmt: skip
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+from normbench.runs.curve import Curve
+from normbench.runs.files import line
 from normbench.runs.record import RunRecord, evaluation_complete
 
 
@@ -49,3 +53,32 @@ def test_a_longer_run_is_cut_and_its_own_length_left_alone():
     run = _run("done", _records(6))
     assert run.cut(36) is run
     assert run.cut(18).epochs == 3 and run.cut(18).seconds is None
+
+
+def _logged() -> list[dict]:
+    """What curves have: numbers of both kinds, variants, other orders, keys that some records lack, no finite ones."""
+    places = ({}, {"order": 3}, {"variant": {"momentum": 1.0}}, {"variant": {"momentum": 1}}, {"examples": 2**40})
+    return [
+        {"step": 100 * step, "epoch": epoch, "split": split, "mode": "eval", "nll": nll, **place}
+        for step, epoch, nll in ((0, 0, -0.0), (1, 0.5, 2), (2, 1, "NaN"), (3, 2, 1e-300), (4, 3, 0.1))
+        for split in ("train", "test")
+        for place in places
+    ]
+
+
+def test_a_curve_gives_its_records_back_as_they_were():
+    curve, empty = Curve(_logged()), Curve()
+    assert curve == _logged() and curve[-1] == _logged()[-1] and curve[3:5] == _logged()[3:5]
+    assert [*map(line, curve)] == [*map(line, _logged())], "1 and 1.0 are two numbers"
+    assert (len(curve), curve.last_step) == (len(_logged()), 400)
+    assert not empty and [*empty] == [] and empty.last_step == 0
+    assert RunRecord("0" * 12, "e", "a", 1, "done", 2, records=_logged()).records == curve
+
+
+def test_a_record_takes_less_than_forty_bytes():
+    curve = (r | {"error": r["nll"] / 3, "step": 500 * r["epoch"]} for r in _records(1000, last=0.9))
+    tracemalloc.start()
+    held = Curve(curve)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 40 * len(held)

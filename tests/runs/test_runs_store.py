@@ -124,19 +124,19 @@ def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: li
         made.rename(paths[-1])
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and looked.stored[trio[0].id].path == paths[1 - left]
-    assert resolve(trio[0].id, tmp_path).source == paths[1 - left]
+    assert resolve(trio[0].id, tmp_path).path == paths[1 - left]
     assert locate_run(trio[0].id, tmp_path)[1] == paths[1 - left]
 
 
 def test_of_a_published_run_and_a_longer_one_the_longer_is_meant(trio: list, tmp_path: Path) -> None:
     pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(trio[0])])
-    assert resolve(trio[0].id, tmp_path).source.name == pack.NAME
+    assert resolve(trio[0].id, tmp_path).path.name == pack.NAME
     longer = replace(trio[0], config={**trio[0].config, "train": {**trio[0].config["train"], "epochs": 5}})
     fake.directory(tmp_path / "runs", longer, "interrupted")
-    assert resolve(trio[0].id, tmp_path).run.epochs == trio[0].epochs
+    assert resolve(trio[0].id, tmp_path).epochs == trio[0].epochs
     fake.directory(tmp_path / "other", longer).replace(tmp_path / "runs" / "whole")
     (tmp_path / "runs" / "whole").rename(tmp_path / "runs" / f"{longer.arm}.s1.{longer.id}")
-    assert resolve(trio[0].id, tmp_path).run.epochs == 5
+    assert resolve(trio[0].id, tmp_path).epochs == 5
 
 
 def test_states(trio: list, tmp_path: Path) -> None:

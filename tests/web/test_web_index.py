@@ -74,8 +74,8 @@ def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) 
     wanted, _ = table.finished(results)
     assert index.heads == [replace(run, records=()) for run in wanted]
     assert whole(index) == wanted
-    assert index.load(["no such id"]) == {} and index.source("no such id") is None
-    assert index.source(trio[0].id) == writing.directory(results / "runs", trio[0]).path
+    assert index.load(["no such id"]) == {}
+    assert index.load([trio[0].id])[trio[0].id].path == writing.directory(results / "runs", trio[0]).path
 
 
 def test_reading_leaves_the_results_as_they_were(results: Path, trio: list) -> None:
@@ -173,7 +173,7 @@ def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: 
     for _ in range(2):  # out of the packs, then from memory
         index = opened(tmp_path)
         assert whole(index) == wanted and [head.epochs for head in index.heads] == [5, 2, 4]
-    assert index.source(trio[0].id) == tmp_path / "paper" / "fig" / "smoke" / pack.NAME
+    assert index.load([trio[0].id])[trio[0].id].path == tmp_path / "paper" / "fig" / "smoke" / pack.NAME
 
 
 def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) -> None:
