@@ -301,9 +301,10 @@ def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Run
 
 
 def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
-    """The arms and controls that have runs, each with its words in the experiment: `("ln", "norm=layer")`."""
+    """The arms that have runs and all controls, each with its words in the experiment: `("ln", "norm=layer")`."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
-    had = {run.arm for run in runs} | {run.control for run in runs}
+    had = {run.arm for run in runs} | {control for claim in artifact.claims for control in claim.controls}
+    had |= {run.control for run in runs}
     named = ((name, words) for group in ("arms", "controls") for name, words in node[group].items() if name in had)
     return [(name, " ".join(words) or "see the conditions of the experiment") for name, words in named]
 

@@ -299,6 +299,8 @@ def _order(part: Node) -> str:
     text = (
         f"{fewer} in {counts['below']:g}, {more} in {counts['above']:g} of {part['n']} seeds, p = {show(counts['p'])}"
     )
+    if part["n"] in (counts["below"], counts["above"]) and counts["p"] > rules.ALPHA:
+        text += ": too few seeds for a sign test"
     return "; ".join(filter(None, [text, _lost(part)]))
 
 

@@ -115,7 +115,11 @@ def test_no_word_below_five_seeds(n: int) -> None:
 
 
 def probe(value: Any, name: str = "probe") -> RunRecord:
-    return RunRecord(name, "x/fig", name, 0, "done", 0, records=[{"gap": value}])
+    return RunRecord(name, "x/fig", name, 0, "done", 0, records=[recorded(gap=value)])
+
+
+def recorded(**numbers: Any) -> dict[str, Any]:
+    return {"epoch": 0, "step": 0, "split": "probe", "mode": "eval", **numbers}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
     (found,) = content["claims"]
     assert (found["verdict"], found["effect"], found["level"], content["expected_wrong"]) == (word, worst, None, 0)
     assert verdict(claim, []) == "not run"
-    for records in ([{"other": 1}], [{"gap": 1}, {"gap": 2}]):
+    for records in ([recorded(other=1)], [recorded(gap=1), recorded(gap=2)]):
         assert verdict(claim, [replace(probe(0), records=records)]) == "not decidable here"
 
 

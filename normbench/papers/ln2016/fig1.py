@@ -45,7 +45,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 
 
 def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
-    """Where both networks stay below vectors that learn nothing."""
+    """Where both networks are worse than vectors that learn nothing."""
     key = "test_tfidf_caption_r1"
     bar = _mean([float(r[key]) for run in within(runs, {"arm": RULES}) for r in run.records if key in r]).mean
     found = {
@@ -56,8 +56,8 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
         return ""
     text = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
     return (
-        "Both trained networks stay below TF-IDF vectors, which learn nothing: caption retrieval R@1 on the test set "
-        f"is {text} and {bar:.1f} % of TF-IDF."
+        "In caption retrieval R@1 both trained networks are worse than TF-IDF vectors, which learn nothing: on the test "
+        f"set it is {text} and {bar:.1f} % of TF-IDF."
     )
 
 

@@ -53,11 +53,11 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 
 
 def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
-    """Where trained vectors stay below those of words counted, which learn nothing."""
+    """Where trained vectors are worse than those of words counted, which learn nothing."""
     found = {look.name: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
              for arm, look in ARMS.items()}  # fmt: skip
     names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
-    return f"Trained vectors stay below TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
+    return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
