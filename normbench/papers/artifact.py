@@ -183,11 +183,6 @@ class Plan:
         return rules.sha256(*self._fixed, effects)
 
     @property
-    def sha256_3(self) -> str:
-        """As verdicts of schema 3 have it."""
-        return rules.sha256_3(*self._fixed)
-
-    @property
     def _fixed(self) -> list[Any]:
         cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
         return [self.artifact.claims_sha256, self.artifact.seen, self.data, cells]

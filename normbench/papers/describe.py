@@ -54,15 +54,14 @@ _SUGGESTIONS = {
 def evidence(claim: Node) -> str:
     """The answer, what the controls say, and what else a reader has to know."""
     texts = [answer(claim), *_controls(claim)]
-    if "evidence" not in claim:  # schema 3 has all in one
-        texts += [
-            f"besides, {_compared(part)} ({part['word']})"
-            for part in claim["reported"]
-            if part["id"] in claim["beside"] and part["n"]
-        ]
-        alone = {name: "judged" if not name else f"under {name}" for name in claim["alone"]}
-        seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim["alone"].items()]
-        texts += [f"{', '.join(seeds)} alone"] if seeds else []
+    texts += [
+        f"besides, {_compared(part)} ({part['word']})"
+        for part in claim["reported"]
+        if part["id"] in claim["beside"] and part["n"]
+    ]
+    alone = {name: "judged" if not name else f"under {name}" for name in claim["alone"]}
+    seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim["alone"].items()]
+    texts += [f"{', '.join(seeds)} alone"] if seeds else []
     return "; ".join(texts)
 
 
@@ -73,8 +72,6 @@ def answer(claim: Node) -> str:
 
 def finding(claim: Node) -> list[str]:
     """The number, then how sure it is: `["BN is 23 points worse than LN ...", "95 % interval 21 to 25, 5 seeds"]`."""
-    if "evidence" in claim:
-        return [str(claim["evidence"])]
     part, parts = deciding(claim), claim["parts"]
     if claim["undecidable"] or part is None:
         return [str(claim["undecidable"])]
@@ -106,7 +103,7 @@ def deciding(claim: Node) -> Node | None:
 
 def _controls(claim: Node) -> list[str]:
     """The word under each control, with its number."""
-    if not claim["robustness"] or "evidence" in claim:
+    if not claim["robustness"]:
         return []
     word, gaps = claim["setting"], (rules.NOT_RUN, rules.NOT_DECIDABLE)
     names: dict[str, list[str]] = {}
@@ -148,8 +145,8 @@ def _under(claim: Node, control: Node, named: set[str]) -> str:
 def suggestion(claim: Node) -> str:
     """Which runs would decide an open claim; the command that trains them is `suggestion.command`."""
     found = claim["suggestion"]
-    if not found or "text" in found:  # of schema 3
-        return found["text"] if found else ""
+    if not found:
+        return ""
     cost = [f"{found['runs']} runs"] if found["kind"] == "seeds" else []
     cost += [f"about {found['hours']:.12g} core-hours"] if found["hours"] is not None else []
     under = f" under {', '.join(found['under'])}" if found["under"] else ""
@@ -177,8 +174,6 @@ def sentence(part: Node) -> str:
 
 
 def _finding(part: Node) -> list[str]:
-    if "reason" in part:  # schema 3
-        return [str(part["reason"])]
     if not part["n"] or part["why"] in ("no record", "hardly begun"):
         return [_why(part) or "no seed has a run of every arm that is compared"]
     if part["kind"] == "exact":

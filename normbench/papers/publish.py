@@ -24,7 +24,6 @@ from normbench.papers import (
     stated,
     svg_hash,
     verdicts,
-    verdicts_3,
 )
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
@@ -71,7 +70,7 @@ def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | N
     path = folder(results, artifact, fidelity) / "verdicts.json"
     if not path.exists():
         return None
-    return verdicts_3.with_rules(verdicts_of(artifact.id, fidelity, path), artifact, fidelity)
+    return verdicts_of(artifact.id, fidelity, path)
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:

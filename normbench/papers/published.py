@@ -11,7 +11,7 @@ from normbench import reading
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, per_example_effects, verdicts_3
+from normbench.papers import history, per_example_effects
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
 from normbench.runs import own, pack
@@ -119,8 +119,6 @@ def is_of_today(artifact: Artifact, verdicts: Mapping[str, Any], pack_sha256: st
         return False
     try:
         plan = artifacts.Plan(artifact, verdicts["fidelity"])
-        if verdicts["schema"] == 3:
-            return plan.sha256_3 == verdicts["rules_sha256"]
         judged = [claim["rules_sha256"] for claim in verdicts["claims"]]
         return judged == [plan.sha256(claim) for claim in artifact.claims] or not judged
     except (KeyError, NormbenchError):  # a fidelity that its experiment offers no more
@@ -152,8 +150,6 @@ def read_verdicts(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise NormbenchError(f"{path} is damaged ({reason}). {way_out}") from None
-    if content["schema"] == 3:
-        content = verdicts_3.upgraded(content, f"{path} is damaged. {way_out}")
     validate(Verdicts, content, f"{path} is damaged", way_out)
     return content
 

@@ -222,11 +222,6 @@ def sha256(*content: Any) -> str:
     return _hash([general, *content])
 
 
-def sha256_3(*content: Any) -> str:
-    """That of verdicts of schema 3: of all rules, whatever a claim uses."""
-    return _hash([RULES, *content])
-
-
 def _hash(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -142,7 +142,7 @@ def check_seal(content: Mapping[str, Any], path: Path) -> None:
     schema = content["schema"]
     if schema > SCHEMA:
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema < 3:
+    if schema < SCHEMA:
         place, fidelity = path.parent.parent, path.parent.name
         command = again(f"{place.parent.name}/{place.name}", fidelity)
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "

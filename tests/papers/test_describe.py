@@ -1,8 +1,6 @@
 """Sentences about verdicts: ratios, sides and margins of a table of numbers, and every published claim."""
 
-import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,7 @@ import pytest
 from judged import TIME, Plan, arms, artifact, direction, only, timed_run
 
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, history, publish, published
-from normbench.runs import pack
+from normbench.papers import describe, published
 
 RESULTS = Path(__file__).parents[2] / "results"
 VERDICTS = sorted(RESULTS.glob("*/*/*/verdicts.json"))
@@ -84,23 +81,3 @@ def test_published_sentences_use_the_words_of_readers(path: Path) -> None:
         assert claim["setting"] in ("not run", "not decidable here") or re.search(r"\d", answer), answer
         if claim["kind"] != "exact":
             assert not re.search(r"\[|−", answer.partition(";")[0]), f"no signs: {answer}"
-
-
-# --- verdicts of schema 3 --------------------------------------------------------------------------------------------
-
-
-def test_verdicts_of_schema_3_are_read_and_their_judging_anew_is_no_change(tmp_path: Path) -> None:
-    place = tmp_path / "ln2016" / "online" / "reduced"
-    shutil.copytree(RESULTS / "ln2016" / "online" / "reduced", place)
-    shutil.copy(Path(__file__).parent / "verdicts_3.json", place / "verdicts.json")
-    (old,) = json.loads((place / "verdicts.json").read_text())["claims"]
-    (claim,) = published.read(place).verdicts["claims"]
-    assert (describe.evidence(claim), describe.suggestion(claim)) == (old["evidence"], old["way_on"])
-    assert [describe.sentence(part) for part in claim["parts"]] == [part["reason"] for part in old["parts"]]
-    artifact = artifacts.load("ln2016/online")
-    before = publish.last(tmp_path, artifact, "reduced")
-    judged, _, _ = publish.publish(artifact, pack.load(place / pack.NAME).runs, "reduced", tmp_path)
-    (new,) = judged["claims"]
-    assert judged["schema"] == 4 and not (tmp_path / history.NAME).exists()
-    assert all(new[key] == old[key] for key in ("verdict", "setting", "robustness", "effect", "n", "interval"))
-    assert before and before["claims"][0]["rules_sha256"] == new["rules_sha256"]

@@ -274,7 +274,7 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
     assert published.read(path.parent).verdicts == judged
 
 
-@pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 3}'])
+@pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 4}'])
 def test_damaged_verdicts_are_one_line(tmp_path: Path, content: str):
     path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
     path.write_text(content)

@@ -56,8 +56,8 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
         return ""
     text = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
     return (
-        "In caption retrieval R@1 both trained networks are worse than TF-IDF vectors, which learn nothing: on the test "
-        f"set it is {text} and {bar:.1f} % of TF-IDF."
+        "In caption retrieval R@1 both trained networks are worse than TF-IDF vectors, which learn nothing: on the "
+        f"test set it is {text} and {bar:.1f} % of TF-IDF."
     )
 
 
