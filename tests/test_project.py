@@ -225,6 +225,7 @@ def test_an_artifact_is_complete(name: str):
         assert len({spec.id for spec in specs}) == len(specs)
 
 
+@pytest.mark.slow
 def test_what_a_user_does_leaves_a_clone_clean(tmp_path: Path):
     """README's first command, a sweep, claims of one's own and a report, in a copy of what git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)

@@ -317,6 +317,7 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
         create_norm(str(write(other, HELPED)), 3)
 
 
+@pytest.mark.slow
 def test_a_worker_finds_them_and_a_run_is_another_once_they_are_edited(tmp_path: Path) -> None:
     import tiny
 
@@ -361,6 +362,7 @@ def test_modules_of_ones_own_file_pickle(kind: str, tmp_path: Path) -> None:
         assert torch.equal(*ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marked", [True, False])
 def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path: Path) -> None:
     text = OWN.replace("MADE", "nn.LayerNorm(site.features)") if marked else module(GAIN, "return self.gain * x")

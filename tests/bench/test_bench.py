@@ -74,6 +74,7 @@ def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
     assert ">39.00<" in page and ">177.50<" in page and "≤ 150, met" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "batch_size"), [("mnist_mlp", 4), ("lenet5", 25)])
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 def test_both_loops_train_the_same_model(bench, tmp_path: Path, model: str, batch_size: int, norm: str):
@@ -119,6 +120,7 @@ def test_recurrent_rows_compare_the_same_work(rnn):
     assert all(row.ratio > 0 for row in rnn.batch_normed("small", 5, 4, 3, 4, 1.3, 2))
 
 
+@pytest.mark.slow
 def test_generative_models_and_their_ports_compute_the_same(bench):
     import generative
 

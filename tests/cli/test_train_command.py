@@ -58,7 +58,7 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert "mine: " not in capfd.readouterr().out
     assert normbench(*TINY, "norm=mine.py") == 0
     out = capfd.readouterr().out
-    assert "mine: no YAML beside the file" in out and f"norm=mine with --config-dir {tmp_path}/results/own" in out
+    assert "mine: no YAML beside the file" in out and f"norm=mine --config-dir {tmp_path}/results/own" in out
     assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")

@@ -26,6 +26,7 @@ def killed(folder: Path, kills: int, *only: str) -> list[dict]:
     return list(json.loads((folder / "kills.json").read_text())["rows"])
 
 
+@pytest.mark.slow
 def test_a_few_kills_of_a_download_that_is_prepared(tmp_path: Path) -> None:
     rows = killed(tmp_path, 4, "data get, prepared")
     assert len(rows) == 1 and all(row["kills"] >= 4 and row["another end"] == row["left over"] == 0 for row in rows)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tiny
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -27,6 +28,7 @@ def left_behind(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if path.name.endswith(".tmp")]
 
 
+@pytest.mark.slow
 def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     report = drive(tmp_path, "random", "7", "20")
     assert report["kills"] >= 10, "the run was over before it could be killed: make it longer"
@@ -36,6 +38,7 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     assert status["status"] == "done" and status["step"] == status["steps"] == 48
 
 
+@pytest.mark.slow
 def test_kills_inside_every_kind_of_write(tmp_path: Path) -> None:
     """Between two renames, after a rename and before its flush, in a temporary file, while old slots are removed."""
     report = drive(tmp_path, "points", "4")

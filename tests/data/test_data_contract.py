@@ -88,6 +88,7 @@ def test_sizes_shapes_and_types_are_the_declared_ones(name: str, tmp_path: Path)
             assert min(int(t.min()) for t in texts) >= 0 and max(int(t.max()) for t in texts) < len(loaded.words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_process_reads_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, found = small(name, tmp_path), []

@@ -59,6 +59,7 @@ def trained_once(run: Path) -> bool:
     return steps == sorted(set(steps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [("0/1", "0/1"), ("0/2", "1/2")])
 def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path, shards: tuple[str, str]) -> None:
     """All the runs each, or a shard each. Their curves are the pool's."""

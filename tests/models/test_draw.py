@@ -76,6 +76,7 @@ def test_the_bound_is_its_formula(arm: str) -> None:
         assert found["kl"][b].item() == pytest.approx(kl, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ARMS)
 def test_gradients_of_the_bound(arm: str) -> None:
     network = made(arm, "model.hidden_size=3", "model.latent_size=2", "model.glimpses=2")

@@ -257,6 +257,7 @@ def test_eight_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "norm"), pairs("none", "layer"))
 def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm), *LEARNING[model])

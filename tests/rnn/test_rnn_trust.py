@@ -145,6 +145,7 @@ def resident() -> int:
         return int(file.read().split()[1]) * 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_memory_stays_flat_over_a_thousand_steps_of_training(backend: str) -> None:
     """Tensors alive and resident pages, after a first part in which allocators fill."""

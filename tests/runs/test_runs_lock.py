@@ -94,6 +94,7 @@ def test_of_many_that_ask_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytes
             process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", LEFT)
 def test_a_kill_at_any_instant_leaves_a_lock_that_is_free_or_dead(left: Callable[[Path], None], tmp_path: Path) -> None:
     """Before each step that others can see; whoever comes next gets the lock and cleans up."""

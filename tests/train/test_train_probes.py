@@ -147,7 +147,8 @@ def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
     slopes = {("none", ""): 0.5, ("ln", ""): 0.25, ("none", "relu"): 2.0, ("ln", "relu"): 1.0}
     runs = [
         RunRecord(s.id, seed=s.seed, status="done", epochs=s.epochs,
-                  records=[{"magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
+                  records=[{"step": 0, "split": "train", "mode": "eval",
+                            "magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], True, None, False)
         if s.control in ("", "relu")
     ]  # fmt: skip
