@@ -197,7 +197,8 @@ def _table(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
     bases = [base.__name__ for base in model.__bases__ if getattr(base, "model_fields", None)]
     text = " ".join(str(model.__doc__).split())
-    lines = [f"**{model.__name__}.** {text}" + (f" With the keys of {' and '.join(bases)}." if bases else ""), ""]
+    also = f" With the keys of {' and '.join(bases)}." if bases else ""
+    lines = [f"### {model.__name__}", "", f"{text}{also}", ""]
     rows = []
     for name, field in model.model_fields.items():
         if name in inherited and model.__annotations__.get(name) is None:
