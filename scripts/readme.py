@@ -205,7 +205,7 @@ def _table(model: type[BaseModel]) -> str:
             continue
         key = field.alias or name
         shown = f"**`{key}`**" if field.is_required() else f"`{key}`"
-        meaning = str(field.description or "").replace("|", "\\|")
+        meaning = str(field.description or "this word").replace("|", "\\|")
         rows.append(f"| {shown} | {_type(schema['properties'][key])} | {meaning} |")
     return "\n".join([*lines, "| key | type | meaning |", "| - | - | - |", *rows])
 

@@ -107,7 +107,7 @@ class Normalizer(Coded):
     reads_mask: bool = optional("true: its statistics leave padding out")
     detaches: bool = optional("true: on purpose, some of its terms have no gradient")
     approximate: bool = optional("true: its gradient is not exactly that of its forward pass")
-    measured: Any = optional("results of trying it, in words; written by `normbench battery` and for users' modules")
+    measured: Any = optional("results of trying it, in words; written for a module that has no YAML file")
 
     @model_validator(mode="after")
     def _of_options(self) -> Normalizer:
