@@ -33,7 +33,7 @@ a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/da
     title: Fashion-MNIST
     source: Xiao et al. 2017
     like: mnist
-    files:                                 # below NORMBENCH_DATA, each with its md5 or sha256 (else no change is found)
+    files:                                 # below NORMBENCH_DATA, each with its md5 or sha256, if you know it
       fashion/train-images-idx3-ubyte.gz:
       fashion/train-labels-idx1-ubyte.gz:
       fashion/t10k-images-idx3-ubyte.gz:

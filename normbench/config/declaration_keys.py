@@ -197,7 +197,8 @@ class Data(Coded):
     sizes: dict[str, Count] = optional("the number of examples in each split")
     train_size: TrainSize = optional("the number of training examples; must be given if models train on the set")
     files: dict[Text, Checksum | None] = optional(
-        "the files below NORMBENCH_DATA, each with its md5 or sha256; without one, a changed file is not noticed"
+        "the files below NORMBENCH_DATA, each with its md5 or sha256, or nothing; a change of a file that"
+        " is not named is not noticed"
     )
     content: dict[Text, Checksum] = optional("the sha256 of each file's unpacked content")
     sources: dict[Text, Any] = optional("for `normbench data get`: mirrors and files to download, with their sha256")

@@ -1,4 +1,4 @@
-"""Models and a data set of one's own, `examples/own_model` and `examples/own_data`, outside of the checkout."""
+"""A model and a data set of one's own, `examples/own_model` and `examples/own_data`, outside of the checkout."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = {"residual": "own_model", "autoencoder": "own_model", "wine": "own_data"}
 SMALL = {
-    "residual": ("model=residual", "norm=layer", "train.epochs=1"),
+    "own_model": ("model=residual", "norm=layer", "train.epochs=1"),
     "autoencoder": ("model=autoencoder", "norm=layer", "train.epochs=1"),
-    "wine": ("model=mnist_mlp", "data=wine", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=50"),
+    "own_data": ("model=mnist_mlp", "data=wine", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=50"),
 }
 
 
 @pytest.fixture(params=SMALL)
 def own(request, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLES / FOLDERS[request.param], tmp_path / request.param))
+    folder = {"autoencoder": "own_model"}.get(request.param, request.param)
+    return Path(shutil.copytree(EXAMPLES / folder, tmp_path / request.param))
 
 
 def code(own: Path) -> Path:
-    (path,) = own.glob(f"*/{own.name}.py")
+    (path,) = (path for path in own.glob("*/*.py") if any(w.endswith(f"={path.stem}") for w in SMALL[own.name]))
     return path
 
 
@@ -52,7 +52,7 @@ def test_it_trains_is_checked_and_is_another_run_once_it_is_changed(normbench, c
     assert ended == 0 and second["id"] != first["id"]
 
 
-@pytest.mark.parametrize("own", ["residual"], indirect=True)
+@pytest.mark.parametrize("own", ["own_model"], indirect=True)
 @pytest.mark.parametrize(
     ("file", "old", "new", "named"),
     [
