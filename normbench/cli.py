@@ -28,20 +28,20 @@ exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is 
 """
 COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the options
     "list": "list artifacts, models, norms, data sets",
-    "train": "one run by Hydra overrides; -m sweeps",
-    "reproduce": "plan, train what is missing, draw, judge",
+    "train": "train one run by Hydra overrides; -m trains all combinations",
+    "reproduce": "reproduce a figure or table: train the missing runs, draw it, judge its claims",
     "worker": "train a shard of a plan: for batch systems, xargs, ssh",
-    "status": "runs done, running, failed; time left",
-    "compare": "compare runs: means, differences, which arm wins or what is undecided",
-    "show": "one run: configuration, environment, last records",
-    "history": "the earlier verdicts of a claim, and why they changed",
-    "rerun": "repeat a run: how far apart are the curves?",
-    "sample": "samples of a trained model: the files of a run, or new ones",
+    "status": "list runs that are done, running or failed, and the time left",
+    "compare": "compare runs: means, differences, and which normalizer is ahead",
+    "show": "show one run: configuration, environment, last records",
+    "history": "list the earlier verdicts of a claim, and why they changed",
+    "rerun": "repeat a run, and measure how far apart the two curves are",
+    "sample": "list the samples of a trained model, or draw new ones",
     "embed-eval": "evaluate sentence vectors on SICK, MR, CR, SUBJ, MPQA",
-    "battery": "test a normalizer: contract, Table 1, every experiment",
-    "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
-    "report": "a static HTML site of all published artifacts",
-    "export": "finished runs for other tools: W&B, CSV, parquet",
+    "battery": "test a normalizer: contract, LN Table 1, every experiment",
+    "dashboard": "compare curves in the browser, live; only you can open it, on this machine",
+    "report": "write a static HTML site of all published artifacts",
+    "export": "write finished runs for other tools: W&B, CSV, parquet",
     "check": "check that everything stored is intact and consistent: packs, verdicts, runs, weights; like git fsck",
     "doctor": "check versions, device, threads, compiler, disk, data, W&B",
     "data": "list the data sets, or download one",
@@ -84,7 +84,7 @@ app = typer.Typer(cls=Commands, context_settings=SETTINGS, **PLAIN)
 def top(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="print the version")] = False
 ) -> None:
-    """The experiments of two normalization papers: one command per figure or table, claims judged."""
+    """Reproduce the experiments of two normalization papers and judge their claims; compare any normalizer."""
     if version:
         import normbench
 

@@ -21,7 +21,7 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # job numbers of ba
 
 
 def take(handle: int, place: Path, wait: float) -> bool:
-    """Whether the lock could be had within so many seconds. NormbenchError where there are no locks at `place`."""
+    """Whether the lock was acquired within so many seconds. NormbenchError where there are no locks at `place`."""
     end = time.monotonic() + wait
     while True:
         try:

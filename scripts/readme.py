@@ -197,14 +197,15 @@ def _table(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
     bases = [base.__name__ for base in model.__bases__ if getattr(base, "model_fields", None)]
     text = " ".join(str(model.__doc__).split())
-    lines = [f"**{model.__name__}.** {text}" + (f" With the keys of {' and '.join(bases)}." if bases else ""), ""]
+    also = f" With the keys of {' and '.join(bases)}." if bases else ""
+    lines = [f"### {model.__name__}", "", f"{text}{also}", ""]
     rows = []
     for name, field in model.model_fields.items():
         if name in inherited and model.__annotations__.get(name) is None:
             continue
         key = field.alias or name
         shown = f"**`{key}`**" if field.is_required() else f"`{key}`"
-        meaning = str(field.description or "").replace("|", "\\|")
+        meaning = str(field.description or "this word").replace("|", "\\|")
         rows.append(f"| {shown} | {_type(schema['properties'][key])} | {meaning} |")
     return "\n".join([*lines, "| key | type | meaning |", "| - | - | - |", *rows])
 

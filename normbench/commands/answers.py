@@ -13,343 +13,357 @@ Numbers = list[Number] | None
 
 
 class Entry(Model):
-    """`list`: an entry of a kind."""
+    """An entry in the answer of `list`."""
 
     id: str = Field(description="its name")
-    title: str = Field(description="in words")
-    source: str = Field(default="", description="where it is from")
-    sites: list[str] = Field(default=[], description="of a model: where a normalizer may be")
+    title: str = Field(description="its title")
+    source: str = Field(default="", description="where it comes from, such as a paper and section")
+    sites: list[str] = Field(default=[], description="of a model: the sites that can be normalized")
 
 
 class RunState(Model):
-    """A run, in the answers of `train` and `status`."""
+    """A run in the answers of `train` and `status`."""
 
-    id: str = Field(description="empty of a folder that cannot be read")
-    label: str = Field(description="what tells it from the others")
-    seed: int = Field(description="of the run")
+    id: str = Field(description="its id; empty for a folder that cannot be read")
+    label: str = Field(description="a text that tells it from the other runs")
+    seed: int = Field(description="its seed")
     status: str = Field(description="done, diverged, running, queued, interrupted, failed, refused, damaged or missing")
-    steps: int | None = Field(description="updates")
-    reason: str = Field(description="why it is not done")
+    steps: int | None = Field(description="the number of updates")
+    reason: str = Field(description="the reason, if it is not done")
     path: str | None = Field(description="its directory")
 
 
 class StoredRun(RunState):
-    """A run of the raw store, in the answer of `status`."""
+    """A run of the results folder in the answer of `status`."""
 
-    experiment: str = Field(description="adhoc without one")
-    arm: str = Field(description="of the experiment")
-    step: int = Field(description="the last evaluated update")
-    seconds_left: Number | None = Field(default=None, description="of a running one")
+    experiment: str = Field(description="its experiment; adhoc: none")
+    arm: str = Field(description="its arm in the experiment")
+    step: int = Field(description="the update at which it was last evaluated")
+    seconds_left: Number | None = Field(
+        default=None, description="of a running run: the estimated seconds until its end"
+    )
 
 
 class Status(Model):
-    """`status`."""
+    """The answer of `status`."""
 
-    runs: list[StoredRun] = Field(description="stored or queued")
-    notes: list[str] = Field(description="what is not known")
+    runs: list[StoredRun] = Field(description="all runs that are stored or queued")
+    notes: list[str] = Field(description="what could not be found out")
 
 
 class Trained(Model):
-    """`train`, also with -m --dry-run."""
+    """The answer of `train`, also with -m --dry-run."""
 
-    runs: list[RunState] = Field(description="that were asked for")
+    runs: list[RunState] = Field(description="the runs that were asked for")
 
 
 class Configurations(Model):
-    """`train --cfg job`."""
+    """The answer of `train --cfg job`."""
 
-    configurations: list[dict[str, Any]] = Field(description="of each run")
+    configurations: list[dict[str, Any]] = Field(description="the configuration of each run")
 
 
 class Shown(Model):
-    """`show`."""
+    """The answer of `show`."""
 
-    id: str = Field(description="of the run")
+    id: str = Field(description="its id")
     status: str = Field(description="done, diverged, running, interrupted, failed or damaged")
-    reason: str = Field(description="why it is not done")
-    log: str | None = Field(default=None, description="the file with a traceback")
-    steps: int = Field(description="updates")
-    began: str | None = Field(default=None, description="when")
-    experiment: str = Field(description="adhoc without one")
-    arm: str = Field(description="of the experiment")
-    seed: int = Field(description="of the run")
-    fidelity: str = Field(description="of the experiment")
-    axes: dict[str, Any] = Field(description="values of the experiment's axes")
-    control: str = Field(description="empty: the paper's setting")
-    source: str = Field(description="its directory, or the pack")
+    reason: str = Field(description="the reason, if it is not done")
+    log: str | None = Field(default=None, description="the file that has the traceback of a failed run")
+    steps: int = Field(description="the number of updates")
+    began: str | None = Field(default=None, description="when it began, UTC")
+    experiment: str = Field(description="its experiment; adhoc: none")
+    arm: str = Field(description="its arm in the experiment")
+    seed: int = Field(description="its seed")
+    fidelity: str = Field(description="the fidelity of its experiment")
+    axes: dict[str, Any] = Field(description="its values of the experiment's axes")
+    control: str = Field(description="its control; empty: the paper's setting")
+    source: str = Field(description="its directory, or the pack that has it")
     config: dict[str, Any] = Field(description="its configuration")
-    environment: dict[str, Any] = Field(description="where it was trained")
-    records: int = Field(description="of its curve")
-    curve_sha256: str = Field(description="of its curve")
-    was: Any = Field(default=None, description="its labels, where these were others")
-    last: list[dict[str, Any]] = Field(description="the last records")
+    environment: dict[str, Any] = Field(description="the machine and the versions with which it was trained")
+    records: int = Field(description="the number of records of its curve")
+    curve_sha256: str = Field(description="the hash of its curve")
+    was: Any = Field(default=None, description="its former arm, axes and control, if these have changed")
+    last: list[dict[str, Any]] = Field(description="its last records")
 
 
 class Cut(Model):
-    """`updates` of the answer of `rerun`."""
+    """`updates` in the answer of `rerun`."""
 
-    compared: int = Field(description="updates that were repeated")
-    of: int = Field(description="updates of the run")
+    compared: int = Field(description="the number of updates that were repeated and compared")
+    of: int = Field(description="the number of updates of the run")
 
 
 class Rerun(Model):
-    """`rerun`."""
+    """The answer of `rerun`."""
 
-    id: str = Field(description="of the run")
-    word: str = Field(description="to the byte, rounding, chaotic ..., or different: the worst of the metrics")
-    deterministic: bool = Field(description="false: the same environment gave another curve")
-    ended: list[str] = Field(description="status then and now")
-    environment: dict[str, dict[str, Any]] = Field(description="what is another: `then` and `now`")
-    unrecorded: list[str] = Field(description="what was not recorded then")
-    seeds: list[int] = Field(description="of the runs that the spread is of")
-    level: Number = Field(description="of each prediction interval")
+    id: str = Field(description="the id of the run")
+    word: str = Field(
+        description="the worst word of all metrics: to the byte; rounding; chaotic, inside the seeds' spread; different"
+    )
+    deterministic: bool = Field(description="false: the same environment gave a different curve")
+    ended: list[str] = Field(description="the status of the run then and now")
+    environment: dict[str, dict[str, Any]] = Field(
+        description="what has changed in the environment, each with `then` and `now`"
+    )
+    unrecorded: list[str] = Field(description="facts of the environment that the run did not record then")
+    seeds: list[int] = Field(description="the seeds of the runs from which the spread is computed")
+    level: Number = Field(description="the level of each prediction interval")
     bound: Number = Field(description="the largest relative difference that rounding explains")
-    first: dict[str, Any] | None = Field(description="the first difference")
-    metrics: list[dict[str, Any]] = Field(description="of each split, mode and metric: word and largest difference")
-    updates: Cut = Field(description="how much was compared")
+    first: dict[str, Any] | None = Field(description="the place of the first difference")
+    metrics: list[dict[str, Any]] = Field(
+        description="for each split, mode and metric: its word and its largest difference"
+    )
+    updates: Cut = Field(description="how much of the run was compared")
 
 
 class Difference(Model):
-    """Two arms."""
+    """An entry of `pairs` in the answer of `compare`: two arms."""
 
-    first: str = Field(description="an arm")
-    second: str = Field(description="the other")
-    paired: bool = Field(description="by equal seeds, else Welch's interval")
-    n: int = Field(description="seeds or pairs")
-    mean: Number | None = Field(description="first minus second")
-    interval: Numbers = Field(description="of the difference, 95 %")
-    p: Number | None = Field(description="unadjusted")
-    holm: Number | None = Field(description="adjusted for all pairs of the table")
-    word: str = Field(description="ahead, behind, undecided, ...")
-    why: str = Field(description="in words")
-    detectable: Number | None = Field(description="the effect that so many seeds show")
-    needed: int | None = Field(description="seeds that this effect needs")
-    text: str = Field(description="as printed")
+    first: str = Field(description="the first arm")
+    second: str = Field(description="the second arm")
+    paired: bool = Field(description="true: the interval is paired by equal seeds; false: it is Welch's")
+    n: int = Field(description="the number of pairs, or of seeds of the smaller arm")
+    mean: Number | None = Field(description="the mean of the first arm minus that of the second")
+    interval: Numbers = Field(description="the 95 % interval of the difference")
+    p: Number | None = Field(description="p before adjustment")
+    holm: Number | None = Field(description="p after Holm's adjustment for all pairs of the table")
+    word: str = Field(description="the result: ahead, behind, undecided, ...")
+    why: str = Field(description="the reason, in words")
+    detectable: Number | None = Field(description="the difference that so many seeds show with 80 % power")
+    needed: int | None = Field(description="the number of seeds that would show the difference found")
+    text: str = Field(description="the text that is printed")
 
 
 class Group(Model):
-    """Arms that are compared: a table."""
+    """An entry of `groups` in the answer of `compare`: a table of arms."""
 
-    place: str = Field(description="the value of the facets")
-    tuned: bool = Field(description="each arm at its own best learning rate")
-    winner: str | None = Field(description="ahead of every other arm")
-    sentence: str = Field(description="as printed")
-    rows: list[dict[str, Any]] = Field(description="of each arm: numbers by seed, mean, interval")
-    pairs: list[Difference] = Field(description="each arm against each other")
+    place: str = Field(description="the values that tell this table from the others")
+    tuned: bool = Field(description="true: each arm is compared at its own best learning rate")
+    winner: str | None = Field(description="the arm that is ahead of every other arm")
+    sentence: str = Field(description="the sentence that is printed")
+    rows: list[dict[str, Any]] = Field(description="for each arm: its values by seed, mean and interval")
+    pairs: list[Difference] = Field(description="all pairs of arms")
 
 
 class Compared(Model):
-    """`compare`: an entry for each task."""
+    """An entry in the answer of `compare`: the runs of one task."""
 
-    task: dict[str, str] = Field(description="key and title")
-    question: dict[str, Any] = Field(description="split, metric, at, by, against, level, unit")
-    heading: str = Field(description="as printed")
-    sentence: str = Field(description="as printed")
+    task: dict[str, str] = Field(description="the key and title of the task")
+    question: dict[str, Any] = Field(
+        description="the options of the comparison: split, metric, at, by, against, level, unit"
+    )
+    heading: str = Field(description="the heading that is printed")
+    sentence: str = Field(description="the sentence that is printed")
     groups: list[Group] = Field(description="the tables")
-    notes: list[str] = Field(description="what to mind")
-    beside: list[dict[str, Any]] = Field(description="numbers of the papers and their authors")
+    notes: list[str] = Field(description="remarks that are printed below the tables")
+    beside: list[dict[str, Any]] = Field(description="numbers that the papers and their authors give")
 
 
 class ClaimVerdict(Model):
     """A claim in the answer of `reproduce`."""
 
     id: str = Field(description="its name")
-    verdict: str = Field(description="as in verdicts.json, which has the evidence")
-    n: int = Field(description="seeds")
+    verdict: str = Field(description="its verdict; verdicts.json has the evidence")
+    n: int = Field(description="the number of seeds")
 
 
 class Reproduced(Model):
     """An artifact in the answer of `reproduce`."""
 
     id: str = Field(description="PAPER/NAME")
-    fidelity: str = Field(description="of the runs")
-    runs: int = Field(description="that were planned")
-    error: str = Field(description="why it was left out")
-    done: int = Field(default=0, description="of these runs")
-    missing: list[str] = Field(default=[], description="ids of the runs that were to be trained")
-    failures: list[str] = Field(default=[], description="why runs failed")
-    claims: list[ClaimVerdict] = Field(default=[], description="without --dry-run")
-    decided: int = Field(default=0, description="claims with a verdict")
-    decided_before: int = Field(default=0, description="before this command")
-    files: dict[str, str] = Field(default={}, description="figure, table, verdicts")
+    fidelity: str = Field(description="the fidelity of the runs")
+    runs: int = Field(description="the number of planned runs")
+    error: str = Field(description="why the artifact was left out; empty: it was not")
+    done: int = Field(default=0, description="the number of these runs that are done")
+    missing: list[str] = Field(default=[], description="the ids of the runs that are not trained yet")
+    failures: list[str] = Field(default=[], description="the reasons why runs failed")
+    claims: list[ClaimVerdict] = Field(default=[], description="the verdicts; empty with --dry-run")
+    decided: int = Field(default=0, description="the number of claims that are decided now")
+    decided_before: int = Field(default=0, description="the number of claims that were decided before this command")
+    files: dict[str, str] = Field(default={}, description="the paths of figure, table and verdicts")
 
 
 class Reproduction(Model):
-    """`reproduce`."""
+    """The answer of `reproduce`."""
 
-    artifacts: list[Reproduced] = Field(description="that were asked for")
-    report: str | None = Field(description="the page of the results")
+    artifacts: list[Reproduced] = Field(description="the artifacts that were asked for")
+    report: str | None = Field(description="the path of the report's first page")
 
 
 class ExperimentOutlook(Model):
     """An experiment in the answer of `battery --dry-run`."""
 
     experiment: str = Field(description="PAPER/NAME")
-    axes: dict[str, Any] = Field(description="its setting")
-    runs: int = Field(description="of all normalizers")
-    missing: int = Field(description="of these runs")
-    seconds: float | None = Field(description="that the missing runs take, if known")
-    taken: bool = Field(description="within --budget")
-    decided: str = Field(description="when the comparisons become decided")
-    refused: dict[str, str] = Field(description="why a normalizer takes no part")
+    axes: dict[str, Any] = Field(description="its setting: a value of each axis")
+    runs: int = Field(description="the number of runs of all normalizers")
+    missing: int = Field(description="the number of these runs that are not trained yet")
+    seconds: float | None = Field(description="how long the missing runs take; null: unknown")
+    taken: bool = Field(description="true: it fits into --budget")
+    decided: str = Field(description="when its comparisons become decided, in words")
+    refused: dict[str, str] = Field(description="by normalizer: why it cannot take part")
 
 
 class Counted(Model):
-    """In how many experiments a normalizer has each word against an opponent."""
+    """An entry of `answer`: in how many experiments a normalizer has each word against an opponent."""
 
     better: int = Field(description="significantly better after Holm's correction for all experiments")
     worse: int = Field(description="significantly worse")
-    undecided: int = Field(description="neither")
+    undecided: int = Field(description="neither better nor worse")
     not_yet: int = Field(description="fewer than five seeds, or neither side is better than before training")
 
 
 class BatteryComparison(Model):
-    """A normalizer against an opponent in one experiment, paired by seed."""
+    """An entry of `comparisons`: a normalizer against an opponent in one experiment, paired by seed."""
 
-    quantity: str = Field(description="the metric, at the last evaluation")
+    quantity: str = Field(description="the metric that is compared, at the last evaluation")
     against: str = Field(description="the opponent")
     word: Literal["better", "worse", "undecided", "not yet"] = Field(description="as counted in `answer`")
-    why: str = Field(description="the reason for no decision")
-    unit: str = Field(description="points, log ratio or difference")
-    better: Literal["lower", "higher"] = Field(description="which values are better")
-    effect: float | None = Field(description="the normalizer's mean less the opponent's; null where not yet")
-    interval: tuple[float, float] | None = Field(description="of the effect, 95 %")
+    why: str = Field(description="the reason, if there is no decision")
+    unit: str = Field(description="the unit of the effect: points, log ratio or difference")
+    better: Literal["lower", "higher"] = Field(description="lower or higher values are better")
+    effect: float | None = Field(description="the normalizer's mean minus the opponent's; null for `not yet`")
+    interval: tuple[float, float] | None = Field(description="the 95 % interval of the effect")
     p: float | None = Field(description="after Holm's correction")
-    n: int = Field(description="pairs of seeds")
-    lost: int = Field(description="runs that diverged")
-    needed: int | None = Field(description="seeds that would show the effect; 0: more than 60")
+    n: int = Field(description="the number of pairs of seeds")
+    lost: int = Field(description="the number of runs that diverged")
+    needed: int | None = Field(description="the number of seeds that would show the effect; 0: more than 60")
 
 
 class BatteryTrial(Model):
-    """One experiment in a setting."""
+    """An entry of `trials`: one experiment in one setting."""
 
     experiment: str = Field(description="PAPER/NAME")
-    axes: dict[str, Any] = Field(description="its setting")
-    refused: dict[str, str] = Field(description="why a normalizer takes no part")
-    changed: dict[str, str] = Field(description="options that a normalizer needs there")
-    failed: dict[str, str] = Field(description="why runs of a normalizer failed")
-    runs: dict[str, list[str]] = Field(description="ids by normalizer")
-    comparisons: list[BatteryComparison] = Field(description="one for each opponent")
-    cost: dict[str, dict[str, float]] = Field(description="by normalizer: ms per update, ratio to none [low, high]")
+    axes: dict[str, Any] = Field(description="its setting: a value of each axis")
+    refused: dict[str, str] = Field(description="by normalizer: why it cannot take part")
+    changed: dict[str, str] = Field(description="by normalizer: the options that it needs in this experiment")
+    failed: dict[str, str] = Field(description="by normalizer: why its runs failed")
+    runs: dict[str, list[str]] = Field(description="by normalizer: the ids of its runs")
+    comparisons: list[BatteryComparison] = Field(description="a comparison with each opponent")
+    cost: dict[str, dict[str, float]] = Field(
+        description="by normalizer: ms per update, and its ratio to no normalization with the low and high end"
+    )
 
 
 class BatteryNumbers(Model):
-    """battery.json."""
+    """battery.json, and `numbers` in the answer of `battery`."""
 
-    schema_: Literal[2] = Field(alias="schema", description="the form of this file")
+    schema_: Literal[2] = Field(alias="schema", description="the version of this form")
     norm: str = Field(description="the normalizer")
-    fidelity: str = Field(description="of the runs")
-    command: str = Field(description="that makes it again")
-    promises: list[str] = Field(description="of the contract, all of which hold")
-    measured: dict[str, str] = Field(description="facts that no YAML declares, with their numbers")
-    table1: dict[str, dict[str, str]] = Field(description="LN Table 1 by normalizer")
-    answer: dict[str, Counted] = Field(description="by opponent")
-    trials: list[BatteryTrial] = Field(description="the most important first")
+    fidelity: str = Field(description="the fidelity of the runs")
+    command: str = Field(description="the command that makes this file")
+    promises: list[str] = Field(description="the promises of the contract; all of them hold")
+    measured: dict[str, str] = Field(
+        description="facts that were measured because no YAML declares them, with their numbers"
+    )
+    table1: dict[str, dict[str, str]] = Field(description="the rows of LN Table 1, by normalizer")
+    answer: dict[str, Counted] = Field(description="the counts of words, by opponent")
+    trials: list[BatteryTrial] = Field(description="all experiments, the most important first")
 
 
 class Battery(Model):
-    """`battery`."""
+    """The answer of `battery`."""
 
     norm: str = Field(description="the normalizer")
-    runs: int = Field(description="that were planned")
-    missing: list[str] = Field(description="with --dry-run: ids of the runs that would be trained")
-    outlook: list[ExperimentOutlook] = Field(default=[], description="with --dry-run")
-    failures: list[str] = Field(default=[], description="why runs failed")
-    page: str | None = Field(default=None, description="the page of the results")
+    runs: int = Field(description="the number of planned runs")
+    missing: list[str] = Field(description="with --dry-run: the ids of the runs that would be trained")
+    outlook: list[ExperimentOutlook] = Field(default=[], description="with --dry-run: what each experiment would take")
+    failures: list[str] = Field(default=[], description="the reasons why runs failed")
+    page: str | None = Field(default=None, description="the path of the page with the results")
     numbers: BatteryNumbers | None = Field(default=None, description="the content of battery.json")
 
 
 class CheckFinding(Model):
-    """A finding of `check`."""
+    """An entry of `findings` in the answer of `check`."""
 
-    kind: str = Field(description="damage, missing, id, ... (normbench check --help)")
+    kind: str = Field(description="damage, missing, id and so on, as normbench check --help lists them")
     place: str = Field(description="the file or folder")
-    text: str = Field(description="the problem and the remedy")
-    harmless: bool = Field(description="no damage")
+    text: str = Field(description="the problem, and how to mend it")
+    harmless: bool = Field(description="true: it is no damage")
 
 
 class Check(Model):
-    """`check`."""
+    """The answer of `check`."""
 
-    whole: bool = Field(description="nothing is damaged")
+    whole: bool = Field(description="true: nothing is damaged")
     findings: list[CheckFinding] = Field(description="damage and notes")
-    checked: dict[str, int] = Field(description="how many of each kind")
+    checked: dict[str, int] = Field(description="the number of checked files, runs and so on, by kind")
 
 
 class DoctorFinding(Model):
-    """A line of `doctor`."""
+    """An entry of `findings` in the answer of `doctor`."""
 
     topic: str = Field(description="versions, device, threads, compiler, disk, data or W&B")
     state: str = Field(description="good, note or bad")
-    text: str = Field(description="what there is, and the remedy")
+    text: str = Field(description="what was found, and how to mend it")
 
 
 class Doctor(Model):
-    """`doctor`."""
+    """The answer of `doctor`."""
 
-    findings: list[DoctorFinding] = Field(description="all of them")
+    findings: list[DoctorFinding] = Field(description="all lines")
 
 
 class DataSet(Model):
-    """A data set in the answer of `data`."""
+    """An entry of `sets` in the answer of `data`."""
 
     id: str = Field(description="its name")
-    title: str = Field(description="in words")
-    state: str = Field(description="ready, or what is missing with the remedy")
+    title: str = Field(description="its title")
+    state: str = Field(description="ready; or what is missing, and how to get it")
 
 
 class DataSets(Model):
-    """`data`."""
+    """The answer of `data`."""
 
-    root: str = Field(description="the folder of the data")
-    sets: list[DataSet] = Field(description="all of them")
+    root: str = Field(description="the folder of the data sets")
+    sets: list[DataSet] = Field(description="all data sets")
 
 
 class Brought(Model):
-    """`data get`, `data prepare`."""
+    """The answer of `data get` and `data prepare`."""
 
-    id: str = Field(description="of the set")
-    root: str = Field(description="the folder of the data")
-    brought: list[str] = Field(description="files that were written")
-    remark: str = Field(description="on the files")
-    terms: str = Field(description="of use")
+    id: str = Field(description="the name of the set")
+    root: str = Field(description="the folder of the data sets")
+    brought: list[str] = Field(description="the files that were written")
+    remark: str = Field(description="a remark on the files")
+    terms: str = Field(description="the terms of use")
 
 
 class Exported(Model):
-    """`export`."""
+    """The answer of `export`."""
 
-    runs: int = Field(description="that were written or sent")
-    records: int = Field(default=0, description="rows of the table")
-    there: int = Field(default=0, description="runs that W&B had already")
+    runs: int = Field(description="the number of runs that were written or sent")
+    records: int = Field(default=0, description="the number of rows of the table")
+    there: int = Field(default=0, description="the number of runs that W&B had already")
     place: str = Field(description="the file, the folder, or W&B's project")
 
 
 class Report(Model):
-    """`report`."""
+    """The answer of `report`."""
 
-    index: str = Field(description="the first page")
+    index: str = Field(description="the path of the first page")
     notes: list[str] = Field(description="what was left out")
 
 
 class Vectors(Model):
-    """A source of vectors in the answer of `embed-eval`."""
+    """An entry of `rows` in the answer of `embed-eval`: one source of sentence vectors."""
 
-    vectors: str = Field(description="the source")
-    records: list[dict[str, Any]] = Field(description="of each set, as runs log them")
+    vectors: str = Field(description="the folder, function, run or method that gave the vectors")
+    records: list[dict[str, Any]] = Field(description="the scores on each set, in the form of a run's records")
 
 
 class Scores(Model):
-    """`embed-eval`."""
+    """The answer of `embed-eval`."""
 
-    schema_: int = Field(alias="schema", description="the form of this answer")
-    nested: bool = Field(description="C by nested cross-validation")
-    rows: list[Vectors] = Field(description="of each source")
+    schema_: int = Field(alias="schema", description="the version of this form")
+    nested: bool = Field(description="true: C was chosen by nested cross-validation")
+    rows: list[Vectors] = Field(description="the scores of each source")
 
 
 class Sentences(Model):
-    """`embed-eval --write-sentences`."""
+    """The answer of `embed-eval --write-sentences`."""
 
-    sentences: dict[str, int] = Field(description="by file, how many")
+    sentences: dict[str, int] = Field(description="by file: the number of sentences in it")
 
 
 ANSWERS: dict[str, Any] = {

@@ -42,14 +42,14 @@ EPILOG = """examples:
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
   normbench battery --norm rms --dry-run                how long each experiment takes, when its answer is decided
   normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
-  normbench battery --norm rms --budget 2h              the experiments that tell most in two hours
+  normbench battery --norm rms --budget 2h              the most informative experiments of two hours
 
---budget takes whole experiments: each gives one answer, so the quickest come first, and a first setting of every
-experiment comes before a second setting of any. The same command with a larger budget goes on.
+--budget chooses whole experiments, because each gives one answer: the quickest first, and each in one setting before
+any in a second setting. The same command with a larger budget continues.
 
 In each experiment the normalizer is better or worse than layer, batch and none where the difference of the test metric
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
-or where neither side is better than before training, there is no number: not yet.
+or where neither side is better than before training, the word is *not yet*, without a number.
 """
 RULES = Rules(rules.ALPHA, rules.FEWEST, rules.POWER)
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
@@ -69,7 +69,9 @@ class Battery(options.Answering):
     budget: Annotated[
         float | None,
         option(
-            "only what tells most in 90s, 30m, 2h", "TIME", parser=functools.partial(format.seconds, name="--budget")
+            "train only the most informative experiments that fit into 90s, 30m, 2h",
+            "TIME",
+            parser=functools.partial(format.seconds, name="--budget"),
         ),
     ] = None
     dry_run: DryRun = False
@@ -329,7 +331,9 @@ def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
         for norm, reason in (*outcome.trial.refused.items(), *outcome.failed.items()):
             say(console, f"  {outcome.trial.name}: {norm}: {reason}")
         for norm, words_changed in outcome.trial.changed.items():
-            say(console, f"  {outcome.trial.name}: {norm} with {words_changed}, which a time loop asks of it")
+            say(
+                console, f"  {outcome.trial.name}: {norm} with {words_changed}, the options that a recurrent site needs"
+            )
 
 
 def _coloured(c: Comparison) -> str:

@@ -28,7 +28,7 @@ EPILOG = """examples:
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
-train.epochs and train.steps give the length; * matches any text. A word without = is an experiment, an arm, or the
+train.epochs and train.steps choose the length; * matches any text. A word without = is an experiment, an arm, or the
 beginning of an id.
 
 Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs of equal
@@ -37,8 +37,8 @@ and a line says so. A winner is ahead of every other arm; below 5 seeds there is
 and an arm with a diverged run is never ahead.
 
 All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
-is at most 5 %. Each table and each metric is judged separately. The 5 % hold for one look: adding seeds until there
-is a verdict errs more often.
+is at most 5 %. Each table and each metric is judged separately. The 5 % hold if you look once: if you add seeds until
+there is a verdict, false verdicts are more frequent.
 """
 MOST_TASKS = 3  # tasks; more are only listed
 MOST_REFERENCES = 12
@@ -76,12 +76,13 @@ def command(
     ] = None,
     against: Annotated[str | None, option("the baseline", "ARM", show_default="no normalization")] = None,
     by: Annotated[
-        str | None, option("the keys that define an arm, with commas", "KEYS", show_default="the normalizer")
+        str | None,
+        option("the keys whose values define an arm, separated by commas", "KEYS", show_default="the normalizer"),
     ] = None,
     level: Annotated[
         str | None,
         option(
-            "measure the time up to this value",
+            "measure the time until the metric reaches this value",
             "VALUE",
             show_default="95 % of the way from the worst start to the best value",
         ),

@@ -33,7 +33,7 @@ a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/da
     title: Fashion-MNIST
     source: Xiao et al. 2017
     like: mnist
-    files:                                 # below NORMBENCH_DATA, each with its md5 or sha256, if you have it
+    files:                                 # below NORMBENCH_DATA, each with its md5 or sha256, if you know it
       fashion/train-images-idx3-ubyte.gz:
       fashion/train-labels-idx1-ubyte.gz:
       fashion/t10k-images-idx3-ubyte.gz:
@@ -50,8 +50,10 @@ def command(
     action: Annotated[Literal["get", "prepare"] | None, argument("", show_default="list all")] = None,
     name: Annotated[str | None, argument("a data set", "set")] = None,
     config_dir: ConfigDir = None,
-    images: Annotated[Path | None, option("prepare: the images", "DIR", parser=place)] = None,
-    weights: Annotated[Path | None, option("prepare: torchvision's weights of VGG-19", "FILE", parser=place)] = None,
+    images: Annotated[Path | None, option("prepare: the folder of the images", "DIR", parser=place)] = None,
+    weights: Annotated[
+        Path | None, option("prepare: the file of torchvision's VGG-19 weights", "FILE", parser=place)
+    ] = None,
     device: Device = "cpu",
     as_json: Json = False,
 ) -> None:

@@ -80,7 +80,7 @@ def command(
     words: Annotated[
         list[str],
         argument(
-            "a folder, module:name, a run, bag-of-words or tf-idf; several too",
+            "one or more sources: a folder, module:name, a run, bag-of-words, tf-idf",
             "VECTORS",
             default_factory=list,
             show_default=False,
@@ -91,16 +91,22 @@ def command(
     written: Annotated[
         Path | None, option("write the sentences to be encoded", "DIR", "--write-sentences", parser=place)
     ] = None,
-    asked: Annotated[str | None, option("only these, with commas", "NAMES", "--sets", show_default="all")] = None,
-    fixed: Annotated[bool, flag("--fixed", "use one C for all instead of choosing it: much faster")] = False,
+    asked: Annotated[
+        str | None, option("only these sets, separated by commas", "NAMES", "--sets", show_default="all")
+    ] = None,
+    fixed: Annotated[
+        bool, flag("--fixed", "use one fixed C instead of choosing it by cross-validation: much faster")
+    ] = False,
     weights: Weights = None,
     expand: Annotated[
         Path | None,
         option("word vectors (word2vec, GloVe) for words that a run's vocabulary lacks", "FILE", parser=place),
     ] = None,
-    size: Annotated[int | None, option("of bag-of-words", "N", min=1, show_default="2400")] = None,
-    seed: Annotated[int | None, option("of bag-of-words", "S", min=0, show_default="1")] = None,
-    threads: Annotated[int, option("", "N", min=1)] = 2,
+    size: Annotated[
+        int | None, option("length of the vectors of bag-of-words", "N", min=1, show_default="2400")
+    ] = None,
+    seed: Annotated[int | None, option("seed of bag-of-words", "S", min=0, show_default="1")] = None,
+    threads: Annotated[int, option("number of threads", "N", min=1)] = 2,
     as_json: Json = False,
     json_file: Annotated[Path | None, option("", parser=place, hidden=True)] = None,
 ) -> None:

@@ -58,18 +58,22 @@ Results = Annotated[
 ]
 ConfigDir = Annotated[
     Path | None,
-    option("a folder of your own choices, laid out like conf/; its papers/ has your claims", "DIR", parser=folder),
+    option(
+        "a folder of your own files, laid out like conf/: norm/, model/, data/, ...; and papers/ with your claims",
+        "DIR",
+        parser=folder,
+    ),
 ]
-Json = Annotated[bool, flag("--json", "the answer as JSON; progress goes to standard error")]
-Run = Annotated[str, argument("id, the start of one, or its directory")]
+Json = Annotated[bool, flag("--json", "print the answer as JSON; progress goes to standard error")]
+Run = Annotated[str, argument("a run's id, the beginning of one, or a run's directory")]
 Filters = Annotated[
     list[str], argument("KEY=VALUE[,VALUE]: which runs", "FILTER", default_factory=list, show_default=False)
 ]
 Fidelity = Annotated[Literal["paper", "reduced", "proxy", "smoke"], option(FIDELITY_HELP)]
-Jobs = Annotated[int, option("processes", "N", min=0, show_default="one per core")]
+Jobs = Annotated[int, option("number of processes", "N", min=0, show_default="one per core")]
 Device = Annotated[Literal["cpu", "cuda"], option("where to compute")]
 DryRun = Annotated[bool, flag("--dry-run", "list what would run, and how long it takes; train nothing")]
-Weights = Annotated[str | None, option("last, best or step-N (last, if stored)", "NAME")]
+Weights = Annotated[str | None, option("which weights: last, best or step-N (default: last, if stored)", "NAME")]
 
 
 @dataclass(frozen=True, kw_only=True)

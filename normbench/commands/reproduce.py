@@ -69,7 +69,9 @@ def seeds_of(text: str) -> int | range:
 class Reproduce(options.Answering):
     """The options of the command."""
 
-    words: Annotated[list[str], argument("ln2016/fig6, a paper (ln2016), or all; logger=wandb", "artifact")]
+    words: Annotated[
+        list[str], argument("an artifact (ln2016/fig6), a paper (ln2016), or all; logger=wandb may follow", "artifact")
+    ]
     fidelity: Fidelity = "paper"
     seeds: Annotated[
         Any,
@@ -83,7 +85,7 @@ class Reproduce(options.Answering):
         list[str],
         option("only this arm, axis value or claim (repeatable)", "WHAT", default_factory=list, show_default=False),
     ]
-    controls: Annotated[bool, flag("--controls", "also the control settings of the experiment")] = False
+    controls: Annotated[bool, flag("--controls", "also run the controls of the experiment")] = False
     max_time: Annotated[
         float | None, option("stop after 90s, 30m, 2h; 0 trains nothing", "TIME", parser=format.seconds)
     ] = None
@@ -101,7 +103,8 @@ class Reproduce(options.Answering):
         ),
     ]
     drop_stale: Annotated[
-        bool, flag("--drop-stale", "publish fewer runs than before if configurations have changed")
+        bool,
+        flag("--drop-stale", "publish even if fewer runs are left than before, because configurations have changed"),
     ] = False
 
     def run(self) -> int:

@@ -43,7 +43,7 @@ the answer, for each metric:
   different       anything else, with the place where it begins
 In the same, fully recorded environment every difference is a failure: not deterministic.
 
-exit codes: 0 the first three; 4 different, or not deterministic
+exit codes: 0 one of the first three words; 4 different, or not deterministic
 """
 
 

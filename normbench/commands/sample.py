@@ -29,9 +29,11 @@ def command(
     run: Run,
     results: Results,
     config_dir: ConfigDir = None,
-    count: Annotated[int | None, option("draw N more", "N", min=1)] = None,
+    count: Annotated[int | None, option("draw N new samples", "N", min=1)] = None,
     near: Annotated[str | None, option("list the test examples nearest to a text", "TEXT")] = None,
-    text: Annotated[str | None, option("write a text, with --count N in so many hands", "TEXT")] = None,
+    text: Annotated[
+        str | None, option("write this text as handwriting; with --count N, in N different hands", "TEXT")
+    ] = None,
     bias: Annotated[float, option("with --text: 0 samples the model, larger values draw likelier strokes", "B")] = 0,
     seed: Annotated[int, option("seed of the samples", "S")] = 1,
     weights: Weights = None,

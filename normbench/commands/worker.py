@@ -90,7 +90,7 @@ def command(
     to_resume = [spec for spec in ensured.missing if ended[spec.id] not in ("busy", "refused", "queued")]
     left = [spec for spec in to_resume if found.state(spec) in queue.OPEN]
     if left:
-        tell(f"{'told to stop' if ensured.interrupted else 'killed'}: {len(left)} of {len(messages)} runs are left")
+        tell(f"{'stopped' if ensured.interrupted else 'killed'}: {len(left)} of {len(messages)} runs are left")
         return STOPPED if ensured.interrupted else KILLED
     return max([*codes, *({"failed": 4, "refused": 2}.get(status, 0) for status in ended.values())])
 

@@ -29,73 +29,85 @@ Checksum = Annotated[str, Field(pattern="^([0-9a-f]{32}|[0-9a-f]{64})?$")]
 
 
 class Option(Model):
-    """A line of `declares.options`: what an option may be."""
+    """A line of `declares.options`: which values an option may have."""
 
-    type: Annotated[str, OneOf(tuple(schema.TYPES))] = Field(description="of its value, or of each of its values")
-    is_list: bool = optional("true: it has a list of values", alias="list")
-    is_map: bool = optional("true: it has a map of names to values", alias="map")
-    may_be_empty: bool = optional("true: a map may be empty", alias="optional")
-    length: Annotated[int, Field(ge=0)] = optional("how many values a list has; 0: it is retired")
-    filled: bool = optional("true: a list has at least one value")
-    min: Number = optional("the least value")
-    max: Number = optional("the largest one")
-    below: Number = optional("what it does not reach")
-    choices: Annotated[list[Size], Field(min_length=1)] = optional("the values that it may have")
-    pattern: Text = optional("a regular expression for all of a text")
-    hashed: bool = optional("false: it leaves training as it is, and is not part of the run's id")
+    type: Annotated[str, OneOf(tuple(schema.TYPES))] = Field(
+        description="the type of its value; of a list or map, the type of each value in it"
+    )
+    is_list: bool = optional("true: its value is a list", alias="list")
+    is_map: bool = optional("true: its value is a map from names to values", alias="map")
+    may_be_empty: bool = optional("true: its map may be empty", alias="optional")
+    length: Annotated[int, Field(ge=0)] = optional("the length of its list; 0: the option is retired")
+    filled: bool = optional("true: its list has at least one value")
+    min: Number = optional("the smallest value")
+    max: Number = optional("the largest value")
+    below: Number = optional("every value is smaller than this")
+    choices: Annotated[list[Size], Field(min_length=1)] = optional("all possible values")
+    pattern: Text = optional("a regular expression that matches the whole text")
+    hashed: bool = optional("false: the option does not change training and is not part of the run's id")
     legacy_default: Any = optional(
-        "of an option that came after runs had been published: with it a run is what it was without the option, with "
-        "the same id"
+        "for an option that was added after runs had been published: the value at which a run is the same"
+        " as before, and has the same id"
     )
 
 
 class Declared(Model):
-    """What every choice declares."""
+    """The keys of every choice."""
 
-    title: Text = Field(description="what lists and pages call it")
-    options: dict[str, Option] | None = optional("by name, what an option may be; its value stands beside `name`")
+    title: Text = Field(description="its title in lists and on pages")
+    options: dict[str, Option] | None = optional(
+        "its options by name, and which values each may have; the value of each stands beside `name`"
+    )
 
 
 class Component(Declared):
-    """What every component of a run declares."""
+    """The keys of every choice that is a component of a run."""
 
-    source: str = Field(description="where it comes from")
+    source: str = Field(description="where it comes from, such as a paper and section")
     maths: Annotated[int, Field(ge=0)] = Field(
-        description="raised when it computes something else; part of the run's id"
+        description="the number of its version; raise it when the same options give other numbers. It is part of the "
+        "run's id"
     )
-    refused: Text = optional("why no run can have it")
+    refused: Text = optional("why no run can use it")
 
 
 class Coded(Component):
-    """What a component declares that may be of one's own: its code is here, or in a file."""
+    """The keys of a component whose code may lie beside its YAML file."""
 
-    file: Text = optional("the Python file with its code, from here")
+    file: Text = optional("the path of the Python file with its code, relative to this file")
 
 
 class Normalizer(Coded):
-    """`declares` of `conf/norm/NAME.yaml`, or of `norm/NAME.yaml` in `--config-dir`."""
+    """`declares` of a normalizer's file."""
 
-    kinds: Kinds = Field(description="kinds of sites that it serves")
-    axes: Axes = Field(description="axes that a site may have")
-    needs: list[Axis] = optional("axes that a site must have")
-    layouts: list[list[Axis]] = optional("the axes in their order, where not every order will do")
-    activations: list[Text] = optional("non-linearities that it knows, if it is one of blocks")
-    groups: str | None = optional("the option that must divide the features")
-    single_batch: str | None = optional("the option that permits one value per feature")
-    state: dict[str, Any] | None = optional("options, with their values, without which it cannot stand in a time loop")
-    variants: dict[str, list[Any]] | None = optional("options that an evaluation may set otherwise, with their values")
-    apart: dict[Axis, dict[str, Any]] = optional("by axis, the options with which each position is normalized alone")
-    mode_dependent: Annotated[Any, WithJsonSchema({"type": "true, false or option"})] = optional(
-        "whether training and evaluation compute different functions, or the option that makes it so"
+    kinds: Kinds = Field(description="the kinds of sites at which it can be used")
+    axes: Axes = Field(description="the axes that a site may have")
+    needs: list[Axis] = optional("the axes that a site must have")
+    layouts: list[list[Axis]] = optional("the possible orders of the axes; without it, any order")
+    activations: list[Text] = optional("the non-linearities that it supports, for a normalizer of kind `block`")
+    groups: str | None = optional("the option whose value must divide the number of features")
+    single_batch: str | None = optional("the option that permits a batch with one value per feature")
+    state: dict[str, Any] | None = optional(
+        "options, with their values, that it must have to be used at a recurrent state"
     )
-    one_length: bool = optional("true: its statistics take sequences of one length, as a mask's are not")
-    recentres: bool = optional("a shift on all data changes nothing")
-    rescales: bool = optional("a positive factor on all data changes nothing")
-    own_shift: bool = optional("false: it brings no shift in the place of the preceding bias")
-    reads_mask: bool = optional("it leaves padding out")
-    detaches: bool = optional("something takes no part in the gradient on purpose")
-    approximate: bool = optional("its gradient is not that of its forward pass")
-    measured: Any = optional("what was found by trying, in words")
+    variants: dict[str, list[Any]] | None = optional(
+        "options that an evaluation may set to other values, with all their values"
+    )
+    apart: dict[Axis, dict[str, Any]] = optional(
+        "by axis: the options, with their values, at which each position of this axis is normalized by "
+        "statistics of its own"
+    )
+    mode_dependent: Annotated[Any, WithJsonSchema({"type": "true, false or option"})] = optional(
+        "true: training and evaluation compute different functions; or the option that decides it"
+    )
+    one_length: bool = optional("true: it takes sequences of one length alone, none with a mask")
+    recentres: bool = optional("true: the output stays the same when a number is added to all data")
+    rescales: bool = optional("true: the output stays the same when all data are multiplied by a positive number")
+    own_shift: bool = optional("false: it has no learned bias that replaces the preceding layer's")
+    reads_mask: bool = optional("true: its statistics leave padding out")
+    detaches: bool = optional("true: on purpose, some of its terms have no gradient")
+    approximate: bool = optional("true: its gradient is not exactly that of its forward pass")
+    measured: Any = optional("results of trying it, in words; written for a module that has no YAML file")
 
     @model_validator(mode="after")
     def _of_options(self) -> Normalizer:
@@ -119,85 +131,99 @@ class Site(Model):
     """An entry of `declares.sites`: a place in a model that can be normalized."""
 
     kinds: Kinds = Field(description="what can be normalized there")
-    axes: Axes = Field(description="of its tensor, in their order")
-    features: Size = optional("the size of the feature axis")
-    times: Size = optional("a factor on it, such as 4 for four gates")
-    each: Text = optional("the option with a list of sizes: a site for each, in the place of `features`")
-    space: Annotated[Any, WithJsonSchema({"type": "list of numbers or option"})] = optional("sizes of the space axes")
-    bias: Annotated[str, OneOf(("drop", "keep"))] = optional(
-        "whether the preceding linear map drops its bias once the site is normalized"
+    axes: Axes = Field(description="the axes of its tensor, in their order")
+    features: Size = optional("the size of the feature axis, or the option that has it")
+    times: Size = optional("a factor of that size, such as 4 for the four gates of an LSTM")
+    each: Text = optional("instead of `features`: the option with a list of sizes; there is a site for each")
+    space: Annotated[Any, WithJsonSchema({"type": "list of numbers or option"})] = optional(
+        "the sizes of the space axes, or the option that has them"
     )
-    mask: bool = optional("true: the model passes a mask of valid positions")
-    activation: Text = optional("the option with the non-linearity, of a block")
+    bias: Annotated[str, OneOf(("drop", "keep"))] = optional(
+        "`drop`: the linear layer before it has no bias once the site is normalized by a normalizer that "
+        "takes the mean away; `keep`: it keeps its bias"
+    )
+    mask: bool = optional("true: the model passes a mask of the valid positions")
+    activation: Text = optional("the option with the non-linearity, for kind `block`")
 
 
 class Layer(Model):
-    """An entry of `declares.layers`: a layer at the default sizes, without normalization."""
+    """An entry of `declares.layers`, for the report: a layer at the default sizes, without normalization."""
 
-    layer: Text = Field(description="its name")
-    kind: Text = Field(description="in words")
-    input: Shape = Field(description="its shape")
-    output: Shape = Field(description="its shape")
-    parameters: Annotated[int, Field(ge=0)] = Field(description="how many there are")
-    site: str = Field(description="at which it is normalized; empty: at none")
+    layer: Text = Field(description="the name of the layer")
+    kind: Text = Field(description="the kind of layer, in words")
+    input: Shape = Field(description="the shape of its input, without the batch")
+    output: Shape = Field(description="the shape of its output, without the batch")
+    parameters: Annotated[int, Field(ge=0)] = Field(description="the number of its parameters")
+    site: str = Field(description="the site at which it is normalized; empty: none")
 
 
 class Network(Coded):
-    """`model.declares` of `conf/model/NAME.yaml`."""
+    """`model.declares` of a model's file."""
 
-    sites: dict[Text, Site] = Field(description="places that can be normalized, by path")
-    default_sites: list[Text] = Field(description="patterns of those that are, where nothing else is chosen")
-    metrics: list[Text] = optional("what an evaluation gives, the one that is drawn first")
-    shares: list[Text] = optional("metrics that are shares, shown in percent")
-    rising: list[Text] = optional("metrics of which more is better")
-    reads: Shape = optional("the shape of the inputs, as its data declare it; without one, vectors")
-    layers: list[Layer] = optional("for the report")
-    initial: dict[Text, dict[Text, Any]] = optional("by scheme of initialisation and parameter, how it is drawn")
-    probe: bool = optional("true: it is examined instead of trained")
+    sites: dict[Text, Site] = Field(description="the places that can be normalized, by path")
+    default_sites: list[Text] = Field(
+        description="patterns of the sites that are normalized unless `norm.sites` says otherwise"
+    )
+    metrics: list[Text] = optional(
+        "names of the metrics that `evaluate` returns; the first is shown and plotted by default"
+    )
+    shares: list[Text] = optional("the metrics that are rates between 0 and 1, shown in percent")
+    rising: list[Text] = optional("the metrics of which a higher value is better")
+    reads: Shape = optional("the shape of the inputs, as `shape` of the data declares it; without it, vectors")
+    layers: list[Layer] = optional("the table of layers in the report")
+    initial: dict[Text, dict[Text, Any]] = optional("by value of `init` and pattern of parameters: how these are drawn")
+    probe: bool = optional("true: it is a probe, which computes numbers and is not trained")
 
 
 class TrainSize(Model):
-    """`declares.train_size`: how many training examples there are."""
+    """`declares.train_size`: the number of training examples."""
 
-    of: Annotated[int, Field(ge=0)] = Field(description="so many")
-    less: list[Text] = Field(description="less the values of these options")
-    times: Text = optional("times the value of this one")
+    of: Annotated[int, Field(ge=0)] = Field(description="this number of examples")
+    less: list[Text] = Field(description="minus the values of these options, such as the size of the valid split")
+    times: Text = optional("multiplied by the value of this option")
 
 
 class Data(Coded):
-    """`declares` of `conf/data/NAME.yaml`, or of `data/NAME.yaml` in `--config-dir`."""
+    """`declares` of a data set's file."""
 
-    maths: Annotated[int, Field(ge=0)] = optional("as of every component; of a set in a shipped format that one's")
-    like: Text = optional("a shipped set: this one is of its format, and has what it does not declare itself")
-    format: Text = optional("the files, where others may be in this format")
-    classes: Count = optional("how many classes there are")
-    features: Count = optional("the length of an input")
-    shape: Shape = optional("of inputs that are no vectors")
-    sizes: dict[str, Count] = optional("examples by split")
-    train_size: TrainSize = optional("training examples; needed where models read the set")
-    files: dict[Text, Checksum | None] = optional("below NORMBENCH_DATA, with md5 or sha256")
-    content: dict[Text, Checksum] = optional("sha256 of each file, unpacked")
-    sources: dict[Text, Any] = optional("mirrors and files that are brought, with sha256")
-    sha256: Text = optional("of an embedded set")
-    copy_sha256: Text = optional("of a copy in another order that is as good", alias="copy")
-    megabytes: Number = optional("of what is brought")
-    mirrors: list[Text] = optional("addresses to which the files' names are added")
-    terms: Text = optional("of use")
-    remark: Text = optional("what lists say of it")
-    bring: Text = optional("what its users bring themselves")
-    supplied: dict[Text, Text] = optional("files that its users bring, and what they are")
-    folders: dict[Text, Text] = optional("folders of files, with the end of their names")
-    archive: dict[Text, Text] = optional("what its users download: name, and `of` where")
-    parts: list[Text] = optional("splits that a copy of the hub has")
-    files_of: Text = optional("another set, whose files this one is made of")
-    tasks: list[Text] = optional("sets of downstream tasks")
-    captions: Count = optional("of each image")
-    symbols: Count = optional("of the text along lines of writing")
-    alphabet: Text = optional("these symbols")
-    lists: dict[Text, list[Text]] = optional("files that name the members of each split")
-    rest: Text = optional("the split of what no list names")
-    split: dict[Text, int] = optional("without the lists: how many lines to test, by which seed")
-    seed: int = optional("of what is made")
+    maths: Annotated[int, Field(ge=0)] = optional(
+        "as for every component; a set with `like` has that of the shipped set"
+    )
+    like: Text = optional("the name of a shipped set in the same file format; its keys count where this set has none")
+    format: Text = optional("a description of the files, for a set that others may name in `like`")
+    classes: Count = optional("the number of classes")
+    features: Count = optional("the number of features of an input that is a vector")
+    shape: Shape = optional("the shape of an input that is no vector")
+    sizes: dict[str, Count] = optional("the number of examples in each split")
+    train_size: TrainSize = optional("the number of training examples; must be given if models train on the set")
+    files: dict[Text, Checksum | None] = optional(
+        "the files below NORMBENCH_DATA, each with its md5 or sha256, or nothing; a change of a file that"
+        " is not named is not noticed"
+    )
+    content: dict[Text, Checksum] = optional("the sha256 of each file's unpacked content")
+    sources: dict[Text, Any] = optional("for `normbench data get`: mirrors and files to download, with their sha256")
+    sha256: Text = optional("the sha256 of an embedded set")
+    copy_sha256: Text = optional("the sha256 of a copy that has the same examples in another order", alias="copy")
+    megabytes: Number = optional("the size of the download, in megabytes")
+    mirrors: list[Text] = optional("addresses; the name of a file is added to each")
+    terms: Text = optional("the terms of use")
+    remark: Text = optional("a remark that lists show")
+    bring: Text = optional("the files that users have to bring, in words")
+    supplied: dict[Text, Text] = optional("the files that users have to bring, each with a description")
+    folders: dict[Text, Text] = optional("folders of files, each with the ending of the files' names")
+    archive: dict[Text, Text] = optional(
+        "the archive that users have to download: its `name`, and the address under `of`"
+    )
+    parts: list[Text] = optional("the splits that a copy from the Hugging Face hub has")
+    files_of: Text = optional("the data set from whose files this one is made")
+    tasks: list[Text] = optional("the data sets of downstream tasks")
+    captions: Count = optional("the number of captions of each image")
+    symbols: Count = optional("the number of different symbols in a text that belongs to a line of writing")
+    alphabet: Text = optional("the symbols themselves, in the order of their numbers")
+    lists: dict[Text, list[Text]] = optional("by split: the files that list its members")
+    rest: Text = optional("the split of all members that no list names")
+    split: dict[Text, int] = optional("without the lists: how many lines are for test, and the seed that draws them")
+    seed: int = optional("the seed of a set that is generated")
 
     @model_validator(mode="after")
     def _whole(self) -> Data:
@@ -213,31 +239,33 @@ class Data(Coded):
 
 
 class Optimizer(Component):
-    """`declares` of `conf/optim/NAME.yaml`."""
+    """`declares` of an optimizer's file."""
 
-    class_: Text = optional("of torch", alias="class")
-    fused: bool = optional("true: torch has a kernel for the whole step")
+    class_: Text = optional("the class of `torch.optim`", alias="class")
+    fused: bool = optional("true: torch has a kernel for the whole update")
 
 
 class Schedule(Component):
-    """`declares` of `conf/schedule/NAME.yaml`."""
+    """`declares` of a schedule's file."""
 
-    class_: Text = optional("of torch", alias="class")
-    rate: Text = optional("the argument that takes the optimizer's rate")
+    class_: Text = optional("the class of `torch.optim.lr_scheduler`", alias="class")
+    rate: Text = optional("the argument to which the optimizer's learning rate is passed")
     ends: Text = optional("the option that must be the number of updates")
 
 
 class NormalizerFile(Model):
-    """`conf/norm/NAME.yaml`, or `norm/NAME.yaml` in `--config-dir`: these, and a value for each of its options."""
+    """A normalizer's whole file: these keys, and a value for each of its options."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: Text = Field(description="as its file is called")
-    sites: Any = Field(description="null: the model's default sites; a list of patterns; or a map from them to options")
-    preceding_bias: Annotated[str, OneOf(("site", "keep", "drop"))] = Field(
-        description="`site`: as the site has it; or what the preceding linear map does with its bias"
+    name: Text = Field(description="the name of the file, without .yaml")
+    sites: Any = Field(
+        description="null: the model's default sites; else a list of patterns, or a map from patterns to options"
     )
-    declares: Normalizer = Field(description="its facts")
+    preceding_bias: Annotated[str, OneOf(("site", "keep", "drop"))] = Field(
+        description="keep or drop the bias of the linear layer before it; `site`: as the model declares"
+    )
+    declares: Normalizer = Field(description="the facts about it")
 
     @model_validator(mode="after")
     def _values(self) -> NormalizerFile:

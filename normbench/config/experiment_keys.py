@@ -61,49 +61,60 @@ When = Annotated[dict[Name, Any], AfterValidator(_when)]
 
 
 class Fidelity(Model):
-    """A fidelity: what its runs have in the place of the paper's."""
+    """An entry of `fidelities`: how its runs differ from the paper's."""
 
-    set: Words = Field(description="overrides")
-    at_most: Count = optional("how many seeds it has, however many are asked for")
-    seconds: Annotated[Number, Field(gt=0)] = optional("of one run on one core, where none was timed")
+    set: Words = Field(description="overrides (KEY=VALUE) of all its runs")
+    at_most: Count = optional("the largest number of seeds, even where more are asked for")
+    seconds: Annotated[Number, Field(gt=0)] = optional(
+        "estimated seconds of one run on one core, used until a run has been timed"
+    )
 
 
 class Condition(Model):
     """An entry of `conditions`: overrides for some of the runs."""
 
-    when: When = Field(description="arm, control, axes or other options, each with a value or a list of them")
-    set: Words = Field(description="overrides of the runs that have all of these")
+    when: When = Field(
+        description="which runs: arm, control, axes or other options, each with a value or a list of values"
+    )
+    set: Words = Field(description="overrides of the runs that match all of `when`")
 
 
 class Limit(Model):
-    """An entry of `limits`: cells that have fewer seeds."""
+    """An entry of `limits`: cells that have fewer seeds. A cell is an arm, a value of each axis and a control."""
 
-    when: When = Field(description="arm, control, fidelity and axes, each with a value or a list of them")
-    at_most: Annotated[int, Field(ge=0)] = Field(description="how many seeds such cells have; with 0 they do not exist")
+    when: When = Field(
+        description="which cells: arm, control, fidelity and axes, each with a value or a list of values"
+    )
+    at_most: Annotated[int, Field(ge=0)] = Field(
+        description="the largest number of seeds of such cells; 0: they have no runs"
+    )
 
 
 class Seeds(Range):
-    """An entry of `seeds`: those of some cells, in the place of 1 to n; the last entry that fits a cell counts."""
+    """An entry of `seeds`: the seeds of some cells, instead of 1 to n. The last entry that matches a cell counts."""
 
-    when: When = Field(description="as of `limits`; without a fidelity it is `paper`")
+    when: When = Field(description="which cells, as in `limits`; without a fidelity, those of `paper`")
 
 
 class Experiment(Model):
-    """`conf/experiment/PAPER/NAME.yaml`, or the same path in `--config-dir`."""
+    """The whole file."""
 
-    title: str = optional("what pages call it; without one, its name")
-    base: Words = optional("overrides of all runs, the model among them")
-    arms: Annotated[dict[Name, Words], Field(min_length=1)] = Field(description="what is compared: overrides by name")
-    axes: dict[Axis, Annotated[list[Value], Field(min_length=1), AfterValidator(_once)]] = optional(
-        "options, each with the values that all arms are run at"
+    title: str = optional("its title on pages; the default is its name")
+    base: Words = optional("overrides of all runs; one of them chooses the model")
+    arms: Annotated[dict[Name, Words], Field(min_length=1)] = Field(
+        description="the settings that are compared: the overrides of each, by name"
     )
-    conditions: list[Condition] = optional("overrides of some runs alone")
-    controls: dict[Name, Words] = optional("settings that the paper leaves open: overrides by name")
+    axes: dict[Axis, Annotated[list[Value], Field(min_length=1), AfterValidator(_once)]] = optional(
+        "options that vary for all arms: the values of each, by option"
+    )
+    conditions: list[Condition] = optional("overrides of some of the runs")
+    controls: dict[Name, Words] = optional("settings that the paper leaves open: the overrides of each, by name")
     fidelities: Annotated[dict[FidelityName, Fidelity], Field(min_length=1)] = Field(
-        description="`paper`; `reduced` (same data, smaller budget); `proxy` (other data); `smoke` (embedded data)"
+        description="`paper` (the paper's protocol); `reduced` (the same data, a smaller budget or size); `proxy` "
+        "(other data); `smoke` (embedded data, seconds)"
     )
     limits: list[Limit] = optional("cells that have fewer seeds, or none")
-    seeds: list[Seeds] = optional("seeds of cells in the place of 1 to n")
+    seeds: list[Seeds] = optional("cells that have other seeds than 1 to n")
 
     @model_validator(mode="after")
     def _places(self) -> Experiment:

@@ -114,10 +114,10 @@ FidelityName = Annotated[str, OneOf(FIDELITIES)]
 
 
 class Range(Model):
-    """Seeds, such as {from: 6, to: 10}."""
+    """A range of seeds, such as {from: 6, to: 10}."""
 
-    first: Count = Field(alias="from", description="the first one")
-    last: Count = Field(alias="to", description="the last one")
+    first: Count = Field(alias="from", description="the first seed")
+    last: Count = Field(alias="to", description="the last seed")
 
     @model_validator(mode="after")
     def _ordered(self) -> Range:

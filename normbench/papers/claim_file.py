@@ -92,22 +92,29 @@ Of = Annotated[Any, PlainValidator(_of), WithJsonSchema({"type": "cell or best"}
 
 
 class Value(Model):
-    """An endpoint of `kind: value`: a number that a probe computed."""
+    """An endpoint of `kind: value`: a number that a probe computed. A probe computes numbers and trains nothing."""
 
     kind: Literal["value"]
-    key: Text = Field(description="its name in the run's record")
+    key: Text = Field(description="the name of the number in the run's record")
 
 
 class Recorded(Model):
-    """What every other endpoint has."""
+    """The keys of every other endpoint: the number of a run, read from its curve."""
 
-    split: Text = Field(description="train, valid, test, or a task")
-    mode: Annotated[str, OneOf(tuple(MODES))] = Field(description="of the records that are read")
-    metric: Text = Field(description="such as nll or error")
-    variant: Text = optional(
-        "of inference; a cell may name another. Several by patterns (`TT**|FF**`: their mean), or `best by valid`"
+    split: Text = Field(description="train, valid, test, or a downstream task")
+    mode: Annotated[str, OneOf(tuple(MODES))] = Field(
+        description="which records are read: evaluation mode, training mode, the running mean over an epoch's "
+        "updates, the stage after training (`stage`), tasks along training (`along`), or the whole split "
+        "at the end (`whole`)"
     )
-    better: Annotated[str, OneOf(("lower", "higher"))] = optional("which values are; lower where it is not given")
+    metric: Text = Field(description="the metric, such as nll or error")
+    variant: Text = optional(
+        "the evaluation settings; a cell may name others. Patterns with | choose several, which count by "
+        "their mean (`TT**|FF**`); `best by valid` chooses one by its validation result"
+    )
+    better: Annotated[str, OneOf(("lower", "higher"))] = optional(
+        "whether lower or higher values are better; the default is lower"
+    )
 
 
 class Final(Recorded):
@@ -117,48 +124,52 @@ class Final(Recorded):
 
 
 class Area(Recorded):
-    """`kind: area`: the mean over the epochs, geometric for losses."""
+    """`kind: area`: the mean over all epochs; of losses the geometric mean."""
 
     kind: Literal["area"]
-    least: Number = optional("a run that has not come so far from its first value to its best has hardly begun")
+    least: Number = optional(
+        "how far a run must have come, from its first value to its best; a run that has not has hardly "
+        "begun, and its part is not decidable"
+    )
 
 
 class Gain(Recorded):
-    """`kind: gain`: the last value less the one after a share of the updates."""
+    """`kind: gain`: the last value minus the value after a share of the updates."""
 
     kind: Literal["gain"]
-    share: Annotated[Number, Field(ge=0, lt=1)] = Field(description="of the updates")
+    share: Annotated[Number, Field(ge=0, lt=1)] = Field(description="the share of the updates, at least 0 and below 1")
 
 
 class Chosen(Recorded):
-    """`kind: chosen`: the value at one epoch. At `best` and `last`, the interval covers the choice of the test examples
-    beside the seeds where the runs kept what each example gave.
+    """`kind: chosen`: the value at one epoch. At `best` and `last`, the interval is over seeds and test examples, if
+    the runs kept a result for each example.
     """
 
     kind: Literal["chosen"]
     epoch: Epoch = Field(
-        description="where the default evaluation is `best`, by what is monitored, or the variant's `own` is"
+        description="a number; `last`; `best`: the epoch where the default evaluation is best by the monitored "
+        "metric; `own`: the epoch where the variant itself is best"
     )
-    least: Number = optional("as of an area")
+    least: Number = optional("as in Area")
 
 
 class Level(Model):
-    """A relative `level`: a share of the way from the worst first value to the best value."""
+    """A relative `level`: a point on the way from the worst first value to the best value."""
 
-    share: Annotated[Number, Field(gt=0, le=1)] = Field(description="of the way")
-    of: Of = Field(description="whose best value: of all runs of one seed that are compared (best), or of a cell's")
-    least: Number = optional("as of an area")
+    share: Annotated[Number, Field(gt=0, le=1)] = Field(description="the share of this way, such as 0.9")
+    of: Of = Field(description="whose best value: `best`, of all compared runs of a seed; or a cell, of its runs")
+    least: Number = optional("as in Area")
 
 
 class TimeToLevel(Recorded):
-    """`kind: time_to_level`: when a level is met first."""
+    """`kind: time_to_level`: the time at which the curve first reaches a level."""
 
     kind: Literal["time_to_level"]
     level: Annotated[
         Annotated[Number, Tag("<number>")] | Annotated[Level, Tag("<share>")],
         Discriminator(lambda level: "<share>" if isinstance(level, dict) else "<number>"),
-    ] = Field(description="in the metric's unit, or as a share of a way")
-    clock: Annotated[str, OneOf(tuple(CLOCKS))] = optional("what is counted; epochs where it is not given")
+    ] = Field(description="a value in the metric's unit, or a relative level")
+    clock: Annotated[str, OneOf(tuple(CLOCKS))] = optional("the unit of the time; the default is epoch")
 
 
 Endpoint = Annotated[Value | Final | Area | Gain | Chosen | TimeToLevel, Field(discriminator="kind")]
@@ -182,18 +193,20 @@ def _given(model: Model) -> dict[str, Any]:
 
 
 class Delta(Model):
-    """`delta`: a smallest effect of interest that is not the one of the rules."""
+    """`delta`: a smallest effect of interest that differs from that of `rules.yaml`."""
 
-    size: Positive | None = Field(alias="is", description="in the part's unit; null for an effect that has none")
+    size: Positive | None = Field(
+        alias="is", description="the effect, in the part's unit; null: the part has no smallest effect"
+    )
     why: Text = Field(description="the reason")
 
 
 class Part(Model):
-    """What every part has."""
+    """The keys of every part: one comparison, or one computed number, of a claim."""
 
     id: Text = Field(description="what is compared, in words")
-    endpoint: Endpoint = Field(description="what is measured, see endpoints")
-    unit: Text = Field(description="of the effect")
+    endpoint: Endpoint = Field(description="the number of a run that is compared, one of the endpoints above")
+    unit: Text = Field(description="the unit of the effect")
 
     @model_validator(mode="after")
     def _level_of_a_cell(self) -> Part:
@@ -205,58 +218,68 @@ class Part(Model):
 
 
 class Compared(Part):
-    """What every part has that compares runs."""
+    """The keys of a part that compares cells."""
 
-    scale: Scale = Field(description="of the endpoint: its logarithm, in percent, or as it is")
+    scale: Scale = Field(
+        description="`log`: the logarithms of the endpoints are compared; `percent`: the endpoints times 100; "
+        "`linear`: the endpoints themselves"
+    )
     contrast: Annotated[list[Term], Field(min_length=1)] = Field(
-        description="pairs of a weight and a cell, such as [[1, {arm: ln}], [-1, {arm: bn}]]"
+        description="pairs of a weight and a cell, such as [[1, {arm: ln}], [-1, {arm: bn}]] for LN minus BN; the "
+        "effect is the weighted sum"
     )
 
 
 class Tested(Part):
-    """What a part has that tests a sign."""
+    """The keys of a part whose effect's sign is tested."""
 
     test: Test = optional(
-        "t (Student's, of the mean; where it is not given) or sign (the exact sign test, of the median: where a value "
-        "can be censored or diverged, or has a heavy tail)"
+        "`t`: Student's t test of the mean, the default. `sign`: the exact sign test of the median, for "
+        "values that can be censored or can diverge, or that have a heavy tail"
     )
-    delta: Delta = optional("the smallest effect of interest, where it is not that of `rules.yaml`")
+    delta: Delta = optional("the smallest effect of interest, if it differs from that of `rules.yaml`")
 
 
 class Direction(Compared, Tested):
-    """A part of `kind: direction`: the sign of an effect."""
+    """A part of `kind: direction`: the effect has a certain sign."""
 
     expect: Annotated[str, OneOf(("negative", "positive"))] = Field(description="the sign that is claimed")
 
 
 class Size(Compared):
-    """A part of `kind: size`: an effect against the paper's number."""
+    """A part of `kind: size`: the effect equals the paper's number."""
 
     paper: Number = Field(description="the paper's number")
-    band: Positive = Field(description="how far from it one more run of ours may lie")
+    band: Positive = Field(
+        description="how far from the paper's number the prediction interval of one more run may reach"
+    )
 
 
 class Equivalence(Compared):
-    """A part of `kind: equivalence`: an effect within a margin."""
+    """A part of `kind: equivalence`: the effect is smaller than a margin."""
 
     within: Positive = Field(description="the margin, in the part's unit")
 
 
 class Order(Tested):
-    """A part of `kind: order`: the ranks of several cells; of k cells it is k − 1 consecutive pairs."""
+    """A part of `kind: order`: several cells have a certain order. It counts as k − 1 parts for k cells, one for each
+    pair of neighbours.
+    """
 
-    scale: Scale = Field(description="as above")
-    order: Annotated[list[Cell], Field(min_length=2)] = Field(description="cells, smallest first")
+    scale: Scale = Field(description="as in Compared")
+    order: Annotated[list[Cell], Field(min_length=2)] = Field(
+        description="the cells, the one with the smallest endpoint first"
+    )
 
 
 class Exact(Part):
-    """A part of `kind: exact`: a computed number, without seeds; it has at least one of the bounds."""
+    """A part of `kind: exact`: a computed number, without seeds, meets its bounds. At least one bound is given."""
 
-    endpoint: Value = Field(description="of kind value")
-    cell: Cell = optional("{arm: ...} when not every run is meant")
-    value: Number = optional("what it must be")
-    at_most: Number = optional("what it must not exceed")
-    at_least: Number = optional("what it must reach")
+    endpoint: Value = Field(description="an endpoint of `kind: value`")
+    cell: Cell = optional("the runs that are meant, such as {arm: ln}; the default is all runs")
+    value: Number = optional("the number that it must equal")
+    at_most: Number = optional("the largest number that it may be")
+    at_least: Number = optional("the smallest number that it may be")
 
     @model_validator(mode="after")
     def _bounded(self) -> Exact:
@@ -335,26 +358,33 @@ OfKind = TypeVar("OfKind", bound=Part)
 
 
 class Claim(Model, Generic[Kind, OfKind]):
-    """A sentence of the paper."""
+    """A statement of the paper, or a hypothesis of our own."""
 
-    id: Text = Field(description="its name, which no other claim of the artifact has")
-    kind: Kind = Field(description="of its parts")
+    id: Text = Field(description="its name; no other claim of the artifact has it")
+    kind: Kind = Field(description="the kind of its parts: `direction`, `size`, `equivalence`, `order` or `exact`")
     statement: Text = Field(description="what is claimed, in our words")
-    quote: Text = Field(description="in the paper's")
-    locator: Text = Field(description="where the paper says so")
-    parts: list[OfKind] = Field(description="the comparisons that decide it: it holds where all of them hold")
-    reported: list[Reported] = optional("comparisons of any kind that are only reported")
-    beside: Names = optional("ids of reported parts without which the claim's number would mislead")
-    open: list[Text] = optional("choices that the paper leaves open")
-    controls: list[Text] = optional("settings of the experiment that vary them: the claim's word has to be theirs, too")
-    unvaried: list[Text] = optional("open choices that none of the controls varies")
-    seeds: Seeds = optional(
-        "that alone decide, as runs of others had been seen: {from: 6, to: 10} at `paper`, or such by fidelity"
+    quote: Text = Field(description="what is claimed, in the paper's words")
+    locator: Text = Field(description="where the paper says it")
+    parts: list[OfKind] = Field(description="the parts that decide the claim: it holds if all of them hold")
+    reported: list[Reported] = optional("parts of any kind that are reported and decide nothing")
+    beside: Names = optional(
+        "ids of reported parts that are printed beside the claim's number, because it would mislead without them"
     )
-    control_seeds: dict[Text, Seeds] = optional("the same, by control")
-    added: Added = optional("the seeds of the first look, and of a second look that was not planned")
-    not_decidable: Reasons = optional("why no run could tell: a text, or one by fidelity")
-    ours: bool = optional("true: a hypothesis of this project, not of the paper")
+    open: list[Text] = optional("choices that the paper leaves open")
+    controls: list[Text] = optional(
+        "controls of the experiment that vary the open choices; the claim is robust if it has the same word under each"
+    )
+    unvaried: list[Text] = optional("open choices that no control varies")
+    seeds: Seeds = optional(
+        "the only seeds that decide, because results of others had been seen: {from: 6, to: 10} for "
+        "`paper`, or a map by fidelity"
+    )
+    control_seeds: dict[Text, Seeds] = optional("the same for controls, by name")
+    added: Added = optional(
+        "two numbers of seeds: those of the first look, and of a second look that was not planned at first"
+    )
+    not_decidable: Reasons = optional("why no run can decide it: a text, or a text by fidelity")
+    ours: bool = optional("true: it is a hypothesis of our own")
 
     @model_validator(mode="after")
     def _consistent(self) -> Claim[Kind, OfKind]:
@@ -401,50 +431,49 @@ def _ranges(seeds: Mapping[str, Range]) -> dict[str, range]:
 
 
 class Stated(Model):
-    """A number in an amendment, which has to follow from the published runs."""
+    """A number in an amendment; `normbench check` computes it again from the published runs."""
 
-    part: Text = Field(description="id of a part of the claim")
-    seeds: Range = Field(description="of the runs behind it")
-    effect: Number = Field(description="in the part's unit")
-    interval: Interval = optional("its two ends; without one, its runs give none")
-    control: Text = Field(default="", description="of the runs; without one, the paper's setting")
-    fidelity: FidelityName = Field(default="paper", description="of the runs; `paper` where it is not given")
+    part: Text = Field(description="the id of a part of the claim")
+    seeds: Range = Field(description="the seeds of the runs behind it")
+    effect: Number = Field(description="the effect, in the part's unit")
+    interval: Interval = optional("the two ends of its interval; left out if the runs give no interval")
+    control: Text = Field(default="", description="the control of the runs; the default is the paper's setting")
+    fidelity: FidelityName = Field(default="paper", description="the fidelity of the runs; the default is `paper`")
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=1 - rules.ALPHA, description="of the interval, where it is not 95 %"
+        default=1 - rules.ALPHA, description="the level of the interval; the default is 0.95"
     )
-    test: Test = optional("where it is not the part's own")
+    test: Test = optional("the test, if it differs from the part's")
 
 
 class Amendment(Model):
     """A change of a claim after runs had been seen."""
 
-    claim: Text = Field(description="its id")
-    change: Text = Field(description="what is other than before")
-    reason: Text = Field(description="why, and what had been seen")
-    stated: list[Stated] = optional("the numbers in it")
+    claim: Text = Field(description="the id of the claim")
+    change: Text = Field(description="what was changed")
+    reason: Text = Field(description="the reason, and which results had been seen")
+    stated: list[Stated] = optional("the numbers that the reason rests on")
 
 
 class Artifact(Model):
-    """`normbench/papers/PAPER/NAME.yaml`, or `papers/PAPER/NAME.yaml` in `--config-dir`."""
+    """The whole file: a figure, table or statement of a paper, and the claims about it."""
 
-    id: Text = Field(description="PAPER/NAME, as the file lies")
-    title: Text = Field(description="what pages call it")
+    id: Text = Field(description="PAPER/NAME, as in the file's path")
+    title: Text = Field(description="its title on pages")
     locator: Text = Field(description="where the paper has it")
-    question: Text = optional("that it answers, in one sentence")
-    names: dict[Text, Text] = optional("what sentences call arms, variants, metrics and values of axes")
-    experiment: Text = Field(description="whose runs decide the claims")
-    seeds: Count = Field(description="n, fixed in advance")
+    question: Text = optional("the question that it answers, in one sentence")
+    names: dict[Text, Text] = optional("names in sentences of arms, variants, metrics and values of axes")
+    experiment: Text = Field(description="the experiment whose runs decide the claims, PAPER/NAME")
+    seeds: Count = Field(description="n, the planned number of seeds")
     seen: Count = optional(
-        "seeds up to this one had been seen when the smallest effects were declared: with them nothing is negligible"
+        "the last seed whose results had been seen when the smallest effects were declared; no effect is "
+        "called negligible on seeds up to it"
     )
     deviations: dict[FidelityName, list[Text]] = Field(
-        description="by fidelity, in what the runs differ from the paper"
+        description="by fidelity: how the runs differ from the paper, in sentences"
     )
-    reference: dict[Any, Any] = optional("numbers of the paper, for the drawing module")
+    reference: dict[Any, Any] = optional("numbers of the paper for NAME.py, which draws the figure")
     amendments: list[Amendment] = optional("changes of claims after runs had been seen")
-    claims: list[Annotated[AnyClaim, Field(discriminator="kind")]] = Field(
-        description="what the paper says, and how each is decided"
-    )
+    claims: list[Annotated[AnyClaim, Field(discriminator="kind")]] = Field(description="the claims")
 
     @model_validator(mode="after")
     def _consistent(self) -> Artifact:

@@ -1,6 +1,6 @@
 """Run directories of earlier versions, with config.yaml, environment.json and status.json in the place of run.json.
 
-Whoever meets one converts it, under its lock; one that a process of an earlier version writes is read as it is.
+The process that finds one converts it, under its lock; one that an earlier version is writing is only read.
 """
 
 from __future__ import annotations

@@ -13,17 +13,19 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
     "own_model": ("model=residual", "norm=layer", "train.epochs=1"),
+    "autoencoder": ("model=autoencoder", "norm=layer", "train.epochs=1"),
     "own_data": ("model=mnist_mlp", "data=wine", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=50"),
 }
 
 
 @pytest.fixture(params=SMALL)
 def own(request, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLES / request.param, tmp_path / request.param))
+    folder = {"autoencoder": "own_model"}.get(request.param, request.param)
+    return Path(shutil.copytree(EXAMPLES / folder, tmp_path / request.param))
 
 
 def code(own: Path) -> Path:
-    (path,) = own.glob("*/*.py")
+    (path,) = (path for path in own.glob("*/*.py") if any(w.endswith(f"={path.stem}") for w in SMALL[own.name]))
     return path
 
 
