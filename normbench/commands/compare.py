@@ -165,8 +165,11 @@ def show(
     for note in describe.notes(c):
         say_under(console, "note      ", note)
     given = format.repeated(results, config_dir)
-    for line in suggested_seeds.suggested_commands(c, config_dir, given):
+    lines = suggested_seeds.suggested_commands(c, config_dir, given)
+    for line in lines:
         say(console, f"to decide {line}")
+    if any(line.startswith("normbench reproduce") for line in lines):
+        say(console, "          for this comparison alone: claims count the seeds that they plan, and no others")
     if far := suggested_seeds.out_of_reach(c):
         say_under(console, "          ", f"no command for {', '.join(far)}: out of reach (more than {REACH} seeds)")
     say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
@@ -196,7 +199,7 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
         ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == answer.END, lambda _, texts: texts.best),
+        (best, q.at == answer.END and any(not row.best.literal for row in group.rows), lambda _, texts: texts.best),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

@@ -335,7 +335,7 @@ def test_a_worker_finds_them_and_a_run_is_another_once_they_are_edited(tmp_path:
     helper.write_text("STRETCH = 0.25\n")
     assert "1 run · 0 done, 1 to run" in normbench(*train)
     assert len([*(tmp_path / "results" / "runs").rglob("*-mine.s1.*")]) == 2
-    assert "mine.py was changed since it was trained" in normbench(
+    assert "mine.py was changed since the run was trained" in normbench(
         "rerun", run.name[-12:], "--config-dir", "results/own"
     )
 

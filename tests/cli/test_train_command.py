@@ -58,7 +58,7 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert "mine: " not in capfd.readouterr().out
     assert normbench(*TINY, "norm=mine.py") == 0
     out = capfd.readouterr().out
-    assert "mine: no YAML beside the file" in out and f"norm=mine with --config-dir {tmp_path}/results/own" in out
+    assert "mine: no YAML beside the file" in out and f"norm=mine --config-dir {tmp_path}/results/own" in out
     assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
@@ -88,7 +88,10 @@ def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(norm
     capfd.readouterr()
     for command in (("rerun", run), ("sample", run, "--count", "1")):
         assert normbench(*command, "--config-dir", "results/own") == 2
-        assert capfd.readouterr().err == f"normbench: run {run}: {own} was changed since it was trained.\n"
+        assert (
+            capfd.readouterr().err
+            == f"normbench: run {run}: {own} was changed since the run was trained: undo that, or train it anew.\n"
+        )
 
 
 def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, tmp_path: Path) -> None:
