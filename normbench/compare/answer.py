@@ -109,7 +109,7 @@ class Question:
 
         split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
         here = {metric.name: metric for metric in logged[split]}
-        others = [name for name, found in logged.items() if asked.get("metric") in (metric.name for metric in found)]
+        others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
         why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
         at = part("at", END, (END, BEST), "that is no point of a run.")
