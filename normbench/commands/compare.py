@@ -13,7 +13,7 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
-from normbench.compare import answer, configuration, describe, groups, paper_references, suggested_seeds
+from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group, Question, Row
 from normbench.errors import NormbenchError
 from normbench.runs import table
@@ -99,7 +99,7 @@ def command(
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in groups.tasks(runs) if has_curves(task)]
+    found = [task for task in groups.tasks(metrics.declared(runs, config_dir)) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
@@ -114,7 +114,7 @@ def command(
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
     """Compare the runs of a sweep, where there are several arms."""
-    for task in groups.tasks(runs):
+    for task in groups.tasks(metrics.declared(runs, config_dir)):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
             show(_compare(task, {}), filters_of(task), console, results, config_dir)

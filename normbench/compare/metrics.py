@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from normbench.compare import configuration
+from normbench.config import compose
+from normbench.errors import NormbenchError
 from normbench.runs.record import PLACE, RunRecord
 from normbench.stats.series import LOSSES
 
@@ -70,6 +75,18 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
                 metric = Metric(name, name in (declares.get("shares") or ()), rising)
                 found.setdefault(split, {}).setdefault(name, metric)
     return {split: list(metrics.values()) for split, metrics in found.items()}
+
+
+def declared(runs: Sequence[RunRecord], config_dir: Path | None) -> list[RunRecord]:
+    """The runs with what a folder of one's own choices declares of their models now, which may have been corrected."""
+    found = []
+    for run in runs:
+        model = run.config.get("model", {})
+        with contextlib.suppress(NormbenchError):
+            facts = compose.declaration("model", str(model.get("name", "")), config_dir) if config_dir else {}
+            run = replace(run, config={**run.config, "model": {**model, "declares": facts}}) if "file" in facts else run
+        found.append(run)
+    return found
 
 
 def format_metric(split: str, name: str) -> str:
