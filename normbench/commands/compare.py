@@ -199,7 +199,7 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
         ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == answer.END and any(not row.best.literal for row in group.rows), lambda _, texts: texts.best),
+        (best, q.at == answer.END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

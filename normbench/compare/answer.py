@@ -349,7 +349,10 @@ class Row:
     @property
     def unlogged(self) -> bool:
         """Whether its runs are done and log no such number: it is not compared."""
-        return bool(self.cell.done) and self.at.n + self.at.diverged == 0
+        return self.lacks(self.at)
+
+    def lacks(self, entry: Entry) -> bool:
+        return bool(self.cell.done) and entry.n + entry.diverged == 0
 
     @property
     def lost(self) -> bool:
@@ -455,8 +458,7 @@ def _row(cell: Cell, question: Question) -> Row:
 
     def entry(at: str) -> Entry:
         found = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost]
-        estimate = estimate_entry(found, "", "", "", question.metric.unit)
-        return estimate if found or not cell.done else replace(estimate, literal="not logged")
+        return estimate_entry(found, "", "", "", question.metric.unit)
 
     return Row(
         cell,

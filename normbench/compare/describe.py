@@ -30,6 +30,7 @@ from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
+NOT_LOGGED = "not logged"
 UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
 
@@ -175,10 +176,11 @@ def table(rows: Sequence[Row]) -> list[Texts]:
     at = one_format((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
     form = one_format((d.mean, d.interval) for d in differences if d and d.mean is not None)
     pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
+    best = column([row.best for row in rows], count=False)
     columns = (
-        [row.at.text(False, at) for row in rows],
+        [NOT_LOGGED if row.unlogged else row.at.text(False, at) for row in rows],
         [{seed: at(value) for seed, value in row.values.items() if value is not None} for row in rows],
-        column([row.best for row in rows], count=False),
+        [NOT_LOGGED if row.lacks(row.best) else text for row, text in zip(rows, best, strict=True)],
         column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
         [difference(d, form=form) for d in differences],
         [_p(d.p if d else None) for d in differences],

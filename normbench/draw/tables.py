@@ -43,8 +43,10 @@ class Entry:
         count: n as well, where it is below 5 or runs were lost; not where it has a column of its own.
         form: of the numbers of its column, else of its own.
         """
-        if self.literal or self.n + self.diverged == 0:
-            return self.literal or "not run"
+        if self.n + self.diverged == 0:
+            return "not run"
+        if self.literal:
+            return self.literal
         lost = f", {self.diverged} diverged" if self.diverged else ""
         if self.censored:
             return f"≥ {self.at_least:g} ({self.censored} of {self.n} not reached{lost})"
