@@ -99,7 +99,10 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
         if not user_code.is_normalizer_file(value):
             return value
         if config_dir is not None:
-            raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
+            raise NormbenchError(
+                f"norm={value} is a file: leave out --config-dir, or copy it to {config_dir / 'norm'} with a YAML like "
+                "that of examples/own_normalizer/norm, and give the name in this."
+            )
         one = _file(reading.place(value), conf, trains=True)
         adopted[one.name] = one
         return one.name

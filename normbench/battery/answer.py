@@ -120,7 +120,7 @@ def _compare(
     elif not any(_learned(runs, split, metric, rules.alpha) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"
-    return Comparison(format_metric(split, metric.name), against, unit, metric.rising, estimate, lost, not_yet)
+    return Comparison(format_metric(split, metric.name), against, unit, bool(metric.rising), estimate, lost, not_yet)
 
 
 def _finals(runs: Sequence[RunRecord], split: str, metric: Metric) -> dict[int, float]:

@@ -199,9 +199,8 @@ class Battery(options.Answering):
             counts = f"{row['runs'] - row['missing']} done, {row['missing']} to run"
             lines.append((outcome.trial.name, counts, time if row["taken"] else f"{time}, left out", row["decided"]))
         show_rows(self.console, ("experiment", "runs", "time", "decided"), lines)
-        for outcome in outcomes:
-            for norm, reason in outcome.trial.refused.items():
-                self.say(f"  {outcome.trial.name}: {norm} takes no part: {reason}")
+        for line in _takes_no_part(outcomes):
+            self.say(line)
         specs = _specs([outcome.trial for outcome in outcomes])
         for note in dict.fromkeys(note for spec in specs for note in notes(spec.config, spec.sites)):
             self.say(f"  {note}")
@@ -327,13 +326,24 @@ def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     if outcomes:
         say(console, "")
         console.print(table)
+    for line in _takes_no_part(outcomes):
+        say(console, line)
     for outcome in outcomes:
-        for norm, reason in (*outcome.trial.refused.items(), *outcome.failed.items()):
+        for norm, reason in outcome.failed.items():
             say(console, f"  {outcome.trial.name}: {norm}: {reason}")
         for norm, words_changed in outcome.trial.changed.items():
             say(
                 console, f"  {outcome.trial.name}: {norm} with {words_changed}, the options that a recurrent site needs"
             )
+
+
+def _takes_no_part(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each reason why a normalizer takes no part, with the experiments."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        for one in outcome.trial.refused.items():
+            places.setdefault(one, []).append(outcome.trial.name)
+    return [f"  {norm} takes no part in {'; '.join(names)}: {reason}" for (norm, reason), names in places.items()]
 
 
 def _coloured(c: Comparison) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
-from normbench.compare import answer, configuration, describe, groups, paper_references, suggested_seeds
+from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group, Question, Row
 from normbench.errors import NormbenchError
 from normbench.runs import table
@@ -100,7 +100,7 @@ def command(
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in groups.tasks(runs) if has_curves(task)]
+    found = [task for task in groups.tasks(metrics.declared(runs, config_dir)) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
@@ -115,7 +115,7 @@ def command(
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
     """Compare the runs of a sweep, where there are several arms."""
-    for task in groups.tasks(runs):
+    for task in groups.tasks(metrics.declared(runs, config_dir)):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
             show(_compare(task, {}), filters_of(task), console, results, config_dir)
@@ -166,8 +166,11 @@ def show(
     for note in describe.notes(c):
         say_under(console, "note      ", note)
     given = format.repeated(results, config_dir)
-    for line in suggested_seeds.suggested_commands(c, config_dir, given):
+    lines = suggested_seeds.suggested_commands(c, config_dir, given)
+    for line in lines:
         say(console, f"to decide {line}")
+    if any(line.startswith("normbench reproduce") for line in lines):
+        say(console, "          for this comparison alone: claims count the seeds that they plan, and no others")
     if far := suggested_seeds.out_of_reach(c):
         say_under(console, "          ", f"no command for {', '.join(far)}: out of reach (more than {REACH} seeds)")
     say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
@@ -197,7 +200,7 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
         ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == answer.END, lambda _, texts: texts.best),
+        (best, q.at == answer.END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

@@ -16,7 +16,15 @@ from normbench.errors import NormbenchError
 
 
 class Command(TyperCommand):
-    """A command whose help ends in its epilog as it is written."""
+    """A command whose help ends in its epilog as it is written, and that refuses two folders for one option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            *_, order = self.make_parser(ctx).parse_args([*args])
+            for one in order:
+                if one.metavar == "DIR" and order.count(one) > 1:
+                    raise NormbenchError(f"{one.opts[-1]} is given twice. Write it once.")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         answered = super().invoke(ctx)

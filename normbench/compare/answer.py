@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from normbench.compare import metrics
+from normbench.compare.configuration import rank
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.draw.tables import Entry, estimate_entry, times_entry
@@ -44,7 +45,7 @@ SHARE = 0.95
 NOTHING = "none"  # the choice of no normalizer: the default baseline
 CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # the unit of a budget -> its key in records
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-ALONE, ALIKE, FEW, SURVIVORS = "alone", "alike", "few", "survivors"  # reasons for no word
+ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"  # reasons for no word
 ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
 Values = Mapping[int, float | None]  # by seed; None without a number
 
@@ -108,7 +109,8 @@ class Question:
 
         split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
         here = {metric.name: metric for metric in logged[split]}
-        why = f"{task.title} logs no such number on {split}."
+        others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
+        why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
         at = part("at", END, (END, BEST), "that is no point of a run.")
         by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
@@ -147,13 +149,20 @@ class Question:
             for cell in task.cells
             if any(run.status not in FINISHED or value(run, self, END) is not None for run in cell.runs)
         ]
-        cells = sorted(alive or task.cells, key=lambda cell: (self.arm(cell) != NOTHING, cell.norm != NOTHING))
-        return self.arm(cells[0])
+        cells = alive or task.cells
+        options = [key for key in self.by if "." in key]  # in one order, whoever lists the cells
+
+        def order(cell: Cell) -> tuple[Any, ...]:
+            return self.arm(cell) != NOTHING, cell.norm != NOTHING, *(rank(cell.values.get(key)) for key in options)
+
+        return self.arm(min(cells, key=order))
 
     def near_the_best(self, task: Task) -> float | None:
         """The level at SHARE of the way of all curves, in as few digits as possible, so that some curve reaches it."""
         curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
-        better = "higher" if self.metric.rising else "lower"
+        if self.metric.rising is None:
+            return None
+        better = self.metric.better
         found = level_at_share(curves, SHARE, better=better)
         if found is None:
             return None
@@ -175,6 +184,13 @@ def _level(asked: str, metric: Metric) -> float:
     if metric.loss and level <= 0:
         raise NormbenchError(f"level={asked}: {metric.title} must be above 0.")
     return level
+
+
+def has_logged(run: RunRecord, question: Question, at: str = "") -> bool:
+    """Whether the run logs what `value` reads, finite or not: one that does not is no diverged one."""
+    monitor = run.monitor
+    last = (at or question.at) == END
+    return bool(question.curve(run)) and (last or bool(series(run, monitor["split"], "eval", monitor["metric"])))
 
 
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
@@ -264,7 +280,7 @@ def difference_of(first: Values, second: Values, names: tuple[str, str] = ("", "
     )  # fmt: skip
 
 
-def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
+def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool | None) -> list[Difference]:
     """The differences with Holm's p over all of them, and a word each.
 
     `lost`: diverged runs by arm; an arm that lost runs is never ahead, because its mean is one of survivors.
@@ -277,7 +293,9 @@ def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bo
     ]
 
 
-def _judge_one(d: Difference, lost: Mapping[str, int], rising: bool) -> Difference:
+def _judge_one(d: Difference, lost: Mapping[str, int], rising: bool | None) -> Difference:
+    if rising is None:
+        return replace(d, why=UNDIRECTED, sd=None)  # more seeds would not help
     if d.n < FEWEST:
         return replace(d, why=FEW)
     if d.p is None or d.holm is None or d.mean is None:
@@ -329,6 +347,14 @@ class Row:
         return self.at.diverged
 
     @property
+    def unlogged(self) -> bool:
+        """Whether its runs are done and log no such number: it is not compared."""
+        return self.lacks(self.at)
+
+    def lacks(self, entry: Entry) -> bool:
+        return bool(self.cell.done) and entry.n + entry.diverged == 0
+
+    @property
     def lost(self) -> bool:
         """Whether all its runs diverged, and there are enough of them for a verdict."""
         return self.diverged == len(self.cell.runs) >= FEWEST
@@ -375,7 +401,7 @@ class Group:
     def front(self) -> list[str]:
         """The arms that no other is ahead of."""
         behind = {d.second if d.word == AHEAD else d.first for d in self.pairs if d.word != UNDECIDED}
-        return [row.arm for row in self.rows if row.arm not in behind | {*self.lost}]
+        return [row.arm for row in self.rows if row.arm not in behind | {*self.lost} and not row.unlogged]
 
     @cached_property
     def open(self) -> list[Difference]:
@@ -410,27 +436,36 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
     pairs = judge(
-        [difference_of(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
+        [
+            difference_of(a.values, b.values, (a.arm, b.arm))
+            for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
+        ],
+        lost,
+        rising,
     )
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 
 
 def _row(cell: Cell, question: Question) -> Row:
-    done, lost = cell.done, [None] * len(cell.diverged)
+    lost: list[float | None] = [None] * len(cell.diverged)
+    done = [run for run in cell.done if question.curve(run)]
     values = {run.seed: value(run, question) for run in cell.runs}
-    best = [value(run, question, BEST) for run in done]
     time = None
     if question.level is not None:
         times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
         time = times_entry(times, len(lost), "", "", "", CLOCKS[question.clock])
-    unit = question.metric.unit
+
+    def entry(at: str) -> Entry:
+        found = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost]
+        return estimate_entry(found, "", "", "", question.metric.unit)
+
     return Row(
         cell,
         question.arm(cell),
         values,
-        estimate_entry([*(values[run.seed] for run in done), *lost], "", "", "", unit),
-        estimate_entry([*best, *lost], "", "", "", unit),
+        entry(question.at),
+        entry(BEST),
         time,
         statistics.median(cell.paces) if cell.paces else None,
     )

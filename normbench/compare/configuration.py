@@ -33,7 +33,7 @@ LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
-FILE = f"{ARM_GROUP}.own_file"  # an author's own file, by its hash: runs before and after it was edited are not alike
+FILE = "own_file"  # an author's own file, by its hash: runs before and after it was edited are not alike
 Values = Mapping[str, Any]
 _FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest first
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -64,8 +64,10 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
                 _leaves(f"{group}.{key}", value, found)
     if isinstance(norm := config.get(ARM_GROUP), Mapping):
         found[ARM_GROUP] = _of_sites(norm)
-    if own := config.get(OWN):
-        found[FILE] = "+".join(own[name][:8] for name in sorted(own))
+    own = config.get(OWN) or {}
+    for group in ("model", "data", ARM_GROUP):
+        names = [name for name in sorted(own) if (name if name in ("model", "data") else ARM_GROUP) == group]
+        found |= {f"{group}.{FILE}": "+".join(own[name][:8] for name in names)} if names else {}
     root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}
     return found
@@ -135,6 +137,12 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def rank(value: Any) -> tuple[bool, float, str]:
+    """Sort key: numbers by size, then all other values by their text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, text(value)
+
+
 def short(value: Any, among: Iterable[float] = ()) -> str:
     """A value as people read it: of a number four digits, or as many as tell it from the others `among` it."""
     if not isinstance(value, float):
@@ -184,7 +192,8 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int, config_dir: Pa
             words[group] = str(values[group])
     defaults, length = _composed(config_dir, *format_words(words))
     for key, value in values.items():
-        if key not in (*GROUPS, FILE) and not _is_site(key) and text(defaults.get(key)) != text(value):
+        fixed = key in GROUPS or key.endswith(f".{FILE}") or _is_site(key)
+        if not fixed and text(defaults.get(key)) != text(value):
             words[key] = text(value)
     if any(text(defaults.get(key)) != text(values.get(key)) for key in {*defaults, *values} if _is_site(key)):
         words[f"{ARM_GROUP}.{SITES}"] = text(config[ARM_GROUP][SITES])

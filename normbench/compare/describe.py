@@ -18,6 +18,7 @@ from normbench.compare.answer import (
     SURVIVORS,
     TUNED,
     UNDECIDED,
+    UNDIRECTED,
     Comparison,
     Difference,
     Group,
@@ -26,18 +27,20 @@ from normbench.compare.answer import (
 from normbench.compare.groups import Task
 from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
+NOT_LOGGED = "not logged"
 UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
 
 def heading(c: Comparison) -> str:
-    """The title of the table: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
+    """`test error at the end, % · mean and 95 % interval over seeds alone · lower is better`."""
     q = c.question
     when = "at the end" if q.at == END else f"at the best by {chosen_by(c.task)}"
     unit = f", {q.metric.unit}" if q.metric.unit else ""
-    better = "higher" if q.metric.rising else "lower"
-    return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
+    better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
+    return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds alone · {better}"
 
 
 def chosen_by(task: Task) -> str:
@@ -64,15 +67,17 @@ def group_sentence(group: Group, unit: str) -> str:
 
 def group_sentences(group: Group, unit: str) -> tuple[list[str], list[str]]:
     """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
-    most = max((row.at.n for row in group.rows), default=0)
+    rows = [row for row in group.rows if not row.unlogged]
+    most = max((row.at.n for row in rows), default=0)
     if most == 0:
-        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."], []
-    if len(group.rows) < 2:
+        nothing = "No run is done yet." if rows else "No run has such a number."
+        return ["Every run diverged." if rows and all(row.lost for row in rows) else nothing], []
+    if len(rows) < 2:
         return [], []
     how = " (each at its own best learning rate)" if group.tuned else ""
     if most < FEWEST:
         return [f"No verdict{how}: n = {most}, and a verdict needs {FEWEST} seeds."], []
-    few = [row.arm for row in group.rows if row.at.n < FEWEST and not row.lost]
+    few = [row.arm for row in rows if row.at.n < FEWEST and not row.lost]
     front = [arm for arm in group.front if arm not in few]
     if group.winner:
         others = [f"{d.second} ({difference(d, unit)})" for d in group.best_against_others]
@@ -135,6 +140,7 @@ def because(d: Difference, unit: str = "") -> str:
         FEW: f"n = {d.n}: no verdict",
         ALIKE: "all seeds alike: a spread of zero decides nothing",
         ALONE: "significant alone, not after Holm's correction",
+        UNDIRECTED: "no verdict: the model does not declare which way is better",
         SURVIVORS: f"{d.lost} diverged of {d.ahead}: its mean is one of survivors",
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:
@@ -170,10 +176,11 @@ def table(rows: Sequence[Row]) -> list[Texts]:
     at = one_format((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
     form = one_format((d.mean, d.interval) for d in differences if d and d.mean is not None)
     pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
+    best = column([row.best for row in rows], count=False)
     columns = (
-        [row.at.text(False, at) for row in rows],
+        [NOT_LOGGED if row.unlogged else row.at.text(False, at) for row in rows],
         [{seed: at(value) for seed, value in row.values.items() if value is not None} for row in rows],
-        column([row.best for row in rows], count=False),
+        [NOT_LOGGED if row.lacks(row.best) else text for row, text in zip(rows, best, strict=True)],
         column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
         [difference(d, form=form) for d in differences],
         [_p(d.p if d else None) for d in differences],
@@ -192,7 +199,7 @@ def _p(p: float | None) -> str:
 
 def notes(c: Comparison) -> list[str]:
     """Warnings to read before the numbers are believed."""
-    return [*_runs_notes(c), *_time_notes(c.task), *_rate_notes(c)]
+    return [*_runs_notes(c), *_level_notes(c), *_time_notes(c.task), *_rate_notes(c)]
 
 
 def _runs_notes(c: Comparison) -> Iterator[str]:
@@ -208,12 +215,26 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
         yield f"{f'{longer} runs are longer ones' if longer > 1 else 'One run is a longer one'}, cut to {task.length}."
     if unfinished := Counter(run.status for cell in task.cells for run in cell.unfinished):
         yield f"Not counted: {', '.join(f'{count} {state}' for state, count in sorted(unfinished.items()))}."
+    if unlogged := [row.arm for group in c.groups if not group.tuned for row in group.rows if row.unlogged]:
+        yield f"{_join(unlogged)}: no such number is logged, so there is nothing to compare."
+    if q.split != "test" and not any(block.split == "test" for run in task.runs for block in run.records.blocks):
+        yield f"No run has a test split: compared on {q.split}."
     if diverged := sum(row.diverged for group in c.groups if not group.tuned for row in group.rows):
         yield f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead."
     if (compared := sum(len(group.rows) > 1 for group in c.groups)) > 1:
         yield f"{compared} groups are judged separately, each at {100 * ALPHA:g} %."
     if q.at == BEST and task.monitored.get("split") == q.split:
         yield f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic."
+
+
+def _level_notes(c: Comparison) -> Iterator[str]:
+    """Which times to the level are before the first evaluation."""
+    q, rows = c.question, [row for group in c.groups if not group.tuned for row in group.rows]
+    first = min((x for row in rows for run in row.cell.done for x, _ in q.curve(run) if x > 0), default=0.0)
+    early = [row.arm for row in rows if row.time and row.time.mean is not None and row.time.mean < first]
+    if early:
+        clock = CLOCKS[q.clock] if first != 1 else CLOCKS[q.clock].removesuffix("s")
+        yield f"{_join(early)}: an interpolated time, since the first evaluation is after {first:g} {clock}."
 
 
 def _time_notes(task: Task) -> Iterator[str]:
@@ -256,7 +277,7 @@ def as_json(c: Comparison) -> dict[str, Any]:
         "question": {
             "split": q.split, "metric": q.metric.name, "at": q.at, "by": list(q.by), "facets": list(q.facets),
             "against": q.against, "level": None if q.level is None else q.level * q.metric.factor,
-            "clock": q.clock, "unit": q.metric.unit, "better": "higher" if q.metric.rising else "lower",
+            "clock": q.clock, "unit": q.metric.unit, "better": q.metric.better,
         },
         "heading": heading(c),
         "sentence": sentence(c),

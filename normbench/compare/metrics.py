@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from normbench.compare import configuration
+from normbench.config import compose
+from normbench.errors import NormbenchError
 from normbench.runs.record import PLACE, RunRecord
 from normbench.stats.series import LOSSES
 
@@ -13,15 +18,21 @@ NAMES = {"nll": "NLL"}
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better."""
+    """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better, None
+    where nothing says which way is: a scalar of one's own, or a model that is not known here."""
 
     name: str
     share: bool = False
-    rising: bool = False
+    rising: bool | None = False
 
     @property
     def title(self) -> str:
         return NAMES.get(self.name, self.name)
+
+    @property
+    def better(self) -> str:
+        """`higher`, `lower` or ""."""
+        return "" if self.rising is None else "higher" if self.rising else "lower"
 
     @property
     def loss(self) -> bool:
@@ -47,22 +58,35 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     """The metrics of each split in evaluation mode, in the order in which the models declare them."""
     found: dict[str, dict[str, Metric]] = {}
     for run in runs:
-        declares = configuration.declares("model", str(run.config.get("model", {}).get("name", "")))
-        order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
+        model, monitor = run.config.get("model", {}), run.monitor
+        declares = configuration.declares("model", str(model.get("name", ""))) or model.get("declares") or {}
+        declared = (*(declares.get("metrics") or ()), monitor["metric"])
+        order = {name: place for place, name in reversed([*enumerate(declared)])}
         keys: dict[str, set[str]] = {}
         for block in run.records.blocks:
             if block.mode in ("eval", "both") and not block.variant:
                 logged_here = () if "order" in block.columns else block.columns
                 keys.setdefault(block.split, set()).update({*logged_here} - {*PLACE})
-        monitor = run.monitor
         for split, names in keys.items():
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):
-                rising = name in (declares.get("rising") or ()) or (
-                    name == monitor["metric"] and monitor["goal"] == "max"
-                )
+                goals = {**dict.fromkeys(declares.get("metrics") or LOSSES, "min"), monitor["metric"]: monitor["goal"]}
+                goals |= dict.fromkeys(declares.get("rising") or (), "max")
+                rising = goals[name] == "max" if name in goals else None
                 metric = Metric(name, name in (declares.get("shares") or ()), rising)
                 found.setdefault(split, {}).setdefault(name, metric)
     return {split: list(metrics.values()) for split, metrics in found.items()}
+
+
+def declared(runs: Sequence[RunRecord], config_dir: Path | None) -> list[RunRecord]:
+    """The runs with what a folder of one's own choices declares of their models now, which may have been corrected."""
+    found = []
+    for run in runs:
+        model = run.config.get("model", {})
+        with contextlib.suppress(NormbenchError):
+            facts = compose.declaration("model", str(model.get("name", "")), config_dir) if config_dir else {}
+            run = replace(run, config={**run.config, "model": {**model, "declares": facts}}) if "file" in facts else run
+        found.append(run)
+    return found
 
 
 def format_metric(split: str, name: str) -> str:

@@ -68,7 +68,8 @@ def commands(
     claimed = set(artifacts.ids(config_dir))
     arms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}  # by the words of `reproduce` and the axes
     trained: dict[tuple[str, ...], list[Mapping[str, str]]] = {}  # words of `train` by their keys
-    unknown: dict[str, None] = {}  # cells that differ in a learning rate lack the same choice
+    without: dict[str, dict[str, None]] = {}  # by the reason for no command the normalizers
+    lacks = ""  # the first choice that is not known here: one's own have many, and one way out
     for cell in cells:
         run, gone, words = cell.runs[0], "", {}
         axes = {key: str(value) for key, value in run.axes.items()}
@@ -86,9 +87,9 @@ def commands(
             try:
                 words = configuration.overrides(run.config, run.epochs, run.steps, config_dir)
             except NormbenchError as error:
-                gone = str(error)
+                gone = lacks = lacks or str(error)
         if gone:
-            unknown[f"# seeds {first} to {last} of {cell.norm}: {gone}"] = None
+            without.setdefault(gone, {})[cell.norm] = None
         else:
             trained.setdefault(tuple(words), []).append(words)
     found = []
@@ -97,7 +98,8 @@ def commands(
         found.append(["reproduce", *head, *only, "--seeds", f"{first}-{last}"])
     for sweep in itertools.chain.from_iterable(map(_sweeps, trained.values())):
         found.append(["train", "-m", *sweep, f"seed=range({first},{last + 1})", "launcher=pool"])
-    return [*(shlex.join(["normbench", *words, *given]) for words in found), *unknown]
+    reasons = (f"# seeds {first} to {last} of {', '.join(norms)}: {why}" for why, norms in without.items())
+    return [*(shlex.join(["normbench", *words, *given]) for words in found), *reasons]
 
 
 def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:

@@ -112,7 +112,7 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
     else:
         names = [other for other in names if can_be_chosen(group, other, config_dir)]
         listing = ", ".join(names)
-    if group == "norm" and (user_code.is_normalizer_file(name) or Path(f"{name}.py").is_file()):
+    if config_dir is None and group == "norm" and (user_code.is_normalizer_file(name) or Path(f"{name}.py").is_file()):
         commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
         listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
     noun = NOUN.get(group, group)
@@ -269,7 +269,10 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
         if key in grammar.GROUPS:
             continue
         if key not in keys:
-            raise unknown(f"{key} is not an option.", key, sorted(keys.union(grammar.GROUPS, LABELS)))
+            group = key.partition(".")[0]
+            own = group in grammar.GROUPS and "file" in config[group]["declares"]
+            way_out = f"options of one's own {group}: declares.options of its YAML" if own else ""
+            raise unknown(f"{key} is not an option.", key, sorted(keys.union(grammar.GROUPS, LABELS)), way_out)
         *path, last = key.split(".")
         node = config
         for name in path:

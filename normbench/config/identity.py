@@ -91,7 +91,7 @@ def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None
     files = sorted({*own, *(choice.file for choice in choices.values())} - {""})
     if not files or run_id(config, choices) == filed:
         return ""
-    return f"{' and '.join(files)} was changed since it was trained."
+    return f"{' or '.join(files)} was changed since the run was trained: undo that, or train it anew."
 
 
 def run_id(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> str:

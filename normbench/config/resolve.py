@@ -90,9 +90,13 @@ class ResolvedRun:
         return {**{label: getattr(self, label) for label in LABELS}, "axes": dict(self.axes)}
 
     def stored_config(self) -> dict[str, Any]:
-        """The configuration as the run keeps it, with the hashes of its author's own normalizers."""
-        own = {OWN: dict(self.own_files)} if self.own_files else {}
-        return {**compose.stored_form(self.config), **own}
+        """The configuration as the run keeps it; of its author's own files their hashes, and what a model logs."""
+        own: dict[str, Any] = {OWN: dict(self.own_files)} if self.own_files else {}
+        stored = compose.stored_form(self.config)
+        if "file" in (facts := self.config["model"]["declares"]):  # later readers have no --config-dir
+            declares = {key: facts[key] for key in ("metrics", "shares", "rising") if key in facts}
+            stored["model"] = {**stored["model"], "declares": declares}
+        return {**stored, **own}
 
     def content(self) -> dict[str, Any]:
         """What its run.json says whatever its status."""

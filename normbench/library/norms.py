@@ -20,7 +20,7 @@ from normbench.rnn.cells import filled
 
 
 def create_norm(
-    name: str,
+    name: str | Mapping[str, Any],
     features: int,
     *,
     axes: str = "batch feature",
@@ -44,7 +44,8 @@ def create_norm(
     torch.Size([25, 64])
 
     Args:
-        name: one of `normbench list norms`; or the path of a file of one's own, Python or YAML.
+        name: one of `normbench list norms`; or the path of a file of one's own, Python or YAML; with options
+            as `options` or as `{"name": "layer", "eps": 1e-3}`.
         features: the size of the feature axis.
         axes: the axes of x in order, of `batch`, `time`, `feature`, `space` (once for height and once for width).
         space: the sizes of the space axes, for those that keep something for each position.
@@ -61,9 +62,9 @@ def create_norm(
     reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
     """
-    node = find(name)
+    node, given = find(name)
     site = _site(str(node["name"]), node["declares"], features, axes, space, inputs, activation)
-    choice = choose(site, node, options)
+    choice = choose(site, node, {**given, **options})
     of_weights = set(node["declares"]["kinds"]) <= set(WEIGHT_KINDS)
     if inputs is not None:
         found: nn.Module = NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
@@ -110,9 +111,12 @@ class _Expected:
         raise NormbenchError(f"{self.name}: x must be ({axes}), not {found}. For other axes give axes='{other}'.")
 
 
-def find(name: str) -> Mapping[str, Any]:
-    """The YAML of a normalizer, by its name or by the path of a file of one's own."""
-    return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name)
+def find(norm: str | Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The YAML of a normalizer, by its name or by the path of a file of one's own, and the options beside the name."""
+    given = {"name": norm} if isinstance(norm, str) else dict(norm)
+    if not isinstance(name := given.pop("name", None), str):
+        raise NormbenchError(f'norm={norm!r} names no normalizer. Give a name, or {{"name": NAME, OPTION: VALUE}}.')
+    return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name), given
 
 
 def _site(

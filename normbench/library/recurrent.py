@@ -73,14 +73,13 @@ class Normed(layers.Recurrent):
         dropout: float = 0.0,
         **options: Any,
     ) -> None:
-        given = {"name": norm} if isinstance(norm, str) else dict(norm)
         place, names = self.cell.__name__.removesuffix("Cell"), sorted(_options(self.cell))
         for key in options:
             if key not in names:
                 raise unknown(f"{place} has no option {key}.", key, names)
         if isinstance(options.get("bias"), bool):
             options["bias"] = "double" if options["bias"] else "none"
-        node = find(given.pop("name"))
+        node, given = find(norm)
         self.one_length = node["name"] if node["declares"].get("one_length") else ""
         found = _sites(self.cell, hidden_size, node, given, sites)
         options |= {"num_layers": num_layers, "bidirectional": bidirectional}

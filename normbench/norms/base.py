@@ -243,9 +243,7 @@ class WrappedModule(Normalizer):
 
     def _call(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
         y: Tensor = module(x, mask=mask if mask is None else mask.flatten()) if self.reads_mask else module(x)
-        if not isinstance(y, Tensor) or y.shape != x.shape:
-            found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {found}, not a tensor like x.")
+        demand_alike(module, x, y)
         return y
 
     @torch.no_grad()
@@ -289,6 +287,13 @@ def build(site: Site, choice: Choice) -> Normalizer:
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
     built = cls(site, **choice.options) if issubclass(cls, Normalizer) else WrappedModule(cls, site, **choice.options)
+    if choice.file and issubclass(cls, Normalizer) and not issubclass(cls, WeightNormalizer):
+        try:
+            inspect.signature(built.forward).bind(None, None)
+        except TypeError:
+            name = f"{Path(choice.file).name}: {cls.__name__}.forward"
+            raise NormbenchError(f"{name} takes no mask. Write forward(self, x, mask=None).") from None
+        built.register_forward_hook(_check_own)
     if any(map(is_lazy, [*built.parameters(), *built.buffers()])):  # parameters get their shapes in a first pass
         places = iter(site.space or (2, 2))
         sizes = (site.features if axis == "feature" else next(places) if axis == "space" else 2 for axis in site.axes)
@@ -296,6 +301,19 @@ def build(site: Site, choice: Choice) -> Normalizer:
             built.eval()(torch.zeros(*sizes))
         built.train()
     return built
+
+
+def demand_alike(module: nn.Module, x: Tensor, y: Any) -> None:
+    """NormbenchError unless a user's module gives a tensor like x."""
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {found}, not a tensor like x.")
+
+
+def _check_own(norm: Normalizer, given: tuple[Any, ...], y: Any) -> None:
+    """Forward hook of a user's normalizer; of several variants at once y has more rows."""
+    if norm.stack is None:
+        demand_alike(norm, given[0], y)
 
 
 def import_file(path: str) -> dict[str, type[nn.Module]]:

@@ -85,7 +85,7 @@ class Board:
         self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), self._setting(cell)))
 
     def _setting(self, cell: Cell) -> tuple[Any, ...]:
-        return tuple(_rank(cell.values.get(key)) for key in self.question.facets)
+        return tuple(configuration.rank(cell.values.get(key)) for key in self.question.facets)
 
     def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
         """The cell's values of these facets, without their group where that is unambiguous: `lr=0.001`."""
@@ -156,7 +156,7 @@ class Board:
     def _facets(self) -> list[dict[str, Any]]:
         found = []
         for key in self.question.facets:
-            cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
+            cells = sorted(self.task.cells, key=lambda cell: configuration.rank(cell.values.get(key)))
             texts = {value_text(cell, key): short_text(cell, key) for cell in cells}
             values = [{"key": key_of(f"{key}={text}"), "label": label} for text, label in texts.items()]
             found.append({"key": key, "values": values})
@@ -202,7 +202,7 @@ class Board:
             "logged": {split: [m.name for m in entries] for split, entries in logged.items()},
             "level": {"now": self._level, "unit": q.metric.unit, "clock": CLOCKS[q.clock]},
             "log": q.metric.loss,
-            "better": "higher" if q.metric.rising else "lower",
+            "better": q.metric.better,
         }
 
     def _sentences(self) -> dict[str, Any]:
@@ -339,9 +339,3 @@ def unit_of(question: Question, before: str = " ") -> str:
 def key_of(text: str) -> str:
     """A name for the address: the text, or its hash if it contains the separator of names."""
     return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
-
-
-def _rank(value: Any) -> tuple[bool, float, str]:
-    """Sort key: numbers by size, then all other values by their text."""
-    number = isinstance(value, int | float)
-    return not number, float(value) if number else 0.0, configuration.text(value)

@@ -187,6 +187,14 @@ def test_an_experiment_whose_arms_choose_the_model_needs_no_arm_none(tmp_path: P
         trials.trials("rms", "smoke", 1, ["computes"], tmp_path)
 
 
+def test_an_option_of_a_file_is_declared_in_its_yaml(tmp_path: Path) -> None:
+    mine, conf = tmp_path / "mine.py", tmp_path / "own"
+    mine.write_text("from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        return x\n")
+    words, _ = adopting.in_words(["model=mnist_mlp", "data=digits", f"norm={mine}", "norm.alpha=2"], None, conf)
+    with pytest.raises(NormbenchError, match=r"norm.alpha is not an option.*declares\.options of its YAML"):
+        plan.train_specs(words, False, conf)
+
+
 def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(CENTRE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))

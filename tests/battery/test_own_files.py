@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -100,7 +101,7 @@ REFUSED = {
     "no mask": (
         "from normbench.norms.base import Normalizer\n" + module("pass", "return x", "", base="Normalizer").replace(
             "self):\n        super().__init__()", "self, site):\n        super().__init__(site)"),
-        r"forward\(\) takes 2 positional arguments but 3 were given.*mask=None"),
+        r"forward takes no mask. Write forward\(self, x, mask=None\)"),
     "scripted whole": ("class Mine(torch.jit.ScriptModule):\n    @torch.jit.script_method\n    def forward(self, x):\n"
                        "        return x, x\n", "serves no layout"),
 }  # fmt: skip
@@ -172,6 +173,24 @@ def test_what_a_checkpoint_would_lack_is_refused_before_a_run(kind: str, tmp_pat
     with pytest.raises(NormbenchError, match=words):
         in_words([f"norm={write(tmp_path, text)}"], None, tmp_path / "own")
     assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (", mask: Tensor | None = None", "", r"centre\.py: Centre\.forward takes no mask"),
+        ("return y if", "return y[0] if", r"Centre: x of \(5, 4\) gives \(4,\), not a tensor like x"),
+        ("return y if", "return None if", r"gives NoneType"),
+    ],
+)
+def test_a_declared_one_that_no_model_can_call_says_so(old: str, new: str, says: str, tmp_path: Path) -> None:
+    """One of --config-dir, which is not tried before a model calls it."""
+    shutil.copytree(DYT.parent / "norm", tmp_path / "norm")
+    file = tmp_path / "norm" / "centre.py"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(NormbenchError, match=says):
+        create_norm(str(file.with_suffix(".yaml")), 4, bias=False)(torch.ones(5, 4))
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -336,7 +355,7 @@ def test_a_worker_finds_them_and_a_run_is_another_once_they_are_edited(tmp_path:
     helper.write_text("STRETCH = 0.25\n")
     assert "1 run · 0 done, 1 to run" in normbench(*train)
     assert len([*(tmp_path / "results" / "runs").rglob("*-mine.s1.*")]) == 2
-    assert "mine.py was changed since it was trained" in normbench(
+    assert "mine.py was changed since the run was trained" in normbench(
         "rerun", run.name[-12:], "--config-dir", "results/own"
     )
 

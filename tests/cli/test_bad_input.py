@@ -23,6 +23,8 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--only", "lm"), "Did you mean 'ln'?"),
     (("reproduce", "ln2016/fig6", "--results", ""), "--results '' names no folder"),
     (("train", "model=mnist_mlp", "--config-dir", ""), "--config-dir '' names no folder"),
+    (("train", "model=mnist_mlp", "--config-dir", "a", "--config-dir", "b"), "--config-dir is given twice"),
+    (("compare", "--results", "a", "--results", "b"), "--results is given twice"),
     (("reproduce", "ln2016/fig6", "--max-time", "soon"), "--max-time soon is not a duration"),
     (("reproduce", "ln2016/fig6", "--fidelity", "proxy"), "--fidelity proxy"),
     (("reproduce",), "artifact"),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from normbench.config import compose
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
     "own_model": ("model=residual", "norm=layer", "train.epochs=1"),
@@ -50,6 +52,20 @@ def test_it_trains_is_checked_and_is_another_run_once_it_is_changed(normbench, c
     assert "whole" in capfd.readouterr().out, "the run is what it was"
     ended, second = train(normbench, capfd, own)
     assert ended == 0 and second["id"] != first["id"]
+
+
+@pytest.mark.parametrize("own", ["own_model"], indirect=True)
+def test_which_way_is_better_is_stored_with_the_run_and_may_be_corrected(normbench, capfd, own: Path) -> None:
+    def better(*words: str) -> tuple[str, str]:
+        assert normbench("compare", "--metric", "error", "--json", *words) == 0
+        question = json.loads(capfd.readouterr().out)[0]["question"]
+        return question["better"], question["unit"]
+
+    train(normbench, capfd, own)
+    assert better() == ("lower", "%")
+    change(own / "model" / "residual.yaml", "    metrics: ", "    rising: [error]\n    metrics: ")
+    compose.forget()  # as another process would
+    assert better("--config-dir", str(own)) == ("higher", "%")
 
 
 @pytest.mark.parametrize("own", ["own_model"], indirect=True)

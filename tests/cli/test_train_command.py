@@ -88,7 +88,10 @@ def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(norm
     capfd.readouterr()
     for command in (("rerun", run), ("sample", run, "--count", "1")):
         assert normbench(*command, "--config-dir", "results/own") == 2
-        assert capfd.readouterr().err == f"normbench: run {run}: {own} was changed since it was trained.\n"
+        assert (
+            capfd.readouterr().err
+            == f"normbench: run {run}: {own} was changed since the run was trained: undo that, or train it anew.\n"
+        )
 
 
 def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, tmp_path: Path) -> None:

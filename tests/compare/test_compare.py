@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swept import asked, config, run, sweep
 
 from normbench.commands.compare import selecting
-from normbench.compare import configuration, describe, metrics
+from normbench.compare import configuration, describe, metrics, suggested_seeds
 from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Question, difference_curve, difference_of, judge
 from normbench.compare.groups import Task, tasks
 from normbench.config.plan import train_specs
@@ -418,6 +418,64 @@ def _task(runs: Sequence[RunRecord]) -> Task:
     return task
 
 
+@pytest.mark.parametrize(
+    ("declares", "better", "winner", "unit"),
+    [
+        ({"metrics": ["error"], "rising": ["error"], "shares": ["error"]}, "higher", "none", "%"),
+        ({"metrics": ["error"]}, "lower", "layer", ""),
+        ({}, "", "", ""),
+    ],
+)
+def test_a_model_of_ones_own_declares_which_way_is_better(
+    declares: dict[str, list[str]], better: str, winner: str, unit: str
+) -> None:
+    model = {"name": "mine", **({"declares": declares} if declares else {})}
+    runs = [dataclasses.replace(r, config={**r.config, "model": model}) for r in sweep({"none": 0.5, "layer": 0.1})]
+    result = asked(runs, metric="error")
+    assert result.question.metric.better == better and result.groups[0].winner == winner
+    assert result.question.metric.unit == unit
+    assert (better or result.question.level is None) and not suggested_seeds.suggested_commands(result)
+
+
+@pytest.mark.parametrize("metric", ["scale", "error"])
+def test_what_an_arm_does_not_log_is_not_lost(metric: str) -> None:
+    """A scalar that one normalizer logs, and a monitored split that no run has."""
+    runs = sweep({"none": 0.5, "layer": 0.1, "batch": 0.2})
+    for place, one in enumerate(runs):
+        scale = {"scale": 1.0 + one.seed / 10} if one.arm != "mnist_mlp-none" else {}
+        kept = [{**dict(r), **scale} for r in one.records if r["split"] == "test"]
+        runs[place] = dataclasses.replace(one, records=kept)
+    result = asked(runs, metric=metric)
+    (group,) = result.groups
+    assert [row.arm for row in group.rows if row.unlogged] == (["none"] if metric == "scale" else [])
+    assert not any(row.diverged or row.lost for row in group.rows)
+    assert {texts.best for texts in describe.table(group.rows)} == {"not logged"}
+    assert not any("diverged" in note for note in describe.notes(result))
+    assert ("none: no such number" in " ".join(describe.notes(result))) == (metric == "scale")
+    assert all("none" not in (pair.first, pair.second) for pair in group.pairs) == (metric == "scale")
+
+
+def test_what_is_compared_on_another_split_than_test_is_said() -> None:
+    runs = [
+        dataclasses.replace(r, records=[x for x in r.records if x["split"] == "valid"]) for r in sweep({"none": 0.2})
+    ]
+    assert "No run has a test split: compared on valid." in describe.notes(asked(runs))
+    assert not any("test split" in note for note in describe.notes(asked(sweep({"none": 0.2}), split="valid")))
+    with pytest.raises(NormbenchError, match="on valid, but on test"):
+        asked(sweep({"none": 0.2}), split="valid", metric="error")
+
+
+def test_a_time_before_the_first_evaluation_is_said_to_be_interpolated() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1})
+    assert any("interpolated" in note for note in describe.notes(asked(runs, level="80")))
+    assert not any("interpolated" in note for note in describe.notes(asked(runs)))
+
+
+def test_the_baseline_of_a_sweep_of_an_option_is_its_lowest_value_in_any_order() -> None:
+    runs = [one for lr in (0.01, 0.001) for one in sweep({"none": 0.2}, lr=lr)]
+    assert asked(runs).question.against == asked(runs[::-1]).question.against == "optim.lr=0.001"
+
+
 def test_metrics_are_in_the_order_of_their_model() -> None:
     logged = metrics.logged(_task(sweep({"none": 0.2}, seeds=1)).runs)
     assert [metric.name for metric in logged["test"]] == ["nll", "error"]
@@ -471,7 +529,7 @@ def test_arms_of_one_setting_are_called_by_it_and_a_lost_one_is_no_baseline() ->
     )
     assert asked(runs, against="0.001").question.against == "optim.lr=0.001", "by its value alone"
     assert asked(runs, against="optim.lr=1e+300").question.against == "optim.lr=1e+300"
-    assert asked([*lost, run(0.9, lr=1.0, status="diverged")]).question.against == "optim.lr=1e+300"
+    assert asked([*lost, run(0.9, lr=1.0, status="diverged")]).question.against == "optim.lr=1"
     baseline = [run(0.9, "none", seed, status="diverged") for seed in range(1, 6)]
     assert asked([*baseline, *sweep({"layer": 0.1, "batch": 0.2})]).question.against == "layer"
 

@@ -77,12 +77,27 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     file.write_text(file.read_text() + "# another one\n")
     task = _task([*runs, *trained("2,3")])
     assert [[r.seed for r in cell.runs] for cell in task.cells] == [[1, 2], [2, 3]]
-    hashes = [str(cell.values[configuration.FILE]) for cell in task.cells]
+    hashes = [str(cell.values["norm.own_file"]) for cell in task.cells]
     assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
     assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
     reason, line = sorted(suggested_seeds.commands(task.cells, 4, 5, own))
-    assert reason == f"# seeds 4 to 5 of centre: {file} was changed since it was trained."
+    assert (
+        reason
+        == f"# seeds 4 to 5 of centre: {file} was changed since the run was trained: undo that, or train it anew."
+    )
     assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
+
+
+@pytest.mark.parametrize(("name", "key"), [("model", "model"), ("data", "data"), ("centre", "norm")])
+def test_a_file_of_ones_own_is_an_option_of_what_it_is(name: str, key: str) -> None:
+    flat = configuration.flat({**run(0.1).config, "own_files": {name: "0123456789"}})
+    assert {option for option in flat if option.endswith("own_file")} == {f"{key}.own_file"}
+
+
+def test_normalizers_that_are_not_known_here_have_one_line() -> None:
+    runs = [run(0.1 + 0.1 * n, norm, seed) for n, norm in enumerate(("mine", "other")) for seed in (1, 2)]
+    (line,) = suggested_seeds.commands(_task(runs).cells, 3, 5)
+    assert line.startswith("# seeds 3 to 5 of mine, other: norm=")
 
 
 def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) -> None:

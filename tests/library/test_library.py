@@ -106,6 +106,7 @@ def test_a_mask_has_the_order_of_the_axes(axes: str) -> None:
 def test_it_is_the_same_normalizer_with_its_options() -> None:
     x = torch.randn(5, 8)
     torch.testing.assert_close(create_norm("layer", 8, eps=0.1)(x), nn.LayerNorm(8, eps=0.1)(x))
+    torch.testing.assert_close(create_norm({"name": "layer", "eps": 0.1}, 8)(x), nn.LayerNorm(8, eps=0.1)(x))
     assert not list(create_norm("batch", 8, affine=False).parameters())
     block = create_norm("layer", 8, inputs=8, activation="relu")
     torch.testing.assert_close(block(x), torch.relu(nn.LayerNorm(8)(block.linear(x))))
@@ -128,6 +129,8 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
         ("layer.esp is not an option. Did you mean 'layer.eps'?", ("layer", 8), {"esp": 1}),
         ("layer.eps=-1.0 is too small", ("layer", 8), {"eps": -1}),
         ("layer.sites is not an option", ("layer", 8), {"sites": ["hidden"]}),
+        ("names no normalizer", ({"eps": 1e-3}, 8), {}),
+        ("layer.esp is not an option", ({"name": "layer", "esp": 1e-3}, 8), {}),
         ("nowhere.py does not exist", ("nowhere.py", 8), {}),
         ("features=0 must be at least 1", ("layer", 0), {}),
         ("features='64' must be a whole number, at least 1", ("layer", "64"), {}),

@@ -124,5 +124,5 @@ def test_a_run_with_a_normalizer_of_ones_own_encodes_with_its_folder(tmp_path: P
         encode(spec.id, ["a"], results=tmp_path)
     file = own / "norm" / "centre.py"
     file.write_text(file.read_text() + "# another one\n")
-    with pytest.raises(NormbenchError, match=f"run {spec.id}: {file} was changed since it was trained"):
+    with pytest.raises(NormbenchError, match=f"run {spec.id}: {file} was changed since the run was trained"):
         encode(spec.id, ["a"], results=tmp_path, config_dir=own)
