@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from normbench import schema
 from normbench.config.validation import Count, Model, Number, OneOf, Text, check_names, optional, validate
@@ -20,12 +21,18 @@ def _size(value: Any) -> Any:
     return value
 
 
+def _checksum(value: str) -> str:
+    if not re.fullmatch("([0-9a-f]{32}|[0-9a-f]{64})?", value):
+        raise ValueError(f"{value!r} must be an md5 or sha256: 32 or 64 of the characters 0-9 and a-f.")
+    return value
+
+
 Kinds = Annotated[list[Annotated[str, OneOf(KINDS)]], Field(min_length=1)]
 Axis = Annotated[str, OneOf(AXES)]
 Axes = Annotated[list[Axis], Field(min_length=1)]
 Size = Annotated[Any, PlainValidator(_size), WithJsonSchema({"type": "number or option"})]
 Shape = list[Size]
-Checksum = Annotated[str, Field(pattern="^([0-9a-f]{32}|[0-9a-f]{64})?$")]
+Checksum = Annotated[str, AfterValidator(_checksum), WithJsonSchema({"type": "string"})]
 
 
 class Option(Model):
@@ -154,6 +161,12 @@ class Network(Coded):
     layers: list[Layer] = optional("for the report")
     initial: dict[Text, dict[Text, Any]] = optional("by scheme of initialisation and parameter, how it is drawn")
     probe: bool = optional("true: it is examined instead of trained")
+
+    @model_validator(mode="after")
+    def _of_metrics(self) -> Network:
+        for key in ("shares", "rising"):
+            check_names(key, getattr(self, key) or (), self.metrics or ())
+        return self
 
 
 class TrainSize(Model):
