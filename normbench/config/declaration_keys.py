@@ -178,7 +178,8 @@ class TrainSize(Model):
 
 
 class Data(Coded):
-    """`declares` of `conf/data/NAME.yaml`, or of `data/NAME.yaml` in `--config-dir`."""
+    """`declares` of `conf/data/NAME.yaml`, or of `data/NAME.yaml` in `--config-dir`, beside `name` and a value for each
+    option."""
 
     maths: Annotated[int, Field(ge=0)] = optional("as of every component; of a set in a shipped format that one's")
     like: Text = optional("a shipped set: this one is of its format, and has what it does not declare itself")
@@ -270,6 +271,20 @@ class NormalizerFile(Model):
         return self
 
 
+class ModelFile(Model):
+    """`model/NAME.yaml` in `--config-dir`: these, and options of its choices by group, such as `optim`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: dict[str, Any] = Field(description="`name`, as its file is called, `declares`, and a value for each option")
+    defaults: list[Any] = optional("its choices, such as `/data: digits` and `/optim: adam`, then `_self_`")
+    train: dict[str, Any] = optional("`batch_size`, `epochs` or `steps`, and other options of `train`")
+    monitor: dict[str, Any] = optional(
+        "`metric` (nll, or the first of `metrics` that is not rising), `split` (valid), `goal` (min)"
+    )
+    eval: dict[str, Any] = optional("when and how it is evaluated: options of `eval`")
+
+
 KINDS_OF_CHOICES: Mapping[str, type[Declared]] = {
     "model": Network, "data": Data, "optim": Optimizer, "schedule": Schedule, "clip": Component,
     "launcher": Declared, "logger": Declared,
@@ -281,6 +296,8 @@ def check(group: str, path: Path, node: Mapping[str, Any]) -> None:
     if group == "norm":
         validate(NormalizerFile, node, path)
         return
+    if group == "model" and group in node:
+        validate(ModelFile, node, path)
     inner = node.get(group, node)
     if not isinstance(inner, dict) or "declares" not in inner:
         raise NormbenchError(f"{path}: 'declares' must be given.")
