@@ -235,9 +235,9 @@ def _refuse_other(model: Any, config: Mapping[str, Any]) -> None:
     metrics = declares.get("metrics") or [model.loss]
     if model.loss == Model.loss and model.loss not in metrics:
         raise NormbenchError(
-            f"{declares['file']}: what forward gives is named by the attribute `loss` of {type(model).__name__}, which "
-            f"is '{model.loss}', and declares.metrics is {', '.join(metrics)}. Write the metric that it is the mean "
-            f'of, such as loss = "{metrics[0]}", or loss = "loss".'
+            f"{declares['file']}: {type(model).__name__}.loss is '{model.loss}', which is not in declares.metrics "
+            f"({', '.join(metrics)}). Write the metric that forward is the mean of into the class, such as "
+            f'loss = "{metrics[0]}", or loss = "loss" if it is none of them.'
         )
 
 
