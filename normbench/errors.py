@@ -6,6 +6,7 @@ import difflib
 import errno
 import math
 import re
+import traceback
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -40,6 +41,21 @@ def positive(place: str, **numbers: Any) -> None:
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < 1:
             raise NormbenchError(f"{place}: {name}={value!r} must be {'' if whole else 'a whole number, '}at least 1.")
+
+
+def kind(value: Any) -> str:
+    """'Tensor of shape (20, 1)', 'dict': what a user's code gave in the place of something else."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+
+
+def line_of(error: BaseException) -> str:
+    """' (residual.py, line 8)': the last line of a user's file that raised this, or ''."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("normbench.user_code."):  # of which users' files are a part
+            place = f" ({frame.f_code.co_filename.rpartition('/')[2]}, line {line})"
+    return place
 
 
 def did_you_mean(value: str, choices: Iterable[str]) -> str:

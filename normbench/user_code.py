@@ -6,6 +6,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, line_of
 
 NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or a choice that names the file of the class
 NEVER_LOCAL = {*sys.stdlib_module_names, "normbench", "torch"}
@@ -88,17 +89,21 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # any error in the user's code
         del sys.modules[name]
         problem = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
-        raise NormbenchError(f"{path} cannot be imported: {problem}") from error
+        raise NormbenchError(f"{path} cannot be imported: {problem}{line_of(error)}") from error
     finally:
         sys.dont_write_bytecode = before
     return module
 
 
-def function(path: Path, name: str) -> Callable[..., Any]:
-    """The function of this name in the file; NormbenchError where it has none."""
+def function(path: Path, name: str, *parameters: str) -> Callable[..., Any]:
+    """The function of this name in the file; NormbenchError where it has none, or none that takes `parameters`."""
     found = getattr(load_module(path, digest(path)), name, None)
     if not callable(found):
         raise NormbenchError(f"{path} has no function {name}.")
+    try:
+        inspect.signature(found).bind(*parameters)
+    except TypeError as error:
+        raise NormbenchError(f"{path}: {name} is called as {name}({', '.join(parameters)}): {error}.") from None
     return cast(Callable[..., Any], found)
 
 

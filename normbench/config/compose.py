@@ -177,6 +177,8 @@ def _find_owner(node: Config, config_dir: Path | None) -> None:
     format, `declares.like: NAME`, what it does not declare itself.
     """
     declares = node.get("declares") or {}
+    if "files" in declares:
+        declares["files"] = {name: checksum or "" for name, checksum in declares["files"].items()}
     if "like" in declares:
         node["declares"] = _like(f"data={node.get('name')}: declares", declares)
         return
@@ -195,7 +197,7 @@ def _like(place: str, own: Config) -> Config:
     taken = {key: shipped[key] for key in ("maths", "classes", "features", "sizes", "train_size", "options")}
     if len(own["files"]) != len(shipped["files"]):
         raise NormbenchError(f"{place}.files must be {shipped['format']}, each with its md5 or sha256 or nothing.")
-    declares = {**taken, **own, "files": {name: checksum or "" for name, checksum in own["files"].items()}}
+    declares = {**taken, **own}
     if declares["sizes"].keys() != shipped["sizes"].keys():
         raise NormbenchError(f"{place}.sizes must be of {' and '.join(shipped['sizes'])}.")
     return {**declares, "train_size": {**shipped["train_size"], "of": declares["sizes"]["train"]}}
@@ -313,6 +315,10 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
             raise unknown(f"{path}: '{part}' is not a key.", part, [*grammar.PARTS, *grammar.GROUPS])
         if isinstance(config[part], dict) and not isinstance(own, dict):
             raise NormbenchError(f"{path}: {part} must be a map of keys.")
+    facts = model["model"]["declares"]
+    falling = [metric for metric in facts.get("metrics", ()) if metric not in facts.get("rising", ())]
+    if falling and config["monitor"]["metric"] not in falling:
+        config["monitor"] = {**config["monitor"], "metric": falling[0]}
     config = _merged(config, model)
     del config["defaults"]
     keys = {*config["declares"]["options"]}
@@ -359,7 +365,7 @@ def checked(config: Config) -> Config:
         config[part] = {**config[part], **schema.check_options(part, config[part], specs, set())}
     if bool(config["train"]["epochs"]) == bool(config["train"]["steps"]):
         given = " and ".join(f"train.{unit}={config['train'][unit]}" for unit in ("epochs", "steps"))
-        raise NormbenchError(f"{given}: a run is as long as one of them says, and the other is 0.")
+        raise NormbenchError(f"{given}: give one of them, the length of a run; the other one is 0.")
     for group in grammar.GROUPS:
         node = config[group]
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from normbench import schema
 from normbench.config.validation import Count, Model, Number, OneOf, Text, check_names, optional, validate
@@ -20,12 +21,18 @@ def _size(value: Any) -> Any:
     return value
 
 
+def _checksum(value: str) -> str:
+    if not re.fullmatch("([0-9a-f]{32}|[0-9a-f]{64})?", value):
+        raise ValueError(f"{value!r} must be an md5 or sha256: 32 or 64 of the characters 0-9 and a-f.")
+    return value
+
+
 Kinds = Annotated[list[Annotated[str, OneOf(KINDS)]], Field(min_length=1)]
 Axis = Annotated[str, OneOf(AXES)]
 Axes = Annotated[list[Axis], Field(min_length=1)]
 Size = Annotated[Any, PlainValidator(_size), WithJsonSchema({"type": "number or option"})]
 Shape = list[Size]
-Checksum = Annotated[str, Field(pattern="^([0-9a-f]{32}|[0-9a-f]{64})?$")]
+Checksum = Annotated[str, AfterValidator(_checksum), WithJsonSchema({"type": "string"})]
 
 
 class Option(Model):
@@ -174,6 +181,12 @@ class Network(Coded):
     initial: dict[Text, dict[Text, Any]] = optional("by value of `init` and pattern of parameters: how these are drawn")
     probe: bool = optional("true: it is a probe, which computes numbers and is not trained")
 
+    @model_validator(mode="after")
+    def _of_metrics(self) -> Network:
+        for key in ("shares", "rising"):
+            check_names(key, getattr(self, key) or (), self.metrics or ())
+        return self
+
 
 class TrainSize(Model):
     """`declares.train_size`: the number of training examples."""
@@ -184,7 +197,7 @@ class TrainSize(Model):
 
 
 class Data(Coded):
-    """`declares` of a data set's file."""
+    """`declares` of a data set's file, beside `name` and a value for each option."""
 
     maths: Annotated[int, Field(ge=0)] = optional(
         "as for every component; a set with `like` has that of the shipped set"
@@ -285,6 +298,20 @@ class NormalizerFile(Model):
         return self
 
 
+class ModelFile(Model):
+    """`model/NAME.yaml` in `--config-dir`: these, and options of its choices by group, such as `optim`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: dict[str, Any] = Field(description="`name`, as its file is called, `declares`, and a value for each option")
+    defaults: list[Any] = optional("its choices, such as `/data: digits` and `/optim: adam`, then `_self_`")
+    train: dict[str, Any] = optional("`batch_size`, `epochs` or `steps`, and other options of `train`")
+    monitor: dict[str, Any] = optional(
+        "`metric` (nll, or the first of `metrics` that is not rising), `split` (valid), `goal` (min)"
+    )
+    eval: dict[str, Any] = optional("when and how it is evaluated: options of `eval`")
+
+
 KINDS_OF_CHOICES: Mapping[str, type[Declared]] = {
     "model": Network, "data": Data, "optim": Optimizer, "schedule": Schedule, "clip": Component,
     "launcher": Declared, "logger": Declared,
@@ -296,6 +323,8 @@ def check(group: str, path: Path, node: Mapping[str, Any]) -> None:
     if group == "norm":
         validate(NormalizerFile, node, path)
         return
+    if group == "model" and group in node:
+        validate(ModelFile, node, path)
     inner = node.get(group, node)
     if not isinstance(inner, dict) or "declares" not in inner:
         raise NormbenchError(f"{path}: 'declares' must be given.")

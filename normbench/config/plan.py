@@ -381,6 +381,8 @@ def _refuse_monitor(config: compose.Config) -> None:
     metrics = model["declares"].get("metrics")  # a probe has none
     if metrics is not None and metric not in metrics:
         raise unknown(f"monitor.metric={metric}: model={model['name']} has no such metric.", metric, metrics)
+    if metric in model["declares"].get("rising", ()) and config["monitor"]["goal"] == "min":
+        raise NormbenchError(f"monitor.metric={metric}: more of it is better. Add monitor.goal=max.")
 
 
 def command_options(group: str, words: Sequence[str], config_dir: Path | None = None) -> compose.Config:

@@ -112,7 +112,7 @@ def own_checksum(config: Mapping[str, Any]) -> str:
     """
     facts = config["declares"]
     try:
-        sums = [content.of_unchanged(path) for path in files.paths(config, root())]
+        sums = [content.of_unchanged(path, "like" in facts) for path in files.paths(config, root())]
     except (OSError, ValueError):
         check(config)
         raise
@@ -136,7 +136,8 @@ def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
     Of a set whose code is a file of the user's the function `PREFIX` there, or `load`.
     """
     if "file" in config["declares"]:
-        return user_code.function(Path(config["declares"]["file"]), prefix.removesuffix("_") or "load")
+        named = (prefix.removesuffix("_"),) if prefix else ("load", "config", "root", "seed")
+        return user_code.function(Path(config["declares"]["file"]), *named)
     name = str(config["declares"].get("like", config["name"]))
     path = f"{__name__}.{MODULES.get(name, name)}"
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):

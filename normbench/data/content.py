@@ -34,31 +34,35 @@ def checksum(sums: Any) -> str:
     return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def of(path: Path) -> str:
+def of(path: Path, known: bool = True) -> str:
     """The sha256 of a file's arrays (.npz), rows (.parquet), text or else idx file, in hex; ValueError if it is none.
 
     .npz: for each key in alphabetical order, a line `key type shape` and the array's bytes, little-endian, row by row.
     .parquet: a line of the column names, then a line a row, each a JSON list; UTF-8, no blanks after commas.
-    Text: its bytes as `text` gives them. idx: the unpacked bytes.
+    Text: its bytes as `text` gives them. idx: the unpacked bytes; its bytes as they are where no format is `known`.
     """
     match path.suffix.lower():
         case ".npz":
             return _npz(path)
         case ".parquet":
             return _parquet(path)
-        case suffix:
-            return hashlib.sha256(text(path) if suffix in TEXT else _idx(path)[0]).hexdigest()
+        case suffix if suffix in TEXT:
+            return hashlib.sha256(text(path)).hexdigest()
+    if known:
+        return hashlib.sha256(_idx(path)[0]).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def of_unchanged(path: Path) -> str:
+def of_unchanged(path: Path, known: bool = True) -> str:
     """The same, taken once for a file of this size and time."""
     facts = path.stat()
-    return _of_unchanged(path, facts.st_size, facts.st_mtime_ns)
+    return _of_unchanged(path, known, facts.st_size, facts.st_mtime_ns)
 
 
 @functools.lru_cache
-def _of_unchanged(path: Path, size: int, time: int) -> str:
-    return of(path)
+def _of_unchanged(path: Path, known: bool, size: int, time: int) -> str:
+    return of(path, known)
 
 
 def text(path: Path) -> bytes:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, kind
 
 MASK = "_mask"  # a ragged tensor `words` brings `words_mask` along
 
@@ -103,7 +103,14 @@ class Split:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
         self.mean_over, self.index, self.dropped = mean_over, index, dropped
         self.selected: frozenset[str] | None = None  # the tensors of a batch; None for all
-        assert len({len(tensor) for tensor in tensors.values()}) == 1
+        for name, tensor in tensors.items():
+            if not isinstance(tensor, Tensor | Ragged):
+                raise NormbenchError(f"Split: {name} is {kind(tensor)}, not a tensor of torch.")
+        if len({len(tensor) for tensor in tensors.values()}) != 1:
+            sizes = ", ".join(f"{name} {len(tensor)}" for name, tensor in tensors.items())
+            raise NormbenchError(
+                f"Split: all tensors must have the same number of examples, at least one tensor: {sizes}."
+            )
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))

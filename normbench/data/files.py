@@ -98,7 +98,13 @@ def megabytes(config: Config) -> float | None:
 
 def only_users_have(config: Config) -> bool:
     """Whether no command brings the set."""
-    return bool({"supplied", "folders", "like"} & config["declares"].keys())
+    return bool({"supplied", "folders"} & config["declares"].keys()) or is_own(config)
+
+
+def is_own(config: Config) -> bool:
+    """Whether it is a user's own set, without sources that a command brings."""
+    declares = config["declares"].keys()
+    return bool({"like", "file"} & declares) and not {"sources", "mirrors"} & declares
 
 
 def remedy(config: Config, root: Path, name: str) -> str:
@@ -110,8 +116,8 @@ def remedy(config: Config, root: Path, name: str) -> str:
         return f"Unpack {archive['name']} of {archive['of']} in {as_text(root)} ({unpack})"
     if what := declares.get("bring") or declared(config, "supplied").get(name):
         return f"Place at {as_text(root / name)} what only you can bring: {what}"
-    if "like" in declares:
-        return f"Place it at {as_text(root / name)}"
+    if is_own(config):
+        return f"Place it at {(root / name).absolute()}"
     if register := given.get("register"):
         return (
             f"{title(config)} needs registration with its owners: {register}. Place their "
@@ -127,7 +133,7 @@ def problem(config: Config, root: Path, name: str) -> str | None:
     A file is if its bytes or its content have the declared sum, or its bytes that of the file which was prepared here.
     """
     wanted, filled = declared(config).get(name, ""), name in declared(config, "folders")
-    path, own = find(root, name, Path.is_dir if filled else Path.is_file), "like" in config["declares"]
+    path, own = find(root, name, Path.is_dir if filled else Path.is_file), is_own(config)
     get = f"place it at {as_text(root / name)}" if own else f"run: normbench data get {config['name']}"
     try:
         if filled:
@@ -146,6 +152,11 @@ def problem(config: Config, root: Path, name: str) -> str | None:
                 "train on it as a set of your own (normbench data --help)"
             )
         kind = algorithm(wanted)
+        if own and wanted:
+            return (
+                f"{as_text(path)} has {kind} {digest(path, kind)}{looks_like(path)}, declares.files of "
+                f"data={config['name']} has {wanted}. Place that file there, or declare the sum of this one."
+            )
         sums = f"{kind} {digest(path, kind)[:4]}… instead of {wanted[:4]}…" if wanted else "not a whole file"
         source = f"; if another program packed it, set data.source={as_text(path.parent)}" if "source" in config else ""
         return (
@@ -186,8 +197,8 @@ def same(declares: Config, path: Path, name: str) -> bool:
     wanted, content_sum = declares["files"][name], content.declared(declares, name)
     if wanted and digest(path, algorithm(wanted)) == wanted:
         return True
-    if wanted and not content_sum:
-        return False
+    if not content_sum and (wanted or "file" in declares):  # the user's code knows what is whole
+        return not wanted
     found = _content(path)
     return found == content_sum if content_sum else bool(found)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import FULL, NormbenchError
+from normbench.errors import FULL, NormbenchError, line_of
 from normbench.launch.base import Outcome
 from normbench.runs import run_file, store, writing
 from normbench.runs.damaged import Damaged
@@ -36,11 +36,11 @@ def train_one(
     except NormbenchError as error:
         if error.code == 2:
             _remove_if_empty(run.path)
-        return Outcome("busy" if error.code == 5 else "refused", str(error), error.code)
-    except Exception as error:  # raised by a model or a user's normalizer: this run has failed, the others continue
+        return Outcome("busy" if error.code == 5 else "refused", f"{error}{line_of(error)}", error.code)
+    except Exception as error:  # raised by a model or a user's code: this run has failed, the others continue
         if isinstance(error, OSError) and error.errno in FULL:  # where the run does not handle it itself
             return Outcome("refused", f"{run.path}: {error.strerror}", 4)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        reason = f"{type(error).__name__}: {error}".splitlines()[0] + line_of(error)
         _record_failure(run, reason)
         return Outcome("failed", reason)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from normbench import user_code
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, kind, unknown
 from normbench.models.init import initialize
 from normbench.norms.modes import pending, starting
 from normbench.norms.scalars import Scalars
@@ -219,13 +219,26 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     path = f"normbench.models.{name}"
     there = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
     if file is None and not there:
-        raise NormbenchError(
-            f"model={name} has no code: neither here nor in declares.file of its YAML file. Options of a model that is "
-            "here are given in words: model=NAME model.OPTION=VALUE. (normbench list models)"
-        )
-    builds = user_code.function(Path(file), "build") if file else importlib.import_module(path).build
-    model: Model = builds(config, Sites(config, choices))
+        raise NormbenchError(f"model={name} has no code: name its Python file in declares.file of its YAML file.")
+    own = user_code.function(Path(file), "build", "config", "sites") if file else None
+    model: Model = (own or importlib.import_module(path).build)(config, Sites(config, choices))
+    if own:
+        _refuse_other(model, config)
     return model
+
+
+def _refuse_other(model: Any, config: Mapping[str, Any]) -> None:
+    """NormbenchError where a user's `build` gives no model, or one whose loss has the default's name by oversight."""
+    declares = config["model"]["declares"]
+    if not isinstance(model, Model):
+        raise NormbenchError(f"{declares['file']}: build gives {kind(model)}, not a normbench.models.base.Model.")
+    metrics = declares.get("metrics") or [model.loss]
+    if model.loss == Model.loss and model.loss not in metrics:
+        raise NormbenchError(
+            f"{declares['file']}: {type(model).__name__}.loss is '{model.loss}', which is not in declares.metrics "
+            f"({', '.join(metrics)}). Write the metric that forward is the mean of into the class, such as "
+            f'loss = "{metrics[0]}", or loss = "loss" if it is none of them.'
+        )
 
 
 def build(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:

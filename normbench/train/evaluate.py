@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,12 @@ from torch import Tensor
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.models.base import Metric, Model, finite
 from normbench.norms.modes import inference, normalizers, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
+from normbench.runs.record import PLACE
 from normbench.stored import MONITOR
 from normbench.train import populations
 from normbench.train.passes import Found, Passes
@@ -56,6 +58,7 @@ class Evaluation:
         self.model, self.passes, self.seed = model, Passes(model, config), config["seed"]
         self.data, self.train, self.training = data, splits["train"], config["train"]
         self.monitor, self.settings = config["monitor"], config["eval"]
+        self.metrics = config["model"]["declares"].get("metrics") or ()
         self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
         self.declared_variants = variants(model)
@@ -84,6 +87,8 @@ class Evaluation:
         splits = [name for name in self.splits if tested or name not in self.tests]
         self.gather(state, [DEFAULT])
         records = self.evaluate_default(splits, state)
+        if state.first:
+            self._refuse_missing({*itertools.chain.from_iterable(records)})
         if self.broken:
             return records
         if not finite(self.model.parameters()):
@@ -230,6 +235,12 @@ class Evaluation:
         if count := len(split) // size * size:
             return split.first(count)
         raise NormbenchError(f"eval.drop_last leaves no batch of {size} of {len(split)} {name} examples.")
+
+    def _refuse_missing(self, found: Collection[str]) -> None:
+        for metric in self.metrics:
+            if metric not in found:
+                given = sorted({*found} - {*PLACE})
+                raise unknown(f"declares.metrics has {metric}, which evaluate does not give.", metric, given)
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
         settings, evaluated = self.settings, ", ".join(self.splits)

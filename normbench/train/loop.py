@@ -10,7 +10,7 @@ from dataclasses import replace
 from normbench import data as datasets
 from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, kind
 from normbench.models import base as models
 from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
@@ -18,7 +18,7 @@ from normbench.rnn import loop as recurrent
 from normbench.runs import writing
 from normbench.runs.record import PLACE
 from normbench.streams import stream
-from normbench.train import checkpoint, environment, optim
+from normbench.train import checkpoint, environment, loaded, optim
 from normbench.train.clipping import Clipping
 from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
@@ -37,6 +37,8 @@ def train(
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])
     data = datasets.load(config["data"], seed=seed)
+    if "file" in config["data"]["declares"]:
+        loaded.check(data, config)
     seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only users' normalizers draw from it
     model = models.build(config, spec.sites).to(device)
     for note in (*data.notes, *recurrent.notes(config, spec.sites)):
@@ -77,6 +79,10 @@ def train(
             with flushed(), logging_to(progress.logged, {*taken, *model.tally}):
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
+                if getattr(loss, "shape", None) != ():
+                    raise NormbenchError(
+                        f"{labels[0]}: forward gives {kind(loss)}, not one number, the mean loss of the batch."
+                    )
                 value = loss.item()
                 if not math.isfinite(value):  # before the update, so the weights stay unchanged
                     raise diverged(model, value, f"at step {progress.step + 1}")

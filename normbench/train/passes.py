@@ -10,6 +10,7 @@ from torch import Tensor
 
 from normbench.data.examples import Batch, Split
 from normbench.data.sampler import Sampler
+from normbench.errors import NormbenchError, kind
 from normbench.eval_variants import Variant
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking
@@ -89,7 +90,7 @@ class Passes:
         found = []
         for sample in range(self.samples):
             with evaluating(self.model, Noise(self.seed, name, examples, sample)):
-                found.append(dict(self.model.evaluate(**batch.tensors)))
+                found.append(_of_each_example(self.model.evaluate(**batch.tensors), batch.size))
         if len(found) == 1:
             return found[0]
         rows = {name: [m if isinstance(m := values[name], Tensor) else m.sums for values in found] for name in found[0]}
@@ -135,6 +136,18 @@ class Passes:
 
     def _whole_batches(self, size: int) -> int:
         return int(max(1, size // self.batch_size) * self.batch_size)
+
+
+def _of_each_example(metrics: Mapping[str, Metric], size: int) -> dict[str, Metric]:
+    """What `evaluate` gives; NormbenchError for a metric that has not one number for each example."""
+    for name, metric in metrics.items():
+        for part in metric if isinstance(metric, PerPlace) else [metric]:
+            if getattr(part, "shape", None) != (size,):
+                raise NormbenchError(
+                    f"evaluate gives {name} as {kind(part)} for {size} examples: it must be a Tensor of shape "
+                    f"({size},), or PerPlace of two."
+                )
+    return dict(metrics)
 
 
 def _batches(count: int, size: int, order: Tensor | None = None) -> Iterator[Index]:

@@ -69,11 +69,12 @@ class Recorder:
                 progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
         self.run.append("curve.jsonl", [place | record for record in records])
         at = "epoch" if isinstance(place["epoch"], int) else "step"
+        when = "before the first update" if state.first else f"after {at} {place[at]}"
         for record in records:
             if record["split"] == "train" and "variant" not in record and not math.isfinite(record.get(loss, 0.0)):
-                raise diverged(self.evaluation.model, record[loss], f"after {at} {place[at]}")
+                raise diverged(self.evaluation.model, record[loss], when)
         if self.evaluation.broken:
-            raise Stop("diverged", f"after {at} {place[at]}: {self.evaluation.broken}")
+            raise Stop("diverged", f"{when}: {self.evaluation.broken}")
         if not state.first:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])

@@ -100,7 +100,9 @@ def test_one_that_raises_in_training_names_the_log_with_the_traceback(normbench,
     assert normbench("battery", "--norm", "mine.py", *SMALL) == 4
     out = capfd.readouterr().out
     assert "ln2016/online: centre: KeyError: 'mine'" in out
-    (log,) = re.findall(r"failed: KeyError: 'mine' \(more in (\S+)\)", out.replace("\n", " ").replace("( ", "("))
+    (log,) = re.findall(
+        r"failed: KeyError: 'mine' \(mine.py, line \d+\) \(more in (\S+)\)", out.replace("\n", " ").replace("( ", "(")
+    )
     assert "mine.py" in (tmp_path / log).read_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from normbench.config import compose
 
+SUM = hashlib.sha256(b"a,b").hexdigest()
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {
     "own_model": ("model=residual", "norm=layer", "train.epochs=1"),
@@ -68,23 +70,94 @@ def test_which_way_is_better_is_stored_with_the_run_and_may_be_corrected(normben
     assert better("--config-dir", str(own)) == ("higher", "%")
 
 
-@pytest.mark.parametrize("own", ["own_model"], indirect=True)
-@pytest.mark.parametrize(
-    ("file", "old", "new", "named"),
-    [
+METHOD = "return self.logits(x)\n\n    def {}(self, inputs, targets):\n        {}"
+EVALUATE = METHOD.format("evaluate", "return {{'nll': {}, '{}': targets.float()}}")
+FAULTS = {
+    "own_model": [
         ("residual.py", "def build", "def make", "residual.py has no function build"),
-        ("residual.py", 'f"block', 'f"blok', "Did you mean 'block.0'?"),
+        ("residual.py", "Any], sites: Sites", "Any]", "build is called as build(config, sites)"),
+        ("residual.py", "return Residual(", "return (", "build gives tuple, not a normbench.models.base.Model"),
+        ("residual.py", 'f"block', 'f"blok', "Did you mean 'block.0'? (residual.py, line 20)"),
+        ("residual.py", "return self.logits(x)", EVALUATE.format("1.0", "error"), "gives nll as float"),
+        (
+            "residual.py",
+            "return self.logits(x)",
+            EVALUATE.format("targets - targets[:, None]", "error"),
+            "gives nll as Tensor of shape",
+        ),
+        (
+            "residual.py",
+            "return self.logits(x)",
+            EVALUATE.format("targets.float()", "eror"),
+            "metrics has error, which evaluate does not give. Did you mean 'eror'?",
+        ),
+        ("residual.py", "return self.logits(x)", METHOD.format("forward", "return targets"), "forward gives Tensor of"),
+        ("residual.py", "return self.logits(x)", METHOD.format("evaluate", "{}['a']"), "'a' (residual.py, line 31)"),
+        ("residual.yaml", "shares: [error]", "shares: [eror]", "shares: 'eror' is not possible. Did you mean 'error'?"),
+        (
+            "residual.yaml",
+            "train:\n  batch_size: 100\n  epochs: 5",
+            "",
+            "train.batch_size is declared but has no value: give train.batch_size=VALUE",
+        ),
+        ("residual.yaml", "[nll, error]", "[mse, error]", 'loss = "mse"'),
         ("residual.yaml", "  init: he_uniform", "  # init: he_uniform", "model.init"),
         ("residual.yaml", "  - /data: digits", "", "data=NAME"),
         ("residual.yaml", "file: residual.py", "file: other.py", "other.py does not exist"),
         ("residual.yaml", "    file: residual.py", "", "declares.file"),
     ],
+    "own_data": [
+        ("wine.py", ", root: Path, seed: int = 0", "", "load is called as load(config, root, seed)"),
+        ("wine.py", 'Dataset("wine", {', "dict({", "load gives dict, not a normbench.data.Dataset"),
+        ("wine.py", "{name: Split(", "{name[:2]: Split(", "the splits te, va, tr. One must be called train"),
+        ("wine.py", "targets[i])", "targets[i[1:]])", "inputs 48, targets 47. (wine.py, line 26)"),
+        ("wine.py", "torch.from_numpy(classes).long()", "classes", "targets is ndarray of shape (48,), not a tensor"),
+        ("wine.py", "deviation).float()", "deviation)", "inputs in float64"),
+        ("wine.py", "deviation).float()", "deviation).float() * float('nan')", "before the first update"),
+        ("wine.yaml", "features: 13", "features: 12", "inputs of shape (48, 13), declares.features is 12"),
+        ("wine.yaml", "of: 178", "of: 179", "100 training examples, declares.train_size is 101"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "file", "old", "new", "named"),
+    [(own, *fault) for own, faults in FAULTS.items() for fault in faults],
+    indirect=["own"],
 )
 def test_faults_are_named(normbench, capfd, own: Path, file: str, old: str, new: str, named: str):
-    change(own / "model" / file, old, new)
+    change(code(own).parent / file, old, new)
     assert normbench("train", "--config-dir", str(own), *SMALL[own.name]) != 0
     printed = capfd.readouterr()
     assert named in " ".join((printed.out + printed.err).split())
+
+
+@pytest.mark.parametrize("own", ["own_data"], indirect=True)
+@pytest.mark.parametrize(
+    ("declared", "content", "named"),
+    [
+        ("", b"a,b", "1 done"),
+        (SUM, b"a,b", "1 done"),
+        (
+            SUM,
+            b"a,c",
+            f"wine.csv has sha256 {hashlib.sha256(b'a,c').hexdigest()}, declares.files of data=wine has {SUM}",
+        ),
+        (SUM, None, "Place it at {}/wine.csv"),
+        ("abc", b"a,b", "declares.files.wine.csv: 'abc' must be an md5 or sha256"),
+    ],
+)
+def test_a_file_of_ones_own_in_any_format(
+    normbench, capfd, own: Path, monkeypatch, declared: str, content: bytes | None, named: str
+):
+    monkeypatch.setenv("NORMBENCH_DATA", str(own))
+    if content is not None:
+        (own / "wine.csv").write_bytes(content)
+    change(own / "data" / "wine.yaml", "files: {}", f"files: {{wine.csv: {declared}}}")
+    normbench("train", "--config-dir", str(own), *SMALL[own.name])
+    printed = capfd.readouterr()
+    assert named.format(own) in " ".join((printed.out + printed.err).split())
+    assert "data get" not in printed.err
 
 
 def test_the_normalizer_in_the_readme_trains(normbench, capfd, tmp_path: Path):

@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from normbench import data as datasets
-from normbench.config import compose, plan
+from normbench.config import compose, grammar, plan
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.train import clipping
@@ -63,6 +63,21 @@ def test_choices_from_torchs_table_serve_a_model_of_ones_own_and_are_not_replace
     compose.forget()
     with pytest.raises(NormbenchError, match=r"rprop\.yaml: there is a shipped optim=rprop"):
         plan.train_specs([*WORDS, "optim=rprop"], False, folder)
+
+
+def test_a_model_without_a_monitor_is_monitored_by_its_first_that_falls(tmp_path: Path):
+    text = (compose.conf_dir() / "model" / "mnist_mlp.yaml").read_text().replace("name: mnist_mlp", "name: own")
+    for metrics, more, metric in (
+        ("[r2, mse]\n    rising: [r2]", "", "mse"),
+        ("[mse, nll]", "", "nll"),
+        ("[r2, mse]\n    rising: [r2]", "monitor: {metric: r2}", "r2"),
+    ):
+        own = text.replace("metrics: [nll, error]", f"metrics: {metrics}").replace("    shares: [error]\n", "")
+        folder = _own(tmp_path, "model", "own", f"{own}\n{more}\n")
+        compose.forget()
+        assert compose.compose(grammar.parse(["model=own", "data=digits"]), folder)["monitor"]["metric"] == metric
+    with pytest.raises(NormbenchError, match=r"Add monitor\.goal=max"):
+        plan.train_specs(["model=own", "data=digits"], False, folder)
 
 
 def _without(*keys: str) -> dict:

@@ -52,7 +52,7 @@ def test_a_models_file_sets_parts_and_choices_alone(tmp_path: Path) -> None:
     for more, says in (
         ("evl: {every: 2}", "'evl' is not a key. Did you mean 'eval'?"),
         ("declares: {}", "'declares' is not a key."),
-        ("eval: 2", "eval must be a map"),
+        ("eval: 2", "eval: 2 must be a map"),
         ("clip:", "clip must be a map"),
     ):
         path.write_text(f"{text}\n{more}\n")

@@ -81,7 +81,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "model.hidden_sizes=[3,x]"), "model.hidden_sizes=x is not a whole number."),
         ((*BASE, "train.keep=last"), "train.keep=last must be a list"),
         # the range
-        ((*BASE, "train.epochs=0"), "train.epochs=0 and train.steps=0: a run is as long as one of them says"),
+        ((*BASE, "train.epochs=0"), "train.epochs=0 and train.steps=0: give one of them"),
         ((*BASE, "seed=-1"), "seed=-1 is too small"),
         ((*BASE, "norm=batch", "norm.momentum=2"), "norm.momentum=2.0 is too large: at most 1."),
         ((*BASE, "norm=batch", "norm.also_momenta=[0.1,2]"), "norm.also_momenta=2.0 is too large"),

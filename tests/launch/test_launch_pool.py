@@ -113,7 +113,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
         outcomes, interrupted = Pool(2).launch(specs, root, lambda spec, event: heard.append((spec.id, event["event"])))
     assert not interrupted
     assert [outcomes[spec.id].status for spec in specs] == ["done", "failed", "failed", "busy", "done", "done"]
-    assert outcomes[raises.id].reason == "ValueError: not with me"
+    assert outcomes[raises.id].reason == "ValueError: not with me (raises.py, line 29)"
     assert "its worker ended unexpectedly (exit code 9)" in outcomes[dies.id].reason
     assert outcomes[busy.id].code == 5 and f"process {os.getpid()}" in outcomes[busy.id].reason
     for spec in specs:
@@ -130,7 +130,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     states = ["done", "failed", "interrupted", "interrupted", "done", "done"]
     assert [found.state(spec) for spec in specs] == states
     assert found.damaged == []
-    assert found.stored[raises.id].content["reason"] == "ValueError: not with me"
+    assert found.stored[raises.id].content["reason"] == "ValueError: not with me (raises.py, line 29)"
 
 
 def test_a_worker_that_is_killed_as_it_writes_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
