@@ -146,11 +146,11 @@ def because(d: Difference, unit: str = "") -> str:
     if d.word != UNDECIDED or d.why or d.detectable is None:
         return reasons.get(d.why, "")
     detectable = f"{format_estimate(d.detectable, None)}{unit and f' {unit}'}"
-    text = f"n = {d.n} shows {detectable} with {100 * POWER:.0f} % power"
+    text = f"{d.n} seeds detect a difference of {detectable} with {100 * POWER:.0f} % power"
     if d.needed is None or d.needed <= d.n:
         return text
     far = f"out of reach (more than {REACH} seeds)"
-    return f"{text}; {far if d.needed > REACH else f'about {d.needed} seeds would show the difference seen'}"
+    return f"{text}; {far if d.needed > REACH else f'about {d.needed} seeds would detect the one found'}"
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _rate_notes(c: Comparison) -> Iterator[str]:
         where = f"{group.place}: " if group.place else ""
         if len({len(rates) for rates in group.rates.values()}) > 1:
             tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items())
-            yield f"{where}Learning rates tried: {tried}. Whoever may choose among more looks better."
+            yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
         ends = {arm: (min(rates), max(rates)) for arm, rates in group.rates.items()}
         if edge := [arm for arm in ends if chosen.get(arm) in ends[arm]]:  # a better rate may lie beyond

@@ -298,7 +298,7 @@ def forest(board: Board) -> Figure | None:
         notes.append(_note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
-    title = f"less that of {cut(q.against, 24)}{unit}{better}"
+    title = f"difference from {cut(q.against, 24)}{unit}{better}"
     x_axis = _axis(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = _axis("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}

@@ -177,7 +177,7 @@ def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, f
     )
     assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
     assert ("out of reach (more than 60 seeds)" in describe.because(held)) == far
-    assert (f"about {held.needed} seeds would show" in describe.because(held)) != far
+    assert (f"about {held.needed} seeds would detect" in describe.because(held)) != far
 
 
 @pytest.mark.parametrize(
