@@ -202,7 +202,7 @@ def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
     try:
         _measure(subject, facts)
     except Exception as error:  # raised by the user's code
-        raise NormbenchError(f"{path}: {contract.format_error(subject, error)}") from error
+        raise NormbenchError(f"{path}: {contract.format_error(error)}") from error
     return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
 

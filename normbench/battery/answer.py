@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from normbench.battery.trials import OPPONENTS, Trial
 from normbench.compare import metrics
+from normbench.compare.answer import ALPHA, FEWEST, POWER
 from normbench.compare.metrics import Metric, format_metric
 from normbench.runs.record import RunRecord
 from normbench.stats.series import final, log_floored, series
@@ -18,15 +19,6 @@ if TYPE_CHECKING:  # imports torch
     from normbench.battery.cost import Cost
 
 BETTER, WORSE, UNDECIDED, NOT_YET = WORDS = ("better", "worse", "undecided", "not yet")
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The level of the tests, the fewest seeds for a word, and the power that a number of seeds should give."""
-
-    alpha: float
-    fewest: int
-    power: float
 
 
 @dataclass(frozen=True)
@@ -96,28 +88,28 @@ def _logged_last(runs: Sequence[RunRecord], split: str, metric: Metric) -> bool:
     return any(final(run, split, "eval", metric.name) is not None for run in runs)
 
 
-def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]], rules: Rules) -> list[Comparison]:
+def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]) -> list[Comparison]:
     """For each quantity the paired difference from each opponent; `runs`: normalizer -> finished runs of the trial."""
     opponents = [norm for norm in trial.specs if norm != name]
     asked = quantities([run for own in runs.values() for run in own])
     if not asked:
         nothing = Estimate(None, None, 0.95, None, 0)
-        few = f"0 of {rules.fewest} seeds"
+        few = f"0 of {FEWEST} seeds"
         return [Comparison("", other, "", False, nothing, not_yet=few) for other in opponents]
-    return [_compare(*one, other, runs[name], runs[other], rules) for one in asked for other in opponents]
+    return [_compare(*one, other, runs[name], runs[other]) for one in asked for other in opponents]
 
 
 def _compare(
-    split: str, metric: Metric, against: str, ours: Sequence[RunRecord], theirs: Sequence[RunRecord], rules: Rules
+    split: str, metric: Metric, against: str, ours: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Comparison:
     first, second = (_finals(runs, split, metric) for runs in (ours, theirs))
     seeds = sorted(first.keys() & second.keys())
     estimate = paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])
     lost = len(ours) - len(first), len(theirs) - len(second)
     not_yet = "" if estimate.sd else "all seeds alike"
-    if len(seeds) < rules.fewest:
-        not_yet = f"{len(seeds)} of {rules.fewest} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
-    elif not any(_learned(runs, split, metric, rules.alpha) for runs in (ours, theirs)):
+    if len(seeds) < FEWEST:
+        not_yet = f"{len(seeds)} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
+    elif not any(_learned(runs, split, metric, ALPHA) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"
     return Comparison(format_metric(split, metric.name), against, unit, bool(metric.rising), estimate, lost, not_yet)
@@ -142,7 +134,7 @@ def _learned(runs: Sequence[RunRecord], split: str, metric: Metric, alpha: float
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def decide(outcomes: Sequence[Outcome], rules: Rules) -> list[Outcome]:
+def decide(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes with a word for each comparison in a chief metric, the most important outcome first.
 
     The comparisons with one opponent share Holm's adjustment. First come outcomes with the most decided comparisons,
@@ -151,7 +143,7 @@ def decide(outcomes: Sequence[Outcome], rules: Rules) -> list[Outcome]:
     words: dict[tuple[int, str], Comparison] = {}
     for other in dict.fromkeys(c.against for outcome in outcomes for c in outcome.chief):
         family = {i: c for i, outcome in enumerate(outcomes) for c in outcome.chief if c.against == other}
-        for i, c in zip(family, _decide_family([*family.values()], rules), strict=True):
+        for i, c in zip(family, _decide_family([*family.values()]), strict=True):
             words[i, other] = c
     decided = [
         replace(
@@ -169,24 +161,24 @@ def _importance(outcome: Outcome) -> tuple[int, int, float]:
     return -given.count(BETTER) - given.count(WORSE), -given.count(UNDECIDED), surest
 
 
-def _decide_family(family: Sequence[Comparison], rules: Rules) -> list[Comparison]:
+def _decide_family(family: Sequence[Comparison]) -> list[Comparison]:
     tested = {i: p for i, c in enumerate(family) if not c.not_yet and (p := p_value(c.estimate)) is not None}
     adjusted = dict(zip(tested, holm([*tested.values()]), strict=True))
-    return [_decide_one(c, adjusted.get(i), max(1, len(tested)), rules) for i, c in enumerate(family)]
+    return [_decide_one(c, adjusted.get(i), max(1, len(tested))) for i, c in enumerate(family)]
 
 
-def _decide_one(c: Comparison, p: float | None, tests: int, rules: Rules) -> Comparison:
+def _decide_one(c: Comparison, p: float | None, tests: int) -> Comparison:
     sides = ("its runs", f"the runs of {c.against}")
-    if c.estimate.n == 0 and min(c.lost) == 0 and max(c.lost) >= rules.fewest:
+    if c.estimate.n == 0 and min(c.lost) == 0 and max(c.lost) >= FEWEST:
         ours = c.lost[0] > 0
         return replace(c, word=WORSE if ours else BETTER, why=f"all {sides[not ours]} diverged")
     if p is None:
         return replace(c, why=c.not_yet)
     mean, sd = c.estimate.mean or 0.0, c.estimate.sd or 0.0
-    if p > rules.alpha:
-        needed = seeds_needed(mean, sd, 1 - rules.alpha / tests, rules.power, REACH)
+    if p > ALPHA:
+        needed = seeds_needed(mean, sd, 1 - ALPHA / tests, POWER, REACH)
         why = f"about {needed} seeds would show it" if needed else f"out of reach (more than {REACH} seeds)"
-        if (p_value(c.estimate) or 0.0) <= rules.alpha:
+        if (p_value(c.estimate) or 0.0) <= ALPHA:
             why = f"significant alone, not after Holm's correction; {why}"
         return replace(c, word=UNDECIDED, p=p, why=why, needed=needed or 0)
     better = (mean > 0) == c.rising
@@ -214,7 +206,7 @@ def headlines(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def decided_when(outcome: Outcome, seeds: int, rules: Rules) -> str:
+def decided_when(outcome: Outcome, seeds: int) -> str:
     """When the comparisons with the opponents become decided, as far as the runs that are there tell."""
     found: dict[str, list[str]] = {}
     for c in outcome.chief:
@@ -222,14 +214,10 @@ def decided_when(outcome: Outcome, seeds: int, rules: Rules) -> str:
             text = "decided"
         elif c.word == UNDECIDED:
             text = f"with about {c.needed} seeds" if c.needed else "out of reach"
-        elif c.estimate.n >= rules.fewest:
+        elif c.estimate.n >= FEWEST:
             text = f"never with these runs ({c.why})"
         else:
-            text = (
-                "with these runs, at the earliest"
-                if seeds >= rules.fewest
-                else f"with {rules.fewest} seeds, at the earliest"
-            )
+            text = "with these runs, at the earliest" if seeds >= FEWEST else f"with {FEWEST} seeds, at the earliest"
         found.setdefault(text, []).append(c.against)
     if len(found) == 1:
         return next(iter(found))

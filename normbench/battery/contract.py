@@ -7,16 +7,14 @@ references in float64, which a user's normalizer lacks.
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, line_of
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms import base, modes
 from normbench.norms.context import ForwardContext
@@ -82,16 +80,14 @@ def broken(one: Check, subject: Subject, axes: Axes) -> str:
     except Broken as failure:
         return str(failure)
     except Exception as error:  # raised by the user's code: report the promise and the line
-        return format_error(subject, error)
+        return format_error(error)
     return ""
 
 
-def format_error(subject: Subject, error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """An exception of a normalizer, with its line."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == subject.file]
-    line = f" ({Path(subject.file).name}, line {frames[-1].lineno})" if frames else ""
     kind = "" if isinstance(error, NormbenchError) else f"{type(error).__name__}: "
-    return f"{kind}{' '.join(str(error).split())[:300].removesuffix('.')}{line}"
+    return f"{kind}{' '.join(str(error).split())[:300].removesuffix('.')}{line_of(error)}"
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from normbench import runs
 from normbench.battery import answer, trials
-from normbench.battery.answer import Comparison, Outcome, Rules
+from normbench.battery.answer import FEWEST, Comparison, Outcome
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import DryRun, Fidelity, Jobs, option
@@ -28,15 +28,12 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
-from normbench.papers import rules
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
 from normbench.web import battery_page
 
-if TYPE_CHECKING:  # these import torch
+if TYPE_CHECKING:  # imports torch
     from normbench.battery.adopt import Adopted
-    from normbench.battery.answer import Comparison, Outcome
-    from normbench.battery.trials import Trial
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
@@ -51,7 +48,6 @@ In each experiment the normalizer is better or worse than layer, batch and none 
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
 or where neither side is better than before training, the word is *not yet*, without a number.
 """
-RULES = Rules(rules.ALPHA, rules.FEWEST, rules.POWER)
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
 
 
@@ -97,7 +93,7 @@ class Battery(options.Answering):
         specs = _specs(taken, probes)
         if self.dry_run:
             lacking = missing(specs, found)
-            outcomes = answer.decide([_outcome(adopted.name, trial, found) for trial in planned], RULES)
+            outcomes = answer.decide([_outcome(adopted.name, trial, found) for trial in planned])
             rows = [self._outlook(outcome, found, seconds, outcome.trial in taken) for outcome in outcomes]
             self._show_outlook(rows, outcomes, len(specs), len(lacking), min(launcher.processes, len(lacking)))
             if self.as_json:
@@ -123,7 +119,7 @@ class Battery(options.Answering):
             command=self._repeat_command(),
             promises=promises,
             table1=_table1(probes, found),
-            outcomes=answer.decide(outcomes, RULES),
+            outcomes=answer.decide(outcomes),
             notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
         )
         _show_table1(summary.table1, self.console)
@@ -183,7 +179,7 @@ class Battery(options.Answering):
             "missing": len(missing(specs, found)),
             "seconds": seconds[trial.name],
             "taken": taken,
-            "decided": answer.decided_when(outcome, self.seeds if taken else 0, RULES),
+            "decided": answer.decided_when(outcome, self.seeds if taken else 0),
             "refused": trial.refused,
         }
 
@@ -206,8 +202,8 @@ class Battery(options.Answering):
             self.say(f"  {note}")
         for line in answer.headlines(outcomes):
             self.say(line)
-        if self.seeds < RULES.fewest:
-            self.say(f"--seeds {self.seeds} gives no answer: that needs {RULES.fewest} seeds of each normalizer")
+        if self.seeds < FEWEST:
+            self.say(f"--seeds {self.seeds} gives no answer: that needs {FEWEST} seeds of each normalizer")
         elif lacking:
             self.say("what is not yet is decided after these runs at the earliest")
         needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
@@ -273,7 +269,7 @@ def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] |
     from normbench.battery import cost
 
     runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
-    comparisons = answer.comparisons(name, trial, runs, RULES)
+    comparisons = answer.comparisons(name, trial, runs)
     if reasons is None:
         return answer.Outcome(trial, runs, comparisons, {}, {})
     failed = {

@@ -216,8 +216,7 @@ class Difference:
     A word needs FEWEST seeds a side and, after Holm's adjustment, an interval that excludes 0; seeds without any spread
     have no interval and no word. `word`: of the first against the second; `why`: the reason for no word, "" for a lack
     of power. `sd`: of one pair; two groups have no single spread. `most`: seeds of the larger side. `tests`: how many
-    share Holm's adjustment. `lost`: the diverged runs of
-    `ahead`, the arm with the better mean, where these forbid a word.
+    share Holm's adjustment. `lost`: the diverged runs of `ahead`, the arm with the better mean, which forbid a word.
     """
 
     first: str

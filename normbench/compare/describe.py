@@ -85,7 +85,7 @@ def group_sentences(group: Group, unit: str) -> tuple[list[str], list[str]]:
     elif len(front) != 1:
         first = f"No winner{how}: undecided between {_join(front)}."
     else:
-        why = "adjusted for all pairs not ahead of every arm"
+        why = "not significantly ahead of every arm after Holm's correction"
         if few:
             why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
         first = f"No winner{how}: {front[0]} is in front, but {why}."

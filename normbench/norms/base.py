@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from normbench import user_code
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, kind
 from normbench.eval_variants import Variant, text
 from normbench.norms.context import ForwardContext
 from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
@@ -306,8 +306,7 @@ def build(site: Site, choice: Choice) -> Normalizer:
 def demand_alike(module: nn.Module, x: Tensor, y: Any) -> None:
     """NormbenchError unless a user's module gives a tensor like x."""
     if not isinstance(y, Tensor) or y.shape != x.shape:
-        found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {found}, not a tensor like x.")
+        raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {kind(y)}, not a tensor like x.")
 
 
 def _check_own(norm: Normalizer, given: tuple[Any, ...], y: Any) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, kind
 
 NAME = re.compile(r"[A-Za-z][\w.]*")
 Sums = dict[str, list[float]]  # of the values that were logged under a name, and how many these were
@@ -34,8 +34,7 @@ class Scalars:
             try:
                 number = float(value.detach() if isinstance(value, Tensor) else value)
             except (TypeError, ValueError, RuntimeError):
-                kind = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise NormbenchError(f"log('{name}'): {kind} is not one number.") from None
+                raise NormbenchError(f"log('{name}'): {kind(value)} is not one number.") from None
             total, count = sums.get(name, (0.0, 0.0))
             sums[name] = [total + number, count + 1]
 

@@ -14,7 +14,6 @@ from normbench.battery.trials import Trial, within_budget
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import REACH, holm, p_value, paired
 
-RULES = answer.Rules(alpha=0.05, fewest=5, power=0.8)
 SPECS = fake.specs(8)
 SEEDS = (0.01, -0.02, 0.03, 0.0, -0.01, 0.02, -0.03, 0.005)  # of the errors, around their mean
 APART = (0.004, -0.003, 0.001, 0.002, -0.004, 0.003, -0.001, 0.002)
@@ -38,12 +37,12 @@ def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, 
 def outcome(ours: list[RunRecord], experiment: str = "a/b", **others: list[RunRecord]) -> Outcome:
     trial = Trial(experiment, experiment, {}, {name: [SPECS[0]] for name in ("mine", *others)})
     groups = {"mine": ours, **others}
-    return Outcome(trial, groups, answer.comparisons("mine", trial, groups, RULES), {}, {})
+    return Outcome(trial, groups, answer.comparisons("mine", trial, groups), {}, {})
 
 
 def decided(*outcomes: Outcome) -> list[answer.Comparison]:
     """The comparisons in the chief metric, by experiment."""
-    found = answer.decide(outcomes, RULES)
+    found = answer.decide(outcomes)
     return [c for one in sorted(found, key=lambda one: one.trial.experiment) for c in one.chief]
 
 
@@ -102,21 +101,20 @@ def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_fir
             outcome(runs(0.2, 1), "c/far", layer=runs(0.3), none=runs(0.4)),
             outcome(runs(0.4, 1), "d/worse", layer=runs(0.3)),
         ],
-        RULES,
     )
     assert [one.trial.experiment for one in outcomes] == ["c/far", "b/near", "d/worse", "a/few"]
     assert answer.headlines(outcomes) == [
         "against layer: better in 1, worse in 1, undecided in 1 of 4 experiments; not yet in 1",
         "against none: better in 2, worse in 0, undecided in 0 of 3 experiments; not yet in 1",
     ]
-    when = {one.trial.experiment: answer.decided_when(one, 5, RULES) for one in outcomes}
+    when = {one.trial.experiment: answer.decided_when(one, 5) for one in outcomes}
     assert when == {
         "c/far": "decided",
         "b/near": "layer: out of reach; none: decided",
         "d/worse": "decided",
         "a/few": "with these runs, at the earliest",
     }
-    assert answer.decided_when(outcomes[-1], 2, RULES) == "with 5 seeds, at the earliest"
+    assert answer.decided_when(outcomes[-1], 2) == "with 5 seeds, at the earliest"
 
 
 def test_the_chief_metric_is_a_share_of_the_test_split() -> None:

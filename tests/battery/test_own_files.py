@@ -92,8 +92,8 @@ REFUSED = {
     "a tuple": (module(GAIN, "return x, self.gain"), "gives tuple, not a tensor like x"),
     "another type": (module(GAIN, "return (x * self.gain).double()"), "torch.float32 gives torch.float64"),
     "half": (module(GAIN, "return (x * self.gain).half()"), "torch.float32 gives torch.float16"),
-    "another shape": (module(GAIN, "return x.mean(0)"), r"gives \(6,\), not a tensor like x"),
-    "turned": (module(GAIN, "return x.movedim(0, -1)"), r"\(4, 6\) gives \(6, 4\)"),
+    "another shape": (module(GAIN, "return x.mean(0)"), r"gives Tensor of shape \(6,\), not a tensor like x"),
+    "turned": (module(GAIN, "return x.movedim(0, -1)"), r"\(4, 6\) gives Tensor of shape \(6, 4\)"),
     "constructor": (module("raise KeyError('mine')", "return x"), "KeyError: 'mine' .mine.py, line 8"),
     "two numbers": (module(GAIN, "return x", "d, eps"), "Mine: d is the number of features, eps must have a default"),
     "two classes": (module(GAIN, "return x", name="A") + module(GAIN, "return x", name="B"), "classes, A, B. Mark one"),
@@ -179,7 +179,7 @@ def test_what_a_checkpoint_would_lack_is_refused_before_a_run(kind: str, tmp_pat
     ("old", "new", "says"),
     [
         (", mask: Tensor | None = None", "", r"centre\.py: Centre\.forward takes no mask"),
-        ("return y if", "return y[0] if", r"Centre: x of \(5, 4\) gives \(4,\), not a tensor like x"),
+        ("return y if", "return y[0] if", r"Centre: x of \(5, 4\) gives Tensor of shape \(4,\), not a tensor like x"),
         ("return y if", "return None if", r"gives NoneType"),
     ],
 )

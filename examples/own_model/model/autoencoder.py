@@ -1,4 +1,4 @@
-"""An autoencoder, a model that is no classifier: it draws each input again, through a few hidden units."""
+"""An autoencoder, a model that is no classifier: it reconstructs each input from a few hidden units."""
 
 from __future__ import annotations
 
