@@ -18,11 +18,12 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.compare.configuration import rank
+from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.draw.tables import Entry, estimate_entry, times_entry
 from normbench.errors import NormbenchError, unknown
-from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.papers.rules import FEWEST
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.stats.series import (
@@ -37,17 +38,13 @@ from normbench.stats.series import (
     series,
     time_to_level,
 )
-from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, t_interval, welch
+from normbench.stats.statistics import t_interval
 
 END, BEST = "end", "best"
 TUNED = "optim.lr"  # each arm is also compared at its own best value of it
 SHARE = 0.95
 NOTHING = "none"  # the choice of no normalizer: the default baseline
 CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # the unit of a budget -> its key in records
-AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"  # reasons for no word
-ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
-Values = Mapping[int, float | None]  # by seed; None without a number
 
 
 # --- the question ----------------------------------------------------------------------------------------------------
@@ -206,107 +203,6 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
 
 
-# --- two arms --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Difference:
-    """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
-
-    A word needs FEWEST seeds a side and, after Holm's adjustment, an interval that excludes 0; seeds without any spread
-    have no interval and no word. `word`: of the first against the second; `why`: the reason for no word, "" for a lack
-    of power. `sd`: of one pair; two groups have no single spread. `most`: seeds of the larger side. `tests`: how many
-    share Holm's adjustment. `lost`: the diverged runs of `ahead`, the arm with the better mean, which forbid a word.
-    """
-
-    first: str
-    second: str
-    paired: bool
-    n: int
-    mean: float | None
-    interval: tuple[float, float] | None
-    p: float | None
-    holm: float | None = None
-    word: str = UNDECIDED
-    why: str = ""
-    sd: float | None = None
-    most: int = 0
-    tests: int = 1
-    ahead: str = ""
-    lost: int = 0
-
-    @cached_property
-    def detectable(self) -> float | None:
-        """The effect that this many seeds detect with 80 % power at the level ALPHA / tests."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER) if self.sd else None
-
-    @cached_property
-    def needed(self) -> int | None:
-        """The number of seeds that would detect the observed difference, at the same power and level."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER) if self.sd else None
-
-    @property
-    def reversed(self) -> Difference:
-        """Second minus first, by the same test."""
-        return replace(
-            self,
-            first=self.second,
-            second=self.first,
-            mean=None if self.mean is None else -self.mean,
-            interval=self.interval and (-self.interval[1], -self.interval[0]),
-            word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
-        )
-
-
-def difference_of(first: Values, second: Values, names: tuple[str, str] = ("", "")) -> Difference:
-    """first − second over pairs of equal seeds; by Welch over all seeds if the smaller side has unpaired ones.
-
-    No word yet: see `judge`.
-    """
-    a, b = ({seed: v for seed, v in values.items() if v is not None} for values in (first, second))
-    shared = sorted(a.keys() & b.keys())
-    pairs = bool(shared) and len(shared) == min(len(a), len(b))
-    if pairs:
-        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
-    else:
-        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
-    interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
-    if interval and interval[1] - interval[0] <= ROUNDING * largest:
-        estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
-    return Difference(
-        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
-        most=max(len(a), len(b)),
-    )  # fmt: skip
-
-
-def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool | None) -> list[Difference]:
-    """The differences with Holm's p over all of them, and a word each.
-
-    `lost`: diverged runs by arm; an arm that lost runs is never ahead, because its mean is one of survivors.
-    """
-    tested = [place for place, d in enumerate(differences) if d.p is not None]
-    adjusted = dict(zip(tested, holm([differences[place].p or 0.0 for place in tested]), strict=True))
-    return [
-        _judge_one(replace(d, holm=adjusted.get(place), tests=max(1, len(tested))), lost, rising)
-        for place, d in enumerate(differences)
-    ]
-
-
-def _judge_one(d: Difference, lost: Mapping[str, int], rising: bool | None) -> Difference:
-    if rising is None:
-        return replace(d, why=UNDIRECTED, sd=None)  # more seeds would not help
-    if d.n < FEWEST:
-        return replace(d, why=FEW)
-    if d.p is None or d.holm is None or d.mean is None:
-        return replace(d, why=ALIKE)
-    if d.holm > ALPHA:
-        return replace(d, why=ALONE if d.p <= ALPHA else "")
-    ahead = d.first if (d.mean > 0) == rising else d.second
-    if lost.get(ahead):
-        return replace(d, why=SURVIVORS, ahead=ahead, lost=lost[ahead])
-    return replace(d, word=AHEAD if ahead == d.first else BEHIND)
-
-
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
     """first − second over pairs of equal seeds, as logged, with its interval, at every evaluation that both have."""
     seconds = {run.seed: run for run in second.done}
@@ -430,17 +326,14 @@ def compare(task: Task, question: Question) -> Comparison:
 
 def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping[str, Any] | None = None) -> Group:
     rows = [_row(cell, question) for cell in cells]
-    lost = {row.arm: row.diverged for row in rows}
     rising = question.metric.rising
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
     pairs = judge(
         [
-            difference_of(a.values, b.values, (a.arm, b.arm))
+            difference_of(a.values, b.values, (a.arm, b.arm), rising, (a.diverged, b.diverged))
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
-        ],
-        lost,
-        rising,
+        ]
     )
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
