@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.answer import BEST, END, TUNED, Comparison, Group, Row
+from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UNDECIDED, UNDIRECTED, Difference
 from normbench.compare.groups import Task
+from normbench.compare.question import BEST, END, TUNED
 from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS

@@ -14,9 +14,9 @@ from swept import asked, config, run, sweep
 
 from normbench.commands.compare import selecting
 from normbench.compare import configuration, describe, metrics, suggested_seeds
-from normbench.compare.answer import Question, difference_curve
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, difference_of, judge
 from normbench.compare.groups import Task, tasks
+from normbench.compare.question import Question, difference_curve
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord

@@ -9,9 +9,10 @@ import scipy.stats
 from swept import SPREAD, asked, run, sweep
 
 from normbench.compare import describe, suggested_seeds
-from normbench.compare.answer import Question, compare
+from normbench.compare.answer import compare
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import tasks
+from normbench.compare.question import Question
 from normbench.stats import statistics as stats
 from normbench.streams import stream
 
