@@ -21,7 +21,7 @@ from normbench.config import FIDELITIES, declaration_keys, experiment_keys, vali
 from normbench.draw.tables import escape
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_file, describe, measured, published, rules, verdict_keys
+from normbench.papers import claim_keys, describe, measured, published, rules, verdict_keys
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -241,7 +241,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
     "results/README.md": {"findings": findings, "verdicts": table},
     "docs/keys.md": {
         "experiments": keys(validation, experiment_keys),
-        "claims": keys(claim_file),
+        "claims": keys(claim_keys),
         "choices": keys(declaration_keys),
         "published": keys(verdict_keys),
         "answers": keys(answers),
