@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import fake
@@ -13,6 +14,7 @@ from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
 from normbench.battery.trials import Trial, within_budget
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import REACH, holm, paired
+from normbench.web import battery_page
 
 SPECS = fake.specs(8)
 SEEDS = (0.01, -0.02, 0.03, 0.0, -0.01, 0.02, -0.03, 0.005)  # of the errors, around their mean
@@ -118,6 +120,17 @@ def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_fir
         "a/few": "with these runs, at the earliest",
     }
     assert answer.decided_when(outcomes[-1], 2) == "with 5 seeds, at the earliest"
+
+
+def test_the_page_has_every_effect_that_the_answer_has(tmp_path: Path) -> None:
+    outcomes = answer.decide([outcome(runs(0.2, 1), layer=runs(0.3), none=runs(0.2, seeds=3))])
+    battery = battery_page.BatteryPage(
+        "mine", "Mine", "", "", "", {}, "smoke", "normbench battery", [("a promise", 1)], ([], []), outcomes, []
+    )
+    page = battery_page.write(battery, tmp_path / "page").read_text()
+    shown = [c for c in outcomes[0].comparisons if c.has_number]
+    assert page.count('<span class="forest ') == len(shown) == 2 and page.count('<td class="num">5</td>') == 2
+    assert page.count('class="effect"') == 1 and "3 of 5 seeds" in page.replace("\xa0", " ")
 
 
 def test_the_chief_metric_is_a_share_of_the_test_split() -> None:
