@@ -23,7 +23,8 @@ UNSURE = arms(-0.9, spread=5.0, control="lr-low")
 THIRD = stats.signs_needed(1 / 3) or 0
 PART: dict[str, Any] = {  # undecided, of a spread of 1
     "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
-    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None, "better": "lower",
+    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None,
+    "better": "lower",
     "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
 }  # fmt: skip
 SHA = {"claims_sha256": "c", "pack_sha256": "p"}
