@@ -188,7 +188,7 @@ def test_an_experiment_of_ones_own_is_told_from_an_artifact(tmp_path: Path):
         artifacts.select(["mine/one"])
 
 
-# --- a scorecard whose arms have each a learning rate of their own -----------------------------------------------------
+# --- a scorecard whose arms have each a learning rate of their own ---------------------------------------------------
 
 
 def _rated(arm: str, control: str, lr: float, values: list[float]) -> list[RunRecord]:
