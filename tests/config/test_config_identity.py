@@ -115,7 +115,7 @@ def different(group: str, name: str) -> list[str]:
         elif "choices" in spec:
             new = next(c for c in spec["choices"] if c != value)
         elif option == compose.declaration(group, name).get("groups"):
-            new = 1  # divides every number of features
+            new = 3 - min(value, 2)  # 1 or 2: both divide these numbers of features
         else:
             new = (
                 (value + 1 if value != spec.get("max") else value - 1) if spec["type"] == "int" else value * 0.5 or 0.25

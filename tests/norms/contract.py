@@ -25,6 +25,7 @@ VALUES: dict[str, list[Any]] = {
     "p": [1.0, 0.5],
     "t_max": [100, 2],
     "ghost_size": [3, 4],
+    "warmup_updates": [10000, 0, 2],
     "warmup_frac": [1.0, 0.0, 2e-4],  # the last: limits that move from update 1 on, to 5 and to 8
     "eps_w": [1e-4, 1e-2],
     "eps_v": [0.0, 1e-2],

@@ -190,6 +190,7 @@ def test_properties_agree_with_what_each_normalizer_declares(name: str):
 def test_rows_that_follow_from_the_formulas():
     """Not in the paper: batch layer normalization keeps what both of its parts keep, RMSNorm lacks the mean."""
     expected = {"batch_layer": "100100", "rms": "100101", "none": "000000", "spectral": "100000"}
+    expected |= {"power": "100101", "power-alone": "101100"}  # RMSNorm before it, and batch normalization but the mean
     for name, row in expected.items():
         found = numbers(arm("ln2016/table1", name))
         assert "".join(str(int(found[c] <= 1e-9)) for c in TABLE1.reference["columns"]) == row, name
