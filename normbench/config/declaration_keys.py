@@ -171,6 +171,9 @@ class Network(Coded):
     default_sites: list[Text] = Field(
         description="patterns of the sites that are normalized unless `norm.sites` says otherwise"
     )
+    outer: list[Text] = optional(
+        "patterns of the parameters of its first and last layers, embeddings apart: `optim=muon` leaves them to AdamW"
+    )
     metrics: list[Text] = optional(
         "names of the metrics that `evaluate` returns; the first is shown and plotted by default"
     )
@@ -256,6 +259,7 @@ class Optimizer(Component):
 
     class_: Text = optional("the class of `torch.optim`", alias="class")
     fused: bool = optional("true: torch has a kernel for the whole update")
+    matrices: bool = optional("true: the matrices of hidden layers are groups of their own")
 
 
 class Schedule(Component):

@@ -99,7 +99,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         # optimizer, schedule, clipping: known ones that cannot be had say why
         ((*BASE, "optim=lbfgs"), "optim=lbfgs needs a closure that computes the loss again"),
         ((*BASE, "optim=sparseadam"), "optim=sparseadam needs sparse gradients"),
-        ((*BASE, "optim=muon"), "optim=muon takes matrices alone"),
         ((*BASE, "optim=none"), "optim=none trains nothing: model=mnist_mlp needs another."),
         ((*BASE, "optim=adma"), "optim=adma is not an optimizer. Did you mean 'adam'? (adadelta, "),
         ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor)"),
