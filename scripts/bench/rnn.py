@@ -224,18 +224,18 @@ def batch_normed(
 
 
 def own(shape: Shape, rounds: int) -> harness.Row:
-    """A user's element-wise normalizer at all sites: examples/own_normalizer/dyt.py."""
+    """A user's element-wise normalizer at all sites: examples/own_normalizer/isru.py."""
     torch.manual_seed(1)
     x = torch.randn(shape.batch, shape.steps, shape.inputs)
     weight = torch.randn(shape.batch, shape.steps, shape.hidden)
     ours, file = normed(shape.layer, shape.inputs, shape.hidden), Path(__file__).parents[2] / "examples"
-    theirs = normed(shape.layer, shape.inputs, shape.hidden, "dyt", file=str(file / "own_normalizer" / "dyt.py"))
+    theirs = normed(shape.layer, shape.inputs, shape.hidden, "isru", file=str(file / "own_normalizer" / "isru.py"))
     sides = {
         "own": trained(theirs, lambda inputs: theirs(inputs)[0], x, weight),
         "layer": trained(ours, lambda inputs: ours(inputs)[0], x, weight),
     }
     took = interleave(sides, rounds, warmup=2)
-    return harness.row(f"{shape.name}: a user's dynamic tanh / LN", took["own"], took["layer"], 1)
+    return harness.row(f"{shape.name}: a user's isru / LN", took["own"], took["layer"], 1)
 
 
 def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: float, rounds: int) -> harness.Row:

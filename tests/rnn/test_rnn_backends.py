@@ -343,12 +343,12 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
         getattr(layer.cells[0], frozen).requires_grad_(True)
 
 
-DYT = Path(__file__).parents[2] / "examples" / "own_normalizer" / "dyt.py"
+ISRU = Path(__file__).parents[2] / "examples" / "own_normalizer" / "isru.py"
 
 
 def own(kind: str, steps: str) -> Any:
     """A layer with a user's element-wise normalizer at some sites, another normalizer at the others."""
-    chosen = [("dyt", {"file": str(DYT)}), "layer"]
+    chosen = [("isru", {"file": str(ISRU)}), "layer"]
     return make(
         kind, 9 if steps else 5, 4, {site: chosen[at % 2 if steps else 0] for at, site in enumerate(NORMS[kind])}
     )
@@ -409,7 +409,7 @@ def test_a_normalizer_that_the_kernel_lacks_is_noted() -> None:
     kinds = {"lstm.input": "pre_activation", "lstm.hidden": "state", "words": "pre_activation"}
     sites = {p: {"kinds": [kind], "axes": ["batch", "time", "feature"], "features": 6} for p, kind in kinds.items()}
     config = {"model": {"name": "own", "declares": {"sites": sites}}}
-    for name, file, ways in (("layer", "", []), ("group", "", ["plain loop"]), ("dyt", str(DYT), ["torch's"])):
+    for name, file, ways in (("layer", "", []), ("group", "", ["plain loop"]), ("isru", str(ISRU), ["torch's"])):
         choice = Choice(name, "state", {}, True, False, 1, file)
         found = notes(config, dict.fromkeys(sites, choice))
         assert [way in note for way, note in zip(ways, found, strict=True)] == [True for _ in ways]
