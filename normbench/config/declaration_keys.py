@@ -87,6 +87,10 @@ class Coded(Component):
 class Normalizer(Coded):
     """`declares` of a normalizer's file."""
 
+    like: Text = optional("the name of the normalizer of which it is a preset; a key that it has not is as there")
+    at: dict[Text, dict[str, Any]] = optional(
+        "by the last part of a site's path: options, with the values that they have there"
+    )
     kinds: Kinds = Field(description="the kinds of sites at which it can be used")
     axes: Axes = Field(description="the axes that a site may have")
     needs: list[Axis] = optional("the axes that a site must have")
@@ -128,6 +132,7 @@ class Normalizer(Coded):
             ("mode_dependent", [mode] if isinstance(mode, str) else ()),
             ("state", self.state or ()),
             ("variants", self.variants or ()),
+            *((f"at.{part}", options) for part, options in (self.at or {}).items()),
             *((f"apart.{axis}", options) for axis, options in (self.apart or {}).items()),
         ):
             check_names(key, given, names)

@@ -12,7 +12,8 @@ from normbench.battery.cases import ACTIVATION_KINDS, SPACE, Axes, Subject, size
 from normbench.config import compose
 from normbench.norms import base
 
-NAMES = [n for n in compose.choices("norm") if n != "none"]
+PRESETS = [n for n in compose.choices("norm") if "like" in compose.declaration("norm", n)]  # of those that are tried
+NAMES = [n for n in compose.choices("norm") if n not in ("none", *PRESETS)]
 # those of weights and blocks have references of their own, in test_norms_weights.py
 NORMS = [n for n in NAMES if set(ACTIVATION_KINDS) & set(compose.declaration("norm", n)["kinds"])]
 # Values that options take turns with; the others get them from their declaration.
