@@ -87,6 +87,10 @@ class Coded(Component):
 class Normalizer(Coded):
     """`declares` of a normalizer's file."""
 
+    like: Text = optional("the name of the normalizer of which it is a preset; a key that it has not is as there")
+    at: dict[Text, dict[str, Any]] = optional(
+        "by the last part of a site's path: options, with the values that they have there"
+    )
     kinds: Kinds = Field(description="the kinds of sites at which it can be used")
     axes: Axes = Field(description="the axes that a site may have")
     needs: list[Axis] = optional("the axes that a site must have")
@@ -128,6 +132,7 @@ class Normalizer(Coded):
             ("mode_dependent", [mode] if isinstance(mode, str) else ()),
             ("state", self.state or ()),
             ("variants", self.variants or ()),
+            *((f"at.{part}", options) for part, options in (self.at or {}).items()),
             *((f"apart.{axis}", options) for axis, options in (self.apart or {}).items()),
         ):
             check_names(key, given, names)
@@ -170,6 +175,9 @@ class Network(Coded):
     sites: dict[Text, Site] = Field(description="the places that can be normalized, by path")
     default_sites: list[Text] = Field(
         description="patterns of the sites that are normalized unless `norm.sites` says otherwise"
+    )
+    outer: list[Text] = optional(
+        "patterns of the parameters of its first and last layers, embeddings apart: `optim=muon` leaves them to AdamW"
     )
     metrics: list[Text] = optional(
         "names of the metrics that `evaluate` returns; the first is shown and plotted by default"
@@ -256,6 +264,7 @@ class Optimizer(Component):
 
     class_: Text = optional("the class of `torch.optim`", alias="class")
     fused: bool = optional("true: torch has a kernel for the whole update")
+    matrices: bool = optional("true: the matrices of hidden layers are groups of their own")
 
 
 class Schedule(Component):

@@ -40,7 +40,7 @@ class ResolvedRun:
 
     def __post_init__(self) -> None:
         choices = identity.assign(self.config, self.config_dir)
-        names = sorted({choice.name for choice in choices.values()}) or ["none"]
+        names = sorted({choice.preset or choice.name for choice in choices.values()}) or ["none"]
         maths = identity.maths(self.config, choices)
         epochs, steps = int(self.config["train"]["epochs"]), int(self.config["train"]["steps"])
         found = {

@@ -11,6 +11,7 @@ COLOURS = {  # by normalizer; related ones have near hues
     "rms": "#7a5195", "group": "#6b8e23", "instance": "#8c564b", "batch_renorm": "#4c72b0", "ghost_batch": "#0e8fb3",
     "streaming": "#c2571a", "spectral": "#b0408c", "norm_propagation": "#3f7d3f", "ada": "#e07b91",
     "dyt": "#c98a00", "derf": "#7d6608", "scale": "#9467bd",
+    "power": "#3a4fa3", "recurrent_batch": "#00a6c8", "gate_layer": "#9c1c3c",
 }  # fmt: skip
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms and normalizers of users
 ON_DARK = {  # the same hues where the page is dark
@@ -32,6 +33,9 @@ ON_DARK = {  # the same hues where the page is dark
     "#c98a00": "#f0b429",
     "#7d6608": "#c9b458",
     "#9467bd": "#c5a3e6",
+    "#3a4fa3": "#8ea0ee",
+    "#00a6c8": "#5fd3ee",
+    "#9c1c3c": "#e86a8a",
 }
 REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}

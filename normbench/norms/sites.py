@@ -63,6 +63,7 @@ class Choice:
     mode_dependent: bool
     maths: int
     file: str = ""
+    preset: str = ""  # the name under which it was chosen, if that is a preset of it
     legacy: Mapping[str, Any] = field(default_factory=dict)  # options added after runs were published: earlier value
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
@@ -163,7 +164,7 @@ def _resolve(
         raise NormbenchError(f"norm.sites: '{misplaced[0]}' cannot be set for the single site '{site.path}'.")
     node = base if name == base["name"] else norm_node(name)
     declares = node["declares"]
-    options = {key: value for key, value in {**node, **entry}.items() if key not in COMMON_KEYS}
+    options = {key: value for key, value in {**_values(site, node), **entry}.items() if key not in COMMON_KEYS}
     options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
     why_not = refusal(site, declares)
     if why_not and name != "none":
@@ -175,13 +176,18 @@ def _resolve(
     return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
 
 
+def _values(site: Site, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A normalizer's YAML with the values that it has at this site."""
+    return {**node, **node["declares"].get("at", {}).get(site.path.rsplit(".", 1)[-1], {})}
+
+
 def choose(site: Site, node: Mapping[str, Any], given: Mapping[str, Any]) -> Choice:
     """A normalizer, by its YAML and the options that are `given`, for a site that belongs to no model's configuration.
 
     Errors: an option that does not exist or has another type, a site that it cannot serve.
     """
     name, declares = str(node["name"]), node["declares"]
-    values = {key: value for key, value in node.items() if key not in COMMON_KEYS} | dict(given)
+    values = {key: value for key, value in _values(site, node).items() if key not in COMMON_KEYS} | dict(given)
     options = schema.check_options(name, values, declares.get("options") or {}, set())
     if why_not := refusal(site, declares):
         raise NormbenchError(f"{name} cannot serve '{site.path}': {why_not}.")
@@ -203,13 +209,14 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
     keep = {"site": not drops, "keep": True, "drop": False}[policy]
     by_mode = declares.get("mode_dependent")
     return Choice(
-        name=name,
+        name=declares.get("like", name),
         kind=kind,
         options=options,
         keep_bias=keep,
         mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
         maths=declares["maths"],
         file=declares.get("file", ""),
+        preset=name if "like" in declares else "",
         legacy=schema.legacy_defaults(declares),
         evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},

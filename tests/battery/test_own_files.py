@@ -445,7 +445,7 @@ def test_facts_are_measured_at_several_scales(kind: str, tmp_path: Path) -> None
 def test_facts_contradict_no_column_of_table_1(name: str) -> None:
     """On one page stand `rescales` and the re-scaling of data, `recentres` and a shift of all summed inputs."""
     subject = Subject.registered(name)
-    if subject.of_weights or "space" in subject.facts.get("needs", []):  # which the probe's layer has not
+    if subject.of_weights or compose.declaration("norm", name).get("needs"):  # which the probe's layer has not
         pytest.skip("it has no such facts, or no such column")
     (spec,) = plan.train_specs(["model=invariances", f"norm={name}"], False, None)
     (record,) = probes.compute(spec)

@@ -28,7 +28,7 @@ def test_help_lists_every_group_with_the_choices_that_a_run_can_have(normbench, 
     words = capfd.readouterr().out.replace(",", " ").split()
     for group in grammar.GROUPS:
         assert {group, *(name for name in compose.choices(group) if compose.can_be_chosen(group, name))} <= set(words)
-    assert not {"lbfgs", "muon", "books"} & set(words)  # refused, or read by no model
+    assert not {"lbfgs", "sparseadam", "books"} & set(words)  # refused, or read by no model
     assert any(word.startswith(str(compose.conf_dir())) for word in words)
 
 

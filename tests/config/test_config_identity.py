@@ -100,6 +100,51 @@ def test_experiment_and_fidelity_do_not_count() -> None:
     assert of_experiment.id == bare.id == reduced.id == GOLDEN["ln"]
 
 
+RECALL = ("model=recall_lstm", "data.length=10", "model.hidden_size=8")
+PRESETS = {
+    "recurrent_batch": (
+        *("norm=batch", "norm.stats=per_step", "norm.gain_init=0.1"),
+        "norm.sites={lstm.input:{bias:false},lstm.hidden:{bias:false},lstm.cell:{}}",
+    ),
+    "gate_layer": ("norm=group", "norm.sites={lstm:{num_groups:4},lstm.cell:{num_groups:1}}"),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in compose.choices("norm") if "like" in compose.declaration("norm", n)])
+def test_a_preset_has_the_id_of_what_it_stands_for_and_its_own_name(name: str) -> None:
+    (preset,) = plan.train_specs([*RECALL, f"norm={name}"], False)
+    (written,) = plan.train_specs([*RECALL, *PRESETS[name]], False)
+    assert preset.id == written.id and preset.arm == f"recall_lstm-{name}"
+    assert identity.run_id(compose.restore(compose.stored_form(preset.config))) == preset.id
+    (at_one,) = plan.train_specs([*RECALL, "norm=layer", f"norm.sites={{lstm.cell:{name}}}"], False)
+    assert at_one.arm == f"recall_lstm-{name}" and at_one.sites["lstm.cell"] == preset.sites["lstm.cell"]
+    (other,) = plan.train_specs([*RECALL, f"norm={name}", "norm.eps=1e-3"], False)
+    assert other.id != preset.id and other.sites["lstm.input"].options["eps"] == 1e-3
+
+
+def test_a_preset_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    file = tmp_path / "norm" / "mine.yaml"
+    file.write_text("{name: mine, eps: 1e-3, declares: {like: gate_layer, title: t, at: {cell: {bias: false}}}}")
+    (spec,) = plan.train_specs([*RECALL, "norm=mine"], False, tmp_path)
+    found = {path: (c.name, c.options["num_groups"], c.options["bias"]) for path, c in spec.sites.items()}
+    assert found == {
+        "lstm.input": ("group", 4, True),
+        "lstm.hidden": ("group", 4, True),
+        "lstm.cell": ("group", 1, False),
+    }
+    refused = {
+        "like: gate_layr": "norm=gate_layr is not a normalizer",
+        "like: layer, at: {cell: {bais: false}}": "bais",
+    }
+    for declared, words in refused.items():
+        compose.forget()
+        file.write_text(f"{{name: mine, declares: {{{declared}}}}}")
+        with pytest.raises(NormbenchError, match=words):
+            plan.train_specs([*RECALL, "norm=mine"], False, tmp_path)
+    compose.forget()
+
+
 def different(group: str, name: str) -> list[str]:
     """For every option of a choice one word that gives it another value."""
     node, words = compose.choice(group, name), []
@@ -115,7 +160,7 @@ def different(group: str, name: str) -> list[str]:
         elif "choices" in spec:
             new = next(c for c in spec["choices"] if c != value)
         elif option == compose.declaration(group, name).get("groups"):
-            new = 1  # divides every number of features
+            new = 3 - min(value, 2)  # 1 or 2: both divide these numbers of features
         else:
             new = (
                 (value + 1 if value != spec.get("max") else value - 1) if spec["type"] == "int" else value * 0.5 or 0.25

@@ -36,7 +36,7 @@ from normbench.norms.sites import Choice, Site
 
 
 def test_every_normalizer_is_under_a_contract() -> None:
-    assert {*NORMS, *contract.NORMS, "none"} == set(compose.choices("norm"))
+    assert {*NORMS, *contract.NORMS, *contract.PRESETS, "none"} == set(compose.choices("norm"))
     assert set(NORMS) == set(REFERENCES) == set(FREE), "write a naive float64 reference in tests/reference/weights.py"
     assert {case.values[0] for case in CASES} == set(NORMS)
 
