@@ -273,7 +273,8 @@ class NormalizerFile(Model):
 
     name: Text = Field(description="the name of the file, without .yaml")
     sites: Any = Field(
-        description="null: the model's default sites; else a list of patterns, or a map from patterns to options"
+        description="null: the model's default sites; else a list of patterns, or a map from patterns to options. A "
+        "pattern that ends in `.weight` is of the layer's weight"
     )
     preceding_bias: Annotated[str, OneOf(("site", "keep", "drop"))] = Field(
         description="keep or drop the bias of the linear layer before it; `site`: as the model declares"

@@ -18,17 +18,18 @@ drive the contract; `config/declaration_keys.py` has them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench import eval_variants, schema
 from normbench.errors import NormbenchError, unknown
 from normbench.eval_variants import Declared, Variant
-from normbench.norms.patterns import match_patterns
+from normbench.norms.patterns import match_patterns, matches
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
+WEIGHT = ".weight"  # at the end of a pattern: the weight of the layer there
 INVARIANT, NOT = 1e-9, 1e-3  # max |f' - f| / max |f| up to which nothing changes, and from which something does
 COMMON_KEYS = {"name", "sites", "preceding_bias", "declares"}
 
@@ -66,6 +67,7 @@ class Choice:
     legacy: Mapping[str, Any] = field(default_factory=dict)  # options added after runs were published: earlier value
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
+    weight: Choice | None = None  # beside it, of the weight of the layer there
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -122,19 +124,53 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     """The normalizer of each site; sites without one do not appear.
 
     `norm.sites` is null (the model's default sites), a list of patterns (all get `norm`), or a map from pattern to a
-    normalizer's name or `{name, option: value}`. The most specific pattern wins. `norm_node(name)` gives a
-    normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an option that does not
-    exist, a normalizer that cannot serve the site.
+    normalizer's name or `{name, option: value}`. The most specific pattern wins. A pattern that ends in `.weight`
+    chooses the normalizer of the layer's weight: the site's where it has no other, else a second one, at PATH.weight.
+    `norm_node(name)` gives a normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an
+    option that does not exist, a normalizer that cannot serve the site, two of one weight.
     """
-    sites, entries = declared(config), _patterns(config)
-    chosen = match_patterns("norm.sites", config["model"]["name"], "site", entries, sites)
-    result = {}
+    sites, entries, model = declared(config), _patterns(config), config["model"]["name"]
+    own = [pattern for pattern in entries if not pattern.endswith(WEIGHT)]
+    of_weights = [pattern.removesuffix(WEIGHT) for pattern in entries if pattern.endswith(WEIGHT)]
+    chosen = match_patterns("norm.sites", model, "site", own, sites)
+    weights = match_patterns("norm.sites", model, "the weight of", of_weights, _with_weight(config, sites, of_weights))
+
+    def choice(site: Site, pattern: str) -> Choice | None:
+        found = _resolve(site, entries[pattern], config, norm_node) if pattern in entries else None
+        return None if found is None or found.name == "none" else found
+
+    result: dict[str, Choice] = {}
     for path, site in sites.items():
-        if path in chosen:
-            choice = _resolve(site, entries[chosen[path]], config, norm_node)
-            if choice.name != "none":
-                result[path] = choice
+        there = choice(site, chosen.get(path, ""))
+        weight = choice(replace(site, path=path + WEIGHT, kinds=("weight",)), weights.get(path, "") + WEIGHT)
+        if there and weight:
+            result |= _both(model, path, there, weight)
+        elif only := there or weight:
+            result[path] = only
     return result
+
+
+def _both(model: str, path: str, own: Choice, weight: Choice) -> dict[str, Choice]:
+    if own.kind in ("weight", "block"):
+        raise NormbenchError(
+            f"norm.sites: {own.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both normalize "
+            "that weight. Take one of them."
+        )
+    keep_bias = own.keep_bias and weight.keep_bias
+    return {path: replace(own, keep_bias=keep_bias, weight=weight), path + WEIGHT: weight}
+
+
+def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns: Iterable[str]) -> list[str]:
+    """The sites of layers whose weight can be normalized; NormbenchError for a pattern that matches none of them."""
+    model = config["model"]
+    found = [path for path, site in sites.items() if "weight" in site.kinds and not model["declares"].get("probe")]
+    for pattern in patterns:
+        if not any(matches(pattern, path) for path in found):
+            raise NormbenchError(
+                f"norm.sites: {model['name']} has no weight '{pattern}{WEIGHT}' to normalize. "
+                f"(it has {', '.join(path + WEIGHT for path in found) or 'none'})"
+            )
+    return found
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,6 +266,68 @@ def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
         assign(bare, node)
 
 
+def layers(norm: str, sites: Any, **options: Any) -> dict[str, Choice]:
+    """With two layers whose weight can be normalized as well."""
+    net = config(norm, sites, **options)
+    net["model"]["declares"]["sites"]["stem"] = {"each": "model.hidden", **BLOCK, "activation": "model.act"} | {
+        "kinds": ["pre_activation", "weight", "block"]
+    }
+    net["model"]["act"] = "relu"
+    return assign(net, node)
+
+
+def test_a_pattern_of_the_weight_chooses_beside_that_of_the_activations() -> None:
+    found = layers("flat", {"stem": {}, "stem.0.weight": "weights"})
+    assert [(path, c.name, c.kind) for path, c in found.items()] == [
+        ("stem.0", "flat", "pre_activation"),
+        ("stem.0.weight", "weights", "weight"),
+        ("stem.1", "flat", "pre_activation"),
+    ]
+    assert found["stem.0"].weight == found["stem.0.weight"] and found["stem.1"].weight is None
+
+
+def test_patterns_of_weights_are_patterns() -> None:
+    found = layers("none", {"stem": "flat", "*.weight": "weights", "stem.1.weight": {"name": "weights", "eps": 0.5}})
+    assert [path for path, c in found.items() if c.kind == "weight"] == ["kernel", "stem.0.weight", "stem.1.weight"]
+    assert (found["stem.0.weight"].options["eps"], found["stem.1.weight"].options["eps"]) == (1e-5, 0.5)
+    assert layers("flat", {"stem.0": {}, "stem.weight": "none"}) == layers("flat", ["stem.0"])
+
+
+@pytest.mark.parametrize(
+    "sites", [["stem.weight"], {"stem": "none", "stem.weight": {}}, {"*.weight": {}, "kernel": "none"}]
+)
+def test_a_weights_normalizer_alone_is_that_of_its_site(sites: Any) -> None:
+    alone = layers("weights", ["stem"])
+    assert {path: c for path, c in layers("weights", sites).items() if path != "kernel"} == alone
+
+
+@pytest.mark.parametrize("of", ["own", "weight"])
+def test_either_choice_may_drop_the_bias(of: str) -> None:
+    policy = {"own": {"stem.0": {"preceding_bias": "drop"}}, "weight": {"stem.0": {"preceding_bias": "keep"}}}[of]
+    weight = {"name": "weights", "preceding_bias": "drop" if of == "weight" else "site"}
+    assert not layers("flat", {**policy, "stem.0.weight": weight})["stem.0"].keep_bias
+
+
+@pytest.mark.parametrize(
+    ("sites", "words"),
+    [
+        ({"stem.0": "weights"}, "weights at 'stem.0' and weights at 'stem.0.weight' of net would both normalize"),
+        ({"stem.0": "blocks"}, "blocks at 'stem.0' and weights at 'stem.0.weight' of net would both normalize"),
+        (
+            {"readout.weight": "weights"},
+            "net has no weight 'readout.weight' to normalize. (it has kernel.weight, stem.0.",
+        ),
+        ({"stem.1.weight": "flat"}, "flat cannot serve site 'stem.1.weight' of net: it serves pre_activation and"),
+        ({"*.0.weight": "weights"}, "both match the weight of 'stem.0' of net"),
+        ({".weight": "weights"}, "net has no weight '.weight' to normalize."),
+    ],
+)
+def test_what_cannot_stand_on_a_weight_is_refused(sites: dict[str, str], words: str) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        layers("flat", {"stem.*.weight" if "*.0.weight" in sites else "stem.0.weight": "weights", **sites})
+    assert words in str(caught.value)
+
+
 @pytest.mark.parametrize(("activation", "served"), [("relu", True), ("tanh", True), ("sigmoid", False), (None, False)])
 def test_a_block_is_served_where_its_activation_is_known(activation: str | None, served: bool) -> None:
     net = config("blocks", ["readout"])

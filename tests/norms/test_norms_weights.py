@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import contract
@@ -29,7 +30,7 @@ from weight_cases import (
 from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, WEIGHT_KINDS, draw
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.norms import base, modes
+from normbench.norms import base, layers, modes
 from normbench.norms.sites import Choice, Site
 
 # --- the contract ----------------------------------------------------------------------------------------------------
@@ -180,6 +181,32 @@ def test_it_folds_into_a_plain_weight(name: str, layout: str, options: Options) 
         x = inputs(layout, seed=seed)
         z = product(x, layer.norm(layer.linear.weight), bias)
         torch.testing.assert_close(layer(x), layer.norm.finish(layer.activation(z)))
+
+
+# --- beside another at the same layer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in NORMS if contract.declares(name)["kinds"] == ["weight"]])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["pre_activation", "post_activation"])
+def test_beside_one_of_the_activations_it_makes_the_matrix(name: str, layout: str, kind: str) -> None:
+    site = Site("hidden.0", (kind, "weight"), LAYOUTS[layout], UNITS, (2, 2) if layout == "convolution" else ())
+    of_weight = Choice(name, "weight", contract.defaults(name), True, False, 1)
+    beside = Choice("batch", kind, contract.defaults("batch"), True, True, 1, weight=of_weight)
+    form = partial(layers.NormedConv, kernel=KERNEL) if layout == "convolution" else layers.NormedLinear
+    layer, x = form(INPUTS, site, beside, torch.tanh).double(), inputs(layout)
+    layer.start()
+    own, product = layer.linear, F.conv2d if layout == "convolution" else F.linear
+    layer.train()(x)
+    layer.eval()
+    with torch.no_grad():
+        z = product(x, layer.weight_norm(own.weight), own.bias)
+        wanted = torch.tanh(layer.norm(z)) if kind == "pre_activation" else layer.norm(torch.tanh(z))
+        torch.testing.assert_close(layer(x), wanted)
+        torch.testing.assert_close(layer.once()(x), wanted)
+    assert [*layer.state_dict()][:2] == ["linear.weight", "linear.bias"]
+    layer.train()(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in layer.named_parameters() if n != "linear.bias")
 
 
 # --- torch's equivalents ----------------------------------------------------------------------------------------------
