@@ -9,7 +9,7 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
   axes; numbers, or the option that has them;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
-- `activation`: the name of the non-linearity, for a `block`.
+- `activation`: the non-linearity, for a `block` and what replaces it: its name, or the option that has it.
 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and further facts that
 drive the contract; `config/declaration_keys.py` has them all.
@@ -25,7 +25,7 @@ from typing import Any
 from normbench import eval_variants, schema
 from normbench.errors import NormbenchError, unknown
 from normbench.eval_variants import Declared, Variant
-from normbench.norms.patterns import match_patterns, matches
+from normbench.norms.patterns import match_patterns, matches, prefixes
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
@@ -68,6 +68,11 @@ class Choice:
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
     weight: Choice | None = None  # beside it, of the weight of the layer there
+    replaces: str = ""  # the model's non-linearity, where the normalizer brings one of its own
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-replaces-{self.replaces}" if self.replaces else self.name
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -95,6 +100,10 @@ def _size(config: Mapping[str, Any], value: Any) -> Any:
         raise NormbenchError(f"model={model} needs {value}, which data={data} does not have.") from None
 
 
+def _activation(config: Mapping[str, Any], value: str) -> str:
+    return str(lookup(config, value)) if "." in value else value
+
+
 def declared(config: Mapping[str, Any]) -> dict[str, Site]:
     """All sites of the configured model, in the model's order. `each: model.sizes` makes one site per list entry."""
     sites: dict[str, Site] = {}
@@ -112,7 +121,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
                 space=tuple(_size(config, spec["space"])) if "space" in spec else (),
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
-                activation=str(lookup(config, spec["activation"])) if "activation" in spec else "",
+                activation=_activation(config, spec.get("activation", "")),
             )
             if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
                 raise NormbenchError(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
@@ -203,10 +212,11 @@ def _resolve(
     options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
     why_not = refusal(site, declares)
     if why_not and name != "none":
-        able = [p for p, s in declared(config).items() if not refusal(s, declares)]
+        sites = declared(config)
+        able = ",".join(prefixes([path for path, other in sites.items() if not refusal(other, declares)], sites))
         raise NormbenchError(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
-            f"(sites that it can serve here: {', '.join(able) or 'none'})"
+            f"(sites that it can serve here: {f'norm.sites=[{able}]' if able else 'none'})"
         )
     return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
 
@@ -249,6 +259,7 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
         legacy=schema.legacy_defaults(declares),
         evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},
+        replaces=site.activation if declares.get("replaces") else "",
     )
 
 
@@ -266,6 +277,8 @@ def refusal(site: Site, declares: Mapping[str, Any]) -> str:
     """Why a normalizer with these declarations cannot serve the site; "" if it can."""
     if not set(declares["kinds"]) & set(site.kinds):
         return f"it serves {' and '.join(declares['kinds'])}, the site is {' or '.join(site.kinds)}"
+    if declares.get("replaces") and not site.activation:
+        return "it brings a non-linearity of its own, and there is none to replace"
     missing = [axis for axis in declares.get("needs") or [] if axis not in site.axes]
     if missing:
         return f"it needs {' and '.join(missing)} axes"

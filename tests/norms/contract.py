@@ -105,11 +105,9 @@ def pair(
     """A normalizer and its naive reference with the same parameters."""
     module = make(name, axes, options, seed, space)
     reference = common.of(name)(axes, sizes(axes, space=space), options)
-    for attribute in ("gain", "bias"):
-        parameter = getattr(module, attribute, None)
-        if parameter is not None:
-            assert parameter.shape == reference.affine_shape
-            setattr(reference, attribute, parameter.detach().numpy().copy())
+    for attribute, parameter in module.named_parameters(recurse=False):
+        assert attribute not in ("gain", "bias") or parameter.shape == reference.affine_shape
+        setattr(reference, attribute, parameter.detach().numpy().copy())
     return module, reference
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from normbench.config.plan import train_specs
 from normbench.config.updates import refuse_batches_of_one, train_size
 from normbench.errors import NormbenchError
-from normbench.norms.patterns import matches
+from normbench.norms.patterns import matches, prefixes
 from normbench.norms.sites import Choice, Site, assign, declared
 
 NORMS: dict[str, dict[str, Any]] = {
@@ -40,6 +40,7 @@ NORMS: dict[str, dict[str, Any]] = {
         "single_batch": "allow_single",
         "apart": {"time": {"stats": "per_step"}},
     },
+    "activating": {"kinds": ["pre_activation"], "axes": ["batch", "feature"], "replaces": "activation"},
     "stepwise": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "state": {"stats": "per_step"}},
 }
 SITES = {
@@ -252,11 +253,11 @@ def test_an_unknown_pattern_is_refused(pattern: str, hint: str) -> None:
 def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
     assert (
         "weights cannot serve site 'dense.0' of net: it serves weight, the site is pre_activation or post_activation. "
-        "(sites that it can serve here: kernel)"
+        "(sites that it can serve here: norm.sites=[kernel])"
     ) in refusal("weights")
     assert (
         "picture cannot serve site 'dense.0' of net: it needs space axes. "
-        "(sites that it can serve here: conv.0, conv.1)"
+        "(sites that it can serve here: norm.sites=[conv])"
     ) in refusal("picture")
     assert "flat cannot serve site 'conv.0' of net: it has no rule for space axes." in refusal("flat", ["conv"])
     assert "state cannot serve site 'readout' of net: it serves state" in refusal("state", {"readout": {}})
@@ -342,6 +343,39 @@ def test_a_block_is_served_where_its_activation_is_known(activation: str | None,
     )
     with pytest.raises(NormbenchError, match=f"blocks cannot serve site 'readout' of net: {says}"):
         assign(net, node)
+
+
+@pytest.mark.parametrize("named", ["relu", "model.act"])
+def test_one_that_brings_a_non_linearity_replaces_the_one_that_is_declared(named: str) -> None:
+    net = config("activating", ["readout"])
+    net["model"]["act"] = "relu"
+    assert "brings a non-linearity of its own, and there is none to replace. " in refusal("activating", ["readout"])
+    with pytest.raises(NormbenchError, match=r"it serves pre_activation, the site is state"):
+        assign(config("activating", ["lstm"]), node)
+    net["model"]["declares"]["sites"]["readout"]["activation"] = named
+    found = assign(net, node)["readout"]
+    assert (found.replaces, found.label) == ("relu", "activating-replaces-relu")
+    net["norm"] = node("flat", sites=["readout"])
+    assert (assign(net, node)["readout"].replaces, assign(net, node)["readout"].label) == ("", "flat")
+    net["norm"] = node("activating", sites=None)
+    with pytest.raises(NormbenchError, match=r"cannot serve site 'dense\.0'.*here: norm\.sites=\[readout\]\)"):
+        assign(net, node)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (["a.0.x", "a.1.x"], ["a.0.x", "a.1"]),
+        (["a.0.x", "a.0.y", "a.1.x"], ["a"]),
+        (["a.0.x", "a.0.y", "b"], ["a.0", "b"]),
+        (["b.0"], ["b.0"]),
+        ([], []),
+    ],
+)
+def test_prefixes_select_these_and_no_others(chosen: list[str], found: list[str]) -> None:
+    paths = ["a.0.x", "a.0.y", "a.1.x", "b", "b.0"]
+    assert prefixes([*chosen, *(["b.0"] if "b" in chosen else [])], paths) == found
+    assert {path for path in paths for prefix in found if matches(prefix, path)} >= {*chosen}
 
 
 @pytest.mark.parametrize("value", [True, False])
