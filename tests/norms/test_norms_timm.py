@@ -16,6 +16,8 @@ from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, draw, size
 from normbench.data import vgg
 from normbench.norms.base import from_channels, to_channels
 
+pytestmark = pytest.mark.slow  # the import takes seconds
+
 
 @pytest.fixture(scope="module")
 def timm() -> Any:
