@@ -96,6 +96,9 @@ class Normalizer(Coded):
     needs: list[Axis] = optional("the axes that a site must have")
     layouts: list[list[Axis]] = optional("the possible orders of the axes; without it, any order")
     activations: list[Text] = optional("the non-linearities that it supports, for a normalizer of kind `block`")
+    replaces: Annotated[str, OneOf(("activation",))] = optional(
+        "`activation`: it brings a non-linearity of its own, which takes the place of the model's"
+    )
     groups: str | None = optional("the option whose value must divide the number of features")
     single_batch: str | None = optional("the option that permits a batch with one value per feature")
     state: dict[str, Any] | None = optional(
@@ -155,7 +158,9 @@ class Site(Model):
         "takes the mean away; `keep`: it keeps its bias"
     )
     mask: bool = optional("true: the model passes a mask of the valid positions")
-    activation: Text = optional("the option with the non-linearity, for kind `block`")
+    activation: Text = optional(
+        "the non-linearity, or the option with it: for kind `block`, and for normalizers with `replaces`"
+    )
 
 
 class Layer(Model):
@@ -282,7 +287,8 @@ class NormalizerFile(Model):
 
     name: Text = Field(description="the name of the file, without .yaml")
     sites: Any = Field(
-        description="null: the model's default sites; else a list of patterns, or a map from patterns to options"
+        description="null: the model's default sites; else a list of patterns, or a map from patterns to options. A "
+        "pattern that ends in `.weight` is of the layer's weight"
     )
     preceding_bias: Annotated[str, OneOf(("site", "keep", "drop"))] = Field(
         description="keep or drop the bias of the linear layer before it; `site`: as the model declares"

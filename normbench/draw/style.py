@@ -12,6 +12,7 @@ COLOURS = {  # by normalizer; related ones have near hues
     "streaming": "#c2571a", "spectral": "#b0408c", "norm_propagation": "#3f7d3f", "ada": "#e07b91",
     "dyt": "#c98a00", "derf": "#7d6608", "scale": "#9467bd",
     "power": "#3a4fa3", "recurrent_batch": "#00a6c8", "gate_layer": "#9c1c3c",
+    "weight_standardization": "#a15c00", "filter_response": "#00796b", "evo_s0": "#5f6caf",
 }  # fmt: skip
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms and normalizers of users
 ON_DARK = {  # the same hues where the page is dark
@@ -36,6 +37,9 @@ ON_DARK = {  # the same hues where the page is dark
     "#3a4fa3": "#8ea0ee",
     "#00a6c8": "#5fd3ee",
     "#9c1c3c": "#e86a8a",
+    "#a15c00": "#e0a04a",
+    "#00796b": "#4db6a4",
+    "#5f6caf": "#a9b4ee",
 }
 REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}

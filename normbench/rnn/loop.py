@@ -54,11 +54,12 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
 
 def notes(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> list[str]:
     """What a run's normalizers cost in recurrent cells because the kernel cannot compute them, a line for each."""
-    sites, found = declared(config), dict[str, None]()
-    for path, choice in choices.items():
-        recurrent = "state" in sites[path].kinds or path.replace("input", "hidden") in choices.keys() - {path}
-        if recurrent and choice.kind not in ("weight", "block"):
-            spec = build(sites[path], choice).fused()
+    found = dict[str, None]()
+    for path, site in declared(config).items():
+        choice = choices.get(path)
+        recurrent = "state" in site.kinds or path.replace("input", "hidden") in choices.keys() - {path}
+        if choice is not None and recurrent and choice.kind not in ("weight", "block"):
+            spec = build(site, choice).fused()
             if spec is None or spec.kind == ELEMENT:
                 way = "the plain loop" if spec is None else "torch's operations"
                 found[f"{choice.name}: recurrent cells are computed by {way}: {SLOWER}"] = None

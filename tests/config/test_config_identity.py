@@ -71,6 +71,29 @@ def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_anoth
         tiny.spec("norm=layer", word)
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "norm.sites=[hidden.weight]",
+        "norm.sites={hidden.weight:weight,hidden:none}",
+        "norm.sites={*.weight:{},logits:none}",
+    ],
+)
+def test_a_weights_normalizer_alone_is_one_run_however_written(word: str) -> None:
+    sites = tiny.spec("norm=weight", word).sites
+    if "*" not in word:
+        assert tiny.spec("norm=weight", word).id == tiny.spec("norm=weight").id
+    else:  # `logits: none` is of its activations
+        assert sites.keys() == {"hidden.0", "logits"}
+
+
+def test_a_second_normalizer_on_the_weight_is_another_run_and_in_its_label() -> None:
+    both = tiny.spec("norm=layer", "norm.sites={hidden:layer,hidden.weight:weight}")
+    assert both.id not in (tiny.spec("norm=layer").id, tiny.spec("norm=weight").id)
+    assert both.id == tiny.spec("norm=weight", "norm.sites={hidden:layer,hidden.0.weight:{}}").id
+    assert both.arm == "mnist_mlp-layer-weight"
+
+
 def test_a_normalizer_of_sites_is_that_normalizer() -> None:
     assert tiny.spec("norm=none", "norm.sites={hidden:layer}").id == tiny.spec("norm=layer").id
 

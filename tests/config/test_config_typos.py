@@ -144,6 +144,11 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm=layer", "norm.sites=[hidden.2]"), "mnist_mlp has no site 'hidden.2'. Did you mean 'hidden."),
         ((*BASE, "norm=layer", "norm.sites=5"), "norm.sites=5 must be a list of sites or a map"),
         ((*BASE, "norm=layer", "norm.sites=[5]"), "must be a list of sites or a map"),
+        (
+            (*BASE, "norm.sites={hidden: layer, hidden: weight}"),
+            "has hidden twice: give it once, and hidden.weight for the layer's weight.",
+        ),
+        ((*BASE, "norm.sites={hidden:{name:layer,eps:1e-5,eps:1e-3}}"), "has eps twice"),
         ((*BASE, "norm=layer", "norm.sites={hidden:3}"), "needs a normalizer's name or a map of options, not 3."),
         ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
         (

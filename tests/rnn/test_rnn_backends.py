@@ -68,6 +68,7 @@ def rows(kind: str) -> list[dict[str, Any]]:
         found.append({"bias": bias, "norms": dict.fromkeys(sites, "layer") if layered else {}})
     found.append({"learn_h0": True, **({"update": "old"} if kind == "gru" else {"forget_bias": 1.5})})
     found.append({"norms": dict.fromkeys(("input", "hidden"), "weight")})
+    found.append({"norms": {**dict.fromkeys(sites, "layer"), "weight": "weight"}})
     if kind == "lstm":
         found += [{"scaled": True}, {"scaled": True, "norms": {"input": "layer"}}]
         found += [{"clip": 0.3}, {"clip": 0.3, "norms": dict.fromkeys(sites, "layer")}]

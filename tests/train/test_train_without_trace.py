@@ -50,9 +50,11 @@ def train(tmp_path: Path, config_dir: Path) -> Callable[..., RunDirectory]:
     """Trains with a normalizer until it is interrupted, at the update of that number."""
 
     def trained(folder: str, name: str, *words: str, stop: int = 0) -> RunDirectory:
-        needs = [] if name in ODD else compose.declaration("norm", name).get("needs") or []
-        of_images = name == "images" or "space" in needs
-        (spec,) = train_specs([*(IMAGES if of_images else tiny.WORDS), f"norm={name}", *words], False, config_dir)
+        facts = {} if name in ODD else compose.declaration("norm", name)
+        of_images = name == "images" or "space" in (facts.get("needs") or [])
+        before = ["norm.sites=[summed.conv]"] if facts.get("replaces") else []
+        setting = [*(IMAGES if of_images else tiny.WORDS), *before]
+        (spec,) = train_specs([*setting, f"norm={name}", *words], False, config_dir)
         run = RunDirectory(tmp_path / folder)
         status = ensure_run(spec, run, stopping=tiny.after(stop) if stop else lambda: False)
         assert status == ("interrupted" if stop else "done")
