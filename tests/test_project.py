@@ -88,7 +88,7 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
     blog = next(source for source in total if "overview" in source)  # no paper, and nothing of it needs training
     assert total[blog] == len(claims["ln2016/properties"]) == sum(exact for _, exact in counted[blog].values())
     table = script.findings(ROOT / "results").splitlines()
-    assert [line.split(" | ")[1] for line in table[2:]] == [str(number) for number in total.values()]
+    assert [line.split(" | ")[1] for line in table[2:]] == [str(number) for number in total.values() if number]
 
 
 def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_open(script: ModuleType):
