@@ -85,7 +85,8 @@ def findings(results: Path) -> str:
     """How many claims of each source have which verdict."""
     lines = [f"| claims of | in all | {' | '.join(COLUMNS)} |", f"|{' - |' * (len(COLUMNS) + 2)}"]
     for source, counted in counts(results).items():
-        total = sum(number for number, _ in counted.values())
+        if not (total := sum(number for number, _ in counted.values())):
+            continue
         cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, COLUMNS)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -261,6 +261,12 @@ class Equivalence(Compared):
     within: Positive = Field(description="the margin, in the part's unit")
 
 
+class NoWorse(Compared):
+    """A part of `kind: no_worse`: the first cell is worse by less than a margin; it may be better by any amount."""
+
+    within: Positive = Field(description="the margin, in the part's unit")
+
+
 class Order(Tested):
     """A part of `kind: order`: several cells have a certain order. It counts as k − 1 parts for k cells, one for each
     pair of neighbours.
@@ -361,7 +367,9 @@ class Claim(Model, Generic[Kind, OfKind]):
     """A statement of the paper, or a hypothesis of our own."""
 
     id: Text = Field(description="its name; no other claim of the artifact has it")
-    kind: Kind = Field(description="the kind of its parts: `direction`, `size`, `equivalence`, `order` or `exact`")
+    kind: Kind = Field(
+        description="the kind of its parts: `direction`, `size`, `equivalence`, `no_worse`, `order` or `exact`"
+    )
     statement: Text = Field(description="what is claimed, in our words")
     quote: Text = Field(description="what is claimed, in the paper's words")
     locator: Text = Field(description="where the paper says it")
@@ -408,6 +416,7 @@ AnyClaim = (
     Claim[Literal["direction"], Direction]
     | Claim[Literal["size"], Size]
     | Claim[Literal["equivalence"], Equivalence]
+    | Claim[Literal["no_worse"], NoWorse]
     | Claim[Literal["order"], Order]
     | Claim[Literal["exact"], Exact]
 )
