@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
+from normbench.norms.fused import TANH, FusedSpec
 from normbench.norms.sites import Site
 
 
@@ -28,3 +29,6 @@ class DynamicTanh(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return affine(torch.tanh(self.alpha * x), self.gain, self.bias, self.site.feature_axis)
+
+    def fused(self) -> FusedSpec:
+        return FusedSpec(TANH, gain=self.gain, bias=self.bias, alpha=self.alpha)

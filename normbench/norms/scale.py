@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.norms.base import Normalizer, normalizer
+from normbench.norms.fused import RMS_MIN, FusedSpec
 from normbench.norms.sites import Site
 
 
@@ -29,5 +30,10 @@ class ScaleNorm(Normalizer):
         self.gain = nn.Parameter(torch.tensor(math.sqrt(site.features)))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=self.site.feature_axis, keepdim=True)
-        return x * (self.gain / norm.clamp(min=self.eps))
+        square = x.square().sum(self.site.feature_axis, keepdim=True)
+        return x * (self.gain / square.clamp(min=self.eps**2).sqrt())  # the root of zeros has no second derivative
+
+    def fused(self) -> FusedSpec:
+        features = self.site.features
+        root = math.sqrt(features)  # ||x|| is the root times the root mean square
+        return FusedSpec(RMS_MIN, self.eps / root, (self.gain / root).expand(features))
