@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from itertools import combinations
 
 import pytest
 
@@ -17,3 +19,26 @@ def one_thread() -> None:
 
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with `thinned(t)`, cases that add no new combination of t parameters' values get the mark `slow`."""
+    families = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("thinned") and not item.get_closest_marker("slow"):
+            families[item.nodeid.partition("[")[0]].append(item)
+    for family in families.values():
+        (t,) = family[0].get_closest_marker("thinned").args
+        shown = {item: set(combinations(parameters(item), t)) for item in family}
+        seen: set[tuple[tuple[str, str], ...]] = set()
+        for least in range(max(map(len, shown.values())), 0, -1):  # those with most that is new come first
+            for item, its in list(shown.items()):
+                if len(its - seen) >= least:
+                    seen |= shown.pop(item)
+        for item in shown:
+            item.add_marker("slow")
+
+
+def parameters(item: pytest.Item) -> list[tuple[str, str]]:
+    return sorted((name, repr(value)) for name, value in item.callspec.params.items())
