@@ -186,6 +186,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
     assert set(seen) == set(spec.sites)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 @pytest.mark.parametrize("policy", ["site", "keep", "drop"])
 def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> None:

@@ -44,6 +44,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("check", "name", "axes"), PROMISES)
 def test_contract(check: promises.Check, name: str, axes: Axes) -> None:
     """What `normbench battery` demands of any normalizer, with more values for options that are numbers."""
@@ -94,6 +95,7 @@ def test_equals_the_naive_reference_in_training_and_evaluation(rows: Rows, name:
                     near(y, wanted, f"evaluation {variant!r} with {options}, mask {mask}")
 
 
+@pytest.mark.thinned(2)
 @ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize(("training", "before"), [(True, 0), (True, 2), (False, 2)], ids=["first", "later", "eval"])
@@ -144,6 +146,7 @@ def gradient(tensor: torch.Tensor) -> np.ndarray:
     return tensor.grad.numpy()
 
 
+@pytest.mark.thinned(2)
 @ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e4])
@@ -159,6 +162,7 @@ def test_zero_variance_gives_the_reference(rows: Rows, name: str, axes: Axes, va
             near(y, shift, options, 1e-6)
 
 
+@pytest.mark.thinned(2)
 @ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize("scale", [1e-18, 1e-6, 1e6, 1e15])

@@ -74,6 +74,7 @@ def rows(kind: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
@@ -88,6 +89,7 @@ def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -
         near(*both(backend, layer, draw(3, 6, 5), **given))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("mode", ["training", "running", "batch"])
@@ -116,6 +118,7 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
         near(results[1], results[0], tolerance=1e-10)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize(("batch", "steps", "size"), [(1, 1, 1), (1, 9, 4), (5, 1, 16), (2, 3, 33), (4, 40, 8)])
@@ -125,6 +128,7 @@ def test_every_shape_is_the_plain_loop(backend: str, kind: str, batch: int, step
     near(*both(backend, layer, draw(batch, steps, 3), mask=lengths(batch, steps)), tolerance=1e-10)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("per_gate", [False, True])
@@ -176,6 +180,7 @@ def fed_back(layer: Any, x: torch.Tensor, mask: torch.Tensor | None, **keywords:
     return found | {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
@@ -219,6 +224,7 @@ def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
             h.sum().backward()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("norm", ["layer", OUT, PER_STEP])

@@ -56,6 +56,7 @@ def test_c_asked_for_with_tensors_of_another_device_is_one_clear_line() -> None:
                 call()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", SITES)
 @pytest.mark.parametrize("norm", ["layer", VALID])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -141,6 +142,7 @@ def on(device: str, layer: Any, x: torch.Tensor, mask: torch.Tensor, fed_back: b
     return {name: value.cpu() for name, value in found.items()}
 
 
+@pytest.mark.thinned(2)
 @needs_cuda
 @pytest.mark.parametrize("backend", ["", "aten", "loop"])
 @pytest.mark.parametrize("kind", SITES)

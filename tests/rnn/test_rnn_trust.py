@@ -104,6 +104,7 @@ def test_equal_bytes_every_time(backend: str, kind: str) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
 @pytest.mark.parametrize("where", ["input", "weight"])
