@@ -234,9 +234,9 @@ def losses(model: str, norm: str, steps: int, dtype: torch.dtype = torch.float32
     spec = small(model, *usual(model, norm))
     network = built(spec).train().to(dtype)
     optimizer = optim.build(spec.config["optim"], network)
-    found = []
+    found, given = [], batches(spec, 10)
     for step in range(steps):
-        batch = batches(spec, 10)[step % 10]
+        batch = given[step % 10]
         with models.update(network, 1, step):
             loss = network(**{name: t.to(dtype) if t.is_floating_point() else t for name, t in batch.items()})
         found.append(loss.item())
