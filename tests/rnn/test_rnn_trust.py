@@ -45,6 +45,7 @@ def test_training_gives_the_losses_of_before(backend: str, kind: str) -> None:
     assert loss.item() == pytest.approx(GOLDEN[kind], rel=1e-9)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_thousand_steps(backend: str, kind: str) -> None:
