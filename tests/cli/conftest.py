@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-
 from forked import Forked
 
 from normbench.cli import main
