@@ -234,6 +234,7 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     assert all(s.content["step"] > 0 for s in driven.stored())
 
 
+@pytest.mark.slow  # by default the command's own test has it
 @pytest.mark.parametrize("driven", [1], indirect=True)
 def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
     """The workers are stopped in their tracks first, so that they cannot be what ends it."""
