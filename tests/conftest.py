@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -22,12 +25,16 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True)
-def digits_are_parsed_once() -> None:
-    """Their text takes two thirds of the time of a tiny run."""
+def pictures_are_made_once() -> None:
+    """To parse the digits takes as long as a tiny run on them, to draw the coloured ones ten times as long."""
     smoke = sys.modules.get("normbench.data.smoke")
-    if smoke and smoke.embedded.__name__ == "embedded":
-        images, labels = smoke.embedded()
-        smoke.embedded = lambda: (images.copy(), labels.copy())
+    for name in ("embedded", "coloured") if smoke else ():
+        if (make := getattr(smoke, name)).__name__ == name:
+            setattr(smoke, name, copies(functools.cache(make)))
+
+
+def copies(make: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
+    return lambda: tuple(part.copy() for part in make())
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
