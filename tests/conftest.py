@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -31,6 +33,19 @@ def pictures_are_made_once() -> None:
     for name in ("embedded", "coloured") if smoke else ():
         if (make := getattr(smoke, name)).__name__ == name:
             setattr(smoke, name, copies(functools.cache(make)))
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's workers are forked off this process, with all that they would have to import."""
+    import torch
+    from forked import Forked
+
+    import normbench.train.loop  # noqa: F401
+    from normbench.launch import pool
+
+    if not torch.cuda.is_available():  # whose threads do not survive that
+        monkeypatch.setattr(pool, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Forked}))
 
 
 def copies(make: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:

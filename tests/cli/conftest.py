@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from forked import Forked
 
 from normbench.cli import main
 from normbench.config.compose import conf_dir
-from normbench.launch import pool
 from normbench.papers import shipped_results
 
 Run = Callable[..., int]
 
 
 @pytest.fixture
-def normbench(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def normbench(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: None) -> Run:
     """`normbench("status", "--json")` in an empty folder, with nothing shipped: the exit code; output in `capfd`."""
-    import torch
-
-    import normbench.train.loop  # noqa: F401  # what processes that train have to import, they have when they are forked
-
-    if not torch.cuda.is_available():  # whose threads do not survive that
-        monkeypatch.setattr(pool, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Forked}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shipped_results, "FOLDER", tmp_path / "shipped")
     for name in ("NORMBENCH_RESULTS", "NORMBENCH_DATA"):

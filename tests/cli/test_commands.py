@@ -222,7 +222,7 @@ def test_commands_import_what_they_need_alone(tmp_path: Path):
         "battery --help": "0",
         "data": "0",
         "train experiment=ln2016/fig6 arm=ln --dry-run": "hydra 0",
-        "reproduce ln2016/fig6 --max-time 0": "hydra pydantic 0",
+        "reproduce ln2016/fig6 --dry-run": "hydra pydantic 0",
     }
     code = (
         "import sys\nfrom normbench.cli import main\n"

@@ -253,6 +253,7 @@ def twice(layer: Any, loss: torch.Tensor, *inputs: torch.Tensor) -> dict[str, to
     return found | {name: buffer.clone() for name, buffer in layer.named_buffers() if "running" in name}
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None:
