@@ -21,7 +21,7 @@ FORBIDDEN = {
     "norms": ("rnn", "models", "data", "train", "runs", "stats", "papers", "web", "launch", "export"),
     "rnn": ("models", "data", "train", "runs", "stats", "papers", "web", "launch", "export"),
     "models": ("train", "runs", "stats", "papers", "web", "launch", "export"),
-    "data": ("norms", "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "data": ("norms", "rnn", "models", "train", "runs", "stats", "config", "papers", "web", "launch", "export"),
     "sentences": ("norms", "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
     "train": ("stats", "papers", "web", "launch", "export"),
     "config": (*NORMS, "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
@@ -109,20 +109,3 @@ def test_planning_and_reading_do_not_import_torch(modules: str) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *(p for p in sys.path if p)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
-
-
-def test_nothing_unpickles() -> None:
-    """Stored files come from elsewhere; reading one must never carry out code."""
-    banned = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-    for path in files():
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module or ""}
-                assert not {name.split(".")[0] for name in names} & banned, path
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                text = ast.unparse(node.func)
-                assert text not in ("yaml.load", "yaml.unsafe_load", "yaml.full_load"), path
-                if text == "torch.load":  # of tensors alone
-                    assert any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords), path
-                assert not any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords), path

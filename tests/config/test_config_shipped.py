@@ -12,13 +12,8 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from normbench import reading
-from normbench.config import choice_file, compose, experiment_keys, grammar, plan
+from normbench.config import choice_file, compose, grammar, plan
 from normbench.errors import NormbenchError
-
-
-@pytest.mark.parametrize("name", compose.choices("experiment"))
-def test_every_shipped_experiment_has_the_keys_that_one_may_have(name: str) -> None:
-    experiment_keys.check(compose.choice_path("experiment", name), compose.choice("experiment", name), None)
 
 
 @pytest.mark.thinned(1)

@@ -81,12 +81,6 @@ def test_layers_compute_where_their_tensors_are(
     assert set(taken) == ({"meta"} if kind != "rnn" else set())
 
 
-def test_dropout_masks_are_where_the_weights_are() -> None:
-    cell = make("lstm", 5, 4, input_dropout=0.3, state_dropout=0.3).to("meta").cells[0]
-    weights = cell.sequence_weights(3, np.random.default_rng(0))
-    assert weights.input_drop.is_meta and weights.state_drop.is_meta
-
-
 def test_the_embeddings_gradient_is_where_its_weight_is(of_the_cpu_alone: None) -> None:
     layer = Embedding(300, 3).to("meta")
     layer(torch.zeros(2, 3, dtype=torch.int64, device="meta")).sum().backward()
