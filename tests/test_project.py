@@ -35,6 +35,18 @@ ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
     path.parent for path in (ROOT / "results").glob("*/*/*/verdicts.json") if path.parent.name != "smoke"
 )
+# by default those of packs below 500 kB: `normbench check` has all of them as well
+EACH_PLACE = pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(
+            path,
+            id=str(path.relative_to(ROOT / "results")),
+            marks=[pytest.mark.slow] if (path / pack.NAME).stat().st_size > 500_000 else [],
+        )
+        for path in PUBLISHED
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +199,7 @@ def test_pages_name_files_that_exist(page: str):
     assert links and [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))
+@EACH_PLACE
 def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     name, fidelity = str(place.parent.relative_to(ROOT / "results")), place.name
     artifact = artifacts.load(name)
@@ -209,7 +221,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 
 
-@pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))
+@EACH_PLACE
 def test_published_runs_count_as_done(place: Path):
     """Else whoever has the results would train them again, and could not see which code they are of."""
     artifact, packed = artifacts.read(str(place.parent.relative_to(ROOT / "results"))), pack.heads(place / pack.NAME)
@@ -221,7 +233,7 @@ def test_published_runs_count_as_done(place: Path):
     assert {run.id for run in find.find(specs, ROOT / "results").runs} == {run.id for run in runs}
 
 
-@pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))
+@EACH_PLACE
 def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(place: Path):
     name = str(place.parent.relative_to(ROOT / "results"))
     for claim in json.loads((place / "verdicts.json").read_text())["claims"]:

@@ -59,7 +59,7 @@ PLACES = {
     for what in spoil.PLACED
 }
 SINGLE: dict[str, Callable[[Path], object]] = {
-    "a reason of 5 MB": lambda p: spoil.change(p, status="failed", reason=STEERS * 10**5),
+    "a reason of 500 kB": lambda p: spoil.change(p, status="failed", reason=STEERS * 10**4),
     "a reason that steers": lambda p: spoil.change(p, status="failed", reason=STEERS),
     **{f"{key} steers": lambda p, k=key: spoil.change(p, **{k: STEERS}) for key in ("experiment", "arm", "control")},
     "axes that steer": lambda p: spoil.change(p, axes={STEERS: STEERS}),
@@ -104,7 +104,7 @@ def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, st
     code = int(ended.value.code or 0)
     printed = out + err
     printed.encode()
-    steering = {c for c in printed if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e")}
+    steering = {c for c in set(printed) if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e")}
     assert not steering, (words, steering)
     assert code in (0, 2, 4), (words, printed)
     answered = words[0] == "rerun" and code == 4 and err == "" and DIFFERS.search(out)  # training makes other curves

@@ -16,7 +16,7 @@ Run = Callable[..., int]
 
 
 @pytest.fixture
-def normbench(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def normbench(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: None) -> Run:
     """`normbench("status", "--json")` in an empty folder, with nothing shipped: the exit code; output in `capfd`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shipped_results, "FOLDER", tmp_path / "shipped")

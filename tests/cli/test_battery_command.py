@@ -85,15 +85,6 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
     assert not (tmp_path / "results" / "runs").exists()
 
 
-def test_noise_and_a_change_in_place_are_called_what_they_are(normbench, capfd, tmp_path):
-    for change, cause in (("x = x + torch.randn_like(x)", "repeatable"), ("x.data.mul_(2)", "shape_and_type")):
-        (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace("y = x", f"{change}\n        y = x"))
-        assert normbench("battery", "--norm", "mine.py") == 2
-        out = capfd.readouterr().out
-        assert "no YAML beside the file; measured: " in out and "defaults differ from those of its YAML" not in out
-        assert f"note    mend {cause} first" in out
-
-
 def test_one_that_raises_in_training_names_the_log_with_the_traceback(normbench, capfd, small, tmp_path):
     raises = 'if x.shape[-1] == 100: raise KeyError("mine")'
     (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace("y = x", f"{raises}\n        y = x"))

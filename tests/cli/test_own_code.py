@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sklearn.datasets  # noqa: F401  # examples/own_data reads it: once, in the process that the others are forked off
 
 from normbench.config import compose
 

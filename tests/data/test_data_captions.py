@@ -263,7 +263,11 @@ print(vgg.torchvision().__version__, vgg.torchvision() is vgg.torchvision())
 """
 
 
-@pytest.mark.parametrize("package", [NEEDS_SCHEMAS, DEFINES], ids=["needs-schemas", "defines-them-itself"])
+@pytest.mark.parametrize(
+    "package",
+    [NEEDS_SCHEMAS, pytest.param(DEFINES, marks=pytest.mark.slow)],
+    ids=["needs-schemas", "defines-them-itself"],
+)
 def test_import(tmp_path: Path, package: str) -> None:
     (tmp_path / "torchvision.py").write_text(package)
     paths = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])

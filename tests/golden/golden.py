@@ -8,11 +8,11 @@ change. `judge`: `python tests/golden/golden.py judge FOLDER` compares the verdi
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import io
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,8 +51,11 @@ def options(command: str) -> list[str]:
 
 
 def helped(*words: str) -> str:
-    called = [sys.executable, "-m", "normbench", *words, "--help"]
-    return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    from normbench.cli import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main((*words, "--help"))
+    return out.getvalue()
 
 
 def arrows() -> list[str]:

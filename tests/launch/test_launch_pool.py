@@ -97,7 +97,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
 
 
-def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
+def test_every_run_gets_its_outcome(own: Path, tmp_path: Path, forked: None) -> None:
     """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy.
 
     One more prints from a thread that goes on after it, while its worker trains others.
@@ -234,6 +234,7 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     assert all(s.content["step"] > 0 for s in driven.stored())
 
 
+@pytest.mark.slow  # by default the command's own test has it
 @pytest.mark.parametrize("driven", [1], indirect=True)
 def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
     """The workers are stopped in their tracks first, so that they cannot be what ends it."""

@@ -96,7 +96,7 @@ def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None
     assert run.state == "interrupted" and run.content["step"] and not (run.path / "lock").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signal.Signals) -> None:
     """A run that was killed is left, and one that was saved is: the worker's exit code says that."""
     first, _, run = begun(tmp_path, 1)
@@ -107,6 +107,7 @@ def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signa
     assert bool(run.content.get("step")) == (number == signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_another_host_leaves_a_run_whose_process_was_killed_and_this_one_takes_it(tmp_path: Path) -> None:
     first, plan, run = begun(tmp_path, 1)
     left = (run.path / "lock").read_text()

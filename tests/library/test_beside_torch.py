@@ -170,6 +170,7 @@ ROWS: tuple[Callable[[Any, Tensor], Any], ...] = (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,6 +228,7 @@ def test_a_counter_of_operations_sees_all_steps(kind: str) -> None:
     assert counter.get_total_flops() == 2 * 3 * 5 * ours.cell.gates * 4 * (3 + 4)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("norm", [*NORMS, "rms", "weight", "group", {"name": "batch", "stats": "per_step"}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("backend", ["", "aten", "loop"])

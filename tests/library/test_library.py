@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import normbench
-from normbench import GRU, LSTM, NormbenchError, create_norm, load_runs
+from normbench import LSTM, NormbenchError, create_norm, load_runs
 from normbench.config import compose, plan
 from normbench.norms import modes
 from normbench.runs import pack
@@ -176,15 +176,6 @@ def test_an_input_with_other_axes_is_one_line(options: dict, shape: tuple[int, .
         create_norm("batch", 64, **options)(torch.randn(shape))
     assert message in str(error.value)
     assert create_norm("weight", 64, inputs=7)(torch.randn(3, 5, 7)).shape == (3, 5, 64), "a linear map of any axes"
-
-
-def test_recurrent_layers_without_a_normalizer_are_torchs() -> None:
-    x = torch.randn(3, 5, 4)
-    for ours, theirs in ((LSTM, nn.LSTM), (GRU, nn.GRU)):
-        expected = theirs(4, 6, batch_first=True)
-        layer = ours(4, 6, **({"bias": "double", "update": "old"} if ours is GRU else {}))
-        layer.load_torch(expected)
-        torch.testing.assert_close(layer(x)[0], expected(x)[0])
 
 
 @pytest.mark.parametrize(

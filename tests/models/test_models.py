@@ -251,6 +251,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
     assert set(seen) == set(spec.sites)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 @pytest.mark.parametrize("policy", ["site", "keep", "drop"])
 def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> None:
@@ -298,9 +299,9 @@ def losses(model: str, norm: str, steps: int, dtype: torch.dtype = torch.float32
     spec = small(model, *usual(model, norm))
     network = built(spec).train().to(dtype)
     optimizer = optim.build(spec.config["optim"], network)
-    found = []
+    found, given = [], batches(spec, 10)
     for step in range(steps):
-        batch = batches(spec, 10)[step % 10]
+        batch = given[step % 10]
         with models.update(network, 1, step):
             loss = network(**{name: t.to(dtype) if t.is_floating_point() else t for name, t in batch.items()})
         found.append(loss.item())

@@ -60,6 +60,7 @@ def same(module: nn.Module, before: dict[str, Tensor]) -> bool:
     return all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
 
 
+@pytest.mark.thinned(2)
 @EACH
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("how", ["autocast", "of half", "given half"])
@@ -93,6 +94,7 @@ def test_half_precision_stays_and_is_near_float32(name, axes, around, dtype, how
         torch.testing.assert_close(found.state_dict()[key].float(), value, rtol=0.1, atol=0.1)
 
 
+@pytest.mark.thinned(2)
 @EACH
 @pytest.mark.parametrize("before", [False, True])
 def test_an_empty_batch_gives_an_empty_result_and_teaches_nothing(name, axes, around, before) -> None:
@@ -150,6 +152,7 @@ def saved(module: nn.Module) -> nn.Module:
     return torch.load(file, weights_only=False)
 
 
+@pytest.mark.thinned(2)
 @EACH
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module)), saved])
 def test_copies_go_on_as_it_does(name, axes, around, copied: Callable[[nn.Module], nn.Module]) -> None:

@@ -45,6 +45,7 @@ def test_every_normalizer_is_under_a_contract() -> None:
     assert {case.values[0] for case in CASES} == set(NORMS)
 
 
+@pytest.mark.thinned(2)
 @every_case
 @pytest.mark.parametrize("bias", [True, False])
 def test_equals_the_naive_reference(name: str, layout: str, options: Options, bias: bool) -> None:
@@ -79,6 +80,7 @@ def test_weights_without_a_direction_are_refused_in_words(name: str, layout: str
         layer.start()
 
 
+@pytest.mark.thinned(2)
 @every_case
 @pytest.mark.parametrize("scale", [1e-18, 1e-6, 1e6, 1e15])
 @pytest.mark.parametrize("what", ["inputs", "weights"])

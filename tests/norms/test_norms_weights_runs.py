@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -87,19 +86,6 @@ def test_a_layer_in_somebodys_own_model_has_begun(name: str) -> None:
         assert torch.equal(layer(x), y)
     assert layer.state_dict().keys() == before.keys()
     assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
-
-
-@pytest.mark.parametrize("words", RUNS)
-def test_an_interrupted_run_ends_with_the_same_bytes(words: tuple[str, ...], tmp_path: Path) -> None:
-    assert tiny.train(tmp_path / "calm", *words) == "done"
-    rng, stops = random.Random(str(words)), 0
-    while tiny.train(tmp_path / "run", *words, stopping=tiny.after(rng.randint(1, 4))) == "interrupted":
-        stops += 1
-    assert stops >= 2
-    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
-    other = tmp_path / "other"
-    assert tiny.train(other, *words, "seed=2") == "done"
-    assert tiny.result(other) != tiny.result(tmp_path / "calm")
 
 
 STARTS = [("norm.init=data",), ("norm.init=lasagne",), ("norm.init=data", "norm.mean_only_bn=true")]

@@ -36,6 +36,7 @@ def test_read_and_write_are_the_formulas(backend: str, n: int, side: int) -> Non
         np.testing.assert_allclose(written[b].detach().view(side, side), wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thinned(1)
 @LIST
 @pytest.mark.parametrize(("n", "side"), SIZES[:2])
 def test_gradients(backend: str, n: int, side: int) -> None:

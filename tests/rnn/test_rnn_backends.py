@@ -77,6 +77,7 @@ def rows(kind: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
@@ -91,6 +92,7 @@ def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -
         near(*both(backend, layer, draw(3, 6, 5), **given))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("mode", ["training", "running", "batch"])
@@ -120,6 +122,7 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
         near(results[1], results[0], tolerance=1e-10)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize(("batch", "steps", "size"), [(1, 1, 1), (1, 9, 4), (5, 1, 16), (2, 3, 33), (4, 40, 8)])
@@ -129,6 +132,7 @@ def test_every_shape_is_the_plain_loop(backend: str, kind: str, batch: int, step
     near(*both(backend, layer, draw(batch, steps, 3), mask=lengths(batch, steps)), tolerance=1e-10)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("per_gate", [False, True])
@@ -180,6 +184,7 @@ def fed_back(layer: Any, x: torch.Tensor, mask: torch.Tensor | None, **keywords:
     return found | {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
@@ -223,6 +228,7 @@ def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
             h.sum().backward()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("norm", ["layer", OUT, "scale", "derf", PER_STEP])
@@ -251,6 +257,7 @@ def twice(layer: Any, loss: torch.Tensor, *inputs: torch.Tensor) -> dict[str, to
     return found | {name: buffer.clone() for name, buffer in layer.named_buffers() if "running" in name}
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None:
@@ -268,6 +275,7 @@ def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None
         assert "ddinput0" in results[0], options
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 def test_second_derivatives_of_steps_are_the_plain_loops(

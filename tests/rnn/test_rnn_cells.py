@@ -34,6 +34,7 @@ def both(kind: str, **sizes: Any) -> tuple[Recurrent, nn.RNNBase]:
     return ours, theirs
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", TORCH)
 @pytest.mark.parametrize(("num_layers", "bidirectional"), [(1, False), (2, False), (1, True), (2, True)])
 @pytest.mark.parametrize(("batch", "steps"), [(3, 7), (1, 1), (1, 9), (4, 1)])
@@ -84,6 +85,7 @@ def test_padding_is_torchs_packed_sequence(kind: str, bidirectional: bool) -> No
         assert torch.equal(y[row, last[row] :, :4], repeated)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("option", [0, 1])

@@ -56,6 +56,7 @@ def test_c_asked_for_with_tensors_of_another_device_is_one_clear_line() -> None:
                 call()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", SITES)
 @pytest.mark.parametrize("norm", ["layer", VALID])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -78,12 +79,6 @@ def test_layers_compute_where_their_tensors_are(
     state[0].sum().backward()
     assert all(p.grad is not None and p.grad.is_meta for p in one.parameters())
     assert set(taken) == ({"meta"} if kind != "rnn" else set())
-
-
-def test_dropout_masks_are_where_the_weights_are() -> None:
-    cell = make("lstm", 5, 4, input_dropout=0.3, state_dropout=0.3).to("meta").cells[0]
-    weights = cell.sequence_weights(3, np.random.default_rng(0))
-    assert weights.input_drop.is_meta and weights.state_drop.is_meta
 
 
 def test_the_embeddings_gradient_is_where_its_weight_is(of_the_cpu_alone: None) -> None:
@@ -141,6 +136,7 @@ def on(device: str, layer: Any, x: torch.Tensor, mask: torch.Tensor, fed_back: b
     return {name: value.cpu() for name, value in found.items()}
 
 
+@pytest.mark.thinned(2)
 @needs_cuda
 @pytest.mark.parametrize("backend", ["", "aten", "loop"])
 @pytest.mark.parametrize("kind", SITES)

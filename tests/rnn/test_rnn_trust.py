@@ -13,7 +13,6 @@ from torch import nn
 
 from normbench.rnn import backends
 from normbench.rnn.cells import LSTMCell
-from normbench.streams import stream
 
 LAYERED = {
     "lstm": dict.fromkeys(("input", "hidden", "cell"), "layer"),
@@ -21,31 +20,10 @@ LAYERED = {
     "rnn": {"summed": "layer"},
 }
 FUSED = ("layer", "dyt", "derf", "scale")
-# Sums of the squared outputs after 5 steps of gradient descent, in float64: the same by every backend.
-GOLDEN = {"lstm": 2.2501991100781074, "gru": 67.73239581907123, "rnn": 104.89286014560093}
-
-
 BACKENDS = ["loop", *FAST]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", LAYERED)
-def test_training_gives_the_losses_of_before(backend: str, kind: str) -> None:
-    layer = make(kind, 5, 8, LAYERED[kind], num_layers=2)
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            parameter.copy_(torch.from_numpy(stream(0, "golden", name).standard_normal(tuple(parameter.shape))))
-    inputs = torch.from_numpy(stream(0, "golden").standard_normal((6, 4, 9, 5)))
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
-    with backends.using(backend):
-        for x in inputs:
-            loss = layer(x, torch.arange(9) < torch.tensor([9, 1, 4, 6])[:, None])[0].square().sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    assert loss.item() == pytest.approx(GOLDEN[kind], rel=1e-9)
-
-
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_thousand_steps(backend: str, kind: str) -> None:
@@ -84,18 +62,6 @@ def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None
     assert all(error < 3 * errors["loop"] for error in errors.values()) and errors["loop"] < 1e-4, errors
 
 
-@pytest.mark.parametrize("kind", LAYERED)
-def test_bfloat16_goes_the_plain_way(kind: str) -> None:
-    layer = make(kind, 5, 8, LAYERED[kind])
-    wanted, _ = layer(draw(3, 6, 5))
-    layer.bfloat16()
-    y, _ = layer(draw(3, 6, 5).bfloat16())
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.double(), wanted, rtol=0, atol=0.1)
-    y.sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
 def test_equal_bytes_every_time(backend: str, kind: str) -> None:
@@ -106,6 +72,7 @@ def test_equal_bytes_every_time(backend: str, kind: str) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
 @pytest.mark.parametrize("where", ["input", "weight"])

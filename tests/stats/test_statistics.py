@@ -31,6 +31,7 @@ def covers(interval: stats.Interval | None, value: float) -> bool:
     return interval[0] <= value <= interval[1]
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("n", SEEDS)
 @pytest.mark.parametrize("level", [0.95, 0.975, 1 - 0.05 / 6])
 def test_paired_t_interval_covers_its_level(n: int, level: float) -> None:
@@ -60,6 +61,7 @@ def test_median_interval_lies_between_two_order_statistics_and_is_as_wide_as_wha
     assert stats.median_interval(values, [math.inf, *values[1:]]) == (1.0, math.inf)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("n", SEEDS)
 @pytest.mark.parametrize("spread", [1.0, 3.0])
 def test_welch_interval_covers_with_equal_and_unequal_spread(n: int, spread: float) -> None:
