@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import normbench
-from normbench import LSTM, NormbenchError, create_norm, load_runs
+from normbench import GRU, LSTM, NormbenchError, create_norm, load_runs
 from normbench.config import compose, plan
 from normbench.norms import modes
 from normbench.runs import pack

@@ -135,8 +135,7 @@ def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_pat
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("id: me2030/net", f"id: {name}"))
     papers = artifacts.papers(tmp_path)
-    assert [*artifacts.papers()] == ["ln2016", "bln2022", "overview"]
-    assert list(papers) == ["ln2016", "bln2022", "overview", "me2030"]
+    assert list(papers) == [*artifacts.papers(), "me2030"]
     assert papers["me2030"].title == "me2030" and papers["bln2022"].title.startswith("Batch Layer Normalization")
     assert [entry["artifact"] for entry in papers["me2030"].contents] == ["me2030/net", "me2030/other"]
     assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
