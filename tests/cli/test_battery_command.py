@@ -85,6 +85,7 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
     assert not (tmp_path / "results" / "runs").exists()
 
 
+@pytest.mark.slow  # by default `train` shows it, in test_commands
 def test_one_that_raises_in_training_names_the_log_with_the_traceback(normbench, capfd, small, tmp_path):
     raises = 'if x.shape[-1] == 100: raise KeyError("mine")'
     (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace("y = x", f"{raises}\n        y = x"))
