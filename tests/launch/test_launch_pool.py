@@ -97,7 +97,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
 
 
-def test_every_run_gets_its_outcome(own: Path, tmp_path: Path, forked: None) -> None:
+def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy.
 
     One more prints from a thread that goes on after it, while its worker trains others.
