@@ -56,15 +56,9 @@ def sign(handle: int) -> None:
 
 def holder(handle: int) -> str:
     """The holder of a file that another process has locked, as the file names it."""
-    try:
-        return describe(os.pread(handle, HOLDER_BYTES, 0))
-    except OSError:
-        return describe(b"")
-
-
-def describe(content: bytes) -> str:
-    """The holder that a locked file names, for a message."""
-    text = " ".join(content[:HOLDER_BYTES].decode(errors="replace").split())
+    text = ""
+    with contextlib.suppress(OSError):
+        text = " ".join(os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace").split())
     return text.replace(f" on {socket.gethostname()}", " on this machine") or "another process"
 
 

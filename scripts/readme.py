@@ -21,7 +21,7 @@ from normbench.config import FIDELITIES, declaration_keys, experiment_keys, vali
 from normbench.draw.tables import escape
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_file, describe, measured, published, rules, verdict_keys
+from normbench.papers import claim_keys, describe, measured, published, rules, verdict_keys
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -85,7 +85,8 @@ def findings(results: Path) -> str:
     """How many claims of each source have which verdict."""
     lines = [f"| claims of | in all | {' | '.join(COLUMNS)} |", f"|{' - |' * (len(COLUMNS) + 2)}"]
     for source, counted in counts(results).items():
-        total = sum(number for number, _ in counted.values())
+        if not (total := sum(number for number, _ in counted.values())):
+            continue
         cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, COLUMNS)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -241,7 +242,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
     "results/README.md": {"findings": findings, "verdicts": table},
     "docs/keys.md": {
         "experiments": keys(validation, experiment_keys),
-        "claims": keys(claim_file),
+        "claims": keys(claim_keys),
         "choices": keys(declaration_keys),
         "published": keys(verdict_keys),
         "answers": keys(answers),

@@ -24,4 +24,9 @@ def to_meta(module: nn.Module) -> nn.Module:
 
     An operation that is handed a tensor of the CPU beside one of the meta device refuses it, as with CUDA.
     """
-    return module._apply(lambda tensor: tensor if tensor.dim() == 0 else tensor.to("meta"))
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        counts = tensor.dim() == 0 and not isinstance(tensor, nn.Parameter)
+        return tensor if counts else tensor.to("meta")
+
+    return module._apply(move)

@@ -15,7 +15,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models.base import Metric
-from normbench.norms import sites
+from normbench.norms import patterns, sites
 
 # A model's smallest form on embedded data; a new model needs its line here.
 SMALL = {
@@ -67,6 +67,7 @@ LEARNT = {  # less than this, where the least loss is not 0, or the loss is a su
     "handwriting": 20,  # a density that stays the same has 57.8
     "skip_thoughts": 10,  # nats of 20 triples, which have 315 words
 }
+BESIDE = {"weight_standardization": "layer"}  # it has no gain: its authors have another normalizer behind it
 HEAVY = (
     *("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "lenet5", "convnet", "draw"),
     *("handwriting", "skip_thoughts"),
@@ -114,8 +115,12 @@ def training_part(model: str) -> datasets.Split:
 def usual(model: str, norm: str) -> tuple[str, ...]:
     """The words for a normalizer at the default sites; at all that it can serve, where those include others.
 
-    Where it can serve none: those for no normalizer.
+    Where it can serve none: those for no normalizer. One with another `BESIDE` it: at the layers where both can stand.
     """
+    if other := BESIDE.get(norm):
+        shared = [path for path in able(model, norm) if path in able(model, other)]
+        places = patterns.prefixes(shared, sites.declared(_plain(model)))
+        return (f"norm={norm}", f"norm.sites={{{','.join(f'{p}:{other},{p}.weight:{norm}' for p in places)}}}")
     try:
         small(model, f"norm={norm}")
     except NormbenchError:

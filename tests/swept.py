@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from normbench.compare.answer import Comparison, Question, compare
+from normbench.compare.answer import Comparison, compare
 from normbench.compare.groups import tasks
+from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 
 SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)

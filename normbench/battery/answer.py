@@ -9,42 +9,83 @@ from typing import TYPE_CHECKING
 
 from normbench.battery.trials import OPPONENTS, Trial
 from normbench.compare import metrics
-from normbench.compare.answer import ALPHA, FEWEST, POWER
+from normbench.compare.difference import (
+    AHEAD,
+    ALONE,
+    ALPHA,
+    BEHIND,
+    FEWEST,
+    SURVIVORS,
+    UNDECIDED,
+    Difference,
+    difference_of,
+    judge,
+)
 from normbench.compare.metrics import Metric, format_metric
 from normbench.runs.record import RunRecord
 from normbench.stats.series import final, log_floored, series
-from normbench.stats.statistics import REACH, Estimate, holm, p_value, paired, seeds_needed, significant_signs
+from normbench.stats.statistics import REACH, significant_signs
 
 if TYPE_CHECKING:  # imports torch
     from normbench.battery.cost import Cost
 
-BETTER, WORSE, UNDECIDED, NOT_YET = WORDS = ("better", "worse", "undecided", "not yet")
+BETTER, WORSE, NOT_YET = "better", "worse", "not yet"
+WORDS = (BETTER, WORSE, UNDECIDED, NOT_YET)
+OF_DIFFERENCES = {AHEAD: BETTER, BEHIND: WORSE, UNDECIDED: UNDECIDED}
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The new normalizer's last value minus an opponent's by seed: of losses the log of the ratio, of shares points.
 
-    `lost`: its runs that diverged, and the opponent's. `not_yet`: why the numbers tell nothing; "" if they do.
-    `p`: after Holm's adjustment. `why`: the reason for no decision.
-    `needed`: seeds that would show the effect; 0 if out of reach, None where it is decided or unknown.
+    `not_yet`: why the numbers tell nothing; "" if they do.
     """
 
     quantity: str
-    against: str
     unit: str
-    rising: bool
-    estimate: Estimate
-    lost: tuple[int, int] = (0, 0)
+    difference: Difference
     not_yet: str = ""
-    word: str = NOT_YET
-    why: str = ""
-    p: float | None = None
-    needed: int | None = None
+
+    @property
+    def against(self) -> str:
+        return self.difference.second
 
     @property
     def has_number(self) -> bool:
-        return not self.not_yet and self.estimate.interval is not None
+        return not self.not_yet and self.difference.interval is not None
+
+    @property
+    def gone(self) -> int | None:
+        """The side whose runs all diverged, which decides without a number."""
+        lost = self.difference.lost
+        return lost.index(max(lost)) if self.difference.n == 0 == min(lost) and max(lost) >= FEWEST else None
+
+    @property
+    def word(self) -> str:
+        if self.gone is not None:
+            return (WORSE, BETTER)[self.gone]
+        return NOT_YET if self.not_yet else OF_DIFFERENCES[self.difference.word]
+
+    @property
+    def needed(self) -> int | None:
+        """Seeds that would show the effect; 0 if out of reach, None where it is decided or unknown."""
+        d = self.difference
+        if self.word != UNDECIDED:
+            return None
+        return d.needed if d.needed and d.needed <= REACH and d.why != SURVIVORS else 0
+
+    @property
+    def why(self) -> str:
+        """The reason for no decision, or for one without a number."""
+        d, sides = self.difference, ("its runs", f"the runs of {self.against}")
+        if self.gone is not None:
+            return f"all {sides[self.gone]} diverged"
+        if self.word != UNDECIDED:
+            return self.not_yet
+        if d.why == SURVIVORS:
+            return f"{d.lost[d.leader]} of {sides[d.leader]} diverged"
+        seeds = f"about {self.needed} seeds would show it" if self.needed else f"out of reach (more than {REACH} seeds)"
+        return f"significant alone, not after Holm's correction; {seeds}" if d.why == ALONE else seeds
 
 
 @dataclass(frozen=True)
@@ -93,26 +134,25 @@ def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]
     opponents = [norm for norm in trial.specs if norm != name]
     asked = quantities([run for own in runs.values() for run in own])
     if not asked:
-        nothing = Estimate(None, None, 0.95, None, 0)
-        few = f"0 of {FEWEST} seeds"
-        return [Comparison("", other, "", False, nothing, not_yet=few) for other in opponents]
-    return [_compare(*one, other, runs[name], runs[other]) for one in asked for other in opponents]
+        return [Comparison("", "", difference_of({}, {}, (name, other)), f"0 of {FEWEST} seeds") for other in opponents]
+    return [_compare(*one, (name, other), runs[name], runs[other]) for one in asked for other in opponents]
 
 
 def _compare(
-    split: str, metric: Metric, against: str, ours: Sequence[RunRecord], theirs: Sequence[RunRecord]
+    split: str, metric: Metric, names: tuple[str, str], ours: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Comparison:
     first, second = (_finals(runs, split, metric) for runs in (ours, theirs))
-    seeds = sorted(first.keys() & second.keys())
-    estimate = paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])
     lost = len(ours) - len(first), len(theirs) - len(second)
-    not_yet = "" if estimate.sd else "all seeds alike"
-    if len(seeds) < FEWEST:
-        not_yet = f"{len(seeds)} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
+    first, second = ({seed: own[seed] for seed in first.keys() & second.keys()} for own in (first, second))
+    difference = difference_of(first, second, names, bool(metric.rising), lost)
+    not_yet = "" if difference.sd else "all seeds alike"
+    if len(first) < FEWEST:
+        not_yet = f"{len(first)} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
     elif not any(_learned(runs, split, metric, ALPHA) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"
-    return Comparison(format_metric(split, metric.name), against, unit, bool(metric.rising), estimate, lost, not_yet)
+    difference = replace(difference, p=None) if not_yet else difference  # no test of Holm's family
+    return Comparison(format_metric(split, metric.name), unit, difference, not_yet)
 
 
 def _finals(runs: Sequence[RunRecord], split: str, metric: Metric) -> dict[int, float]:
@@ -143,8 +183,9 @@ def decide(outcomes: Sequence[Outcome]) -> list[Outcome]:
     words: dict[tuple[int, str], Comparison] = {}
     for other in dict.fromkeys(c.against for outcome in outcomes for c in outcome.chief):
         family = {i: c for i, outcome in enumerate(outcomes) for c in outcome.chief if c.against == other}
-        for i, c in zip(family, _decide_family([*family.values()]), strict=True):
-            words[i, other] = c
+        judged = judge([c.difference for c in family.values()])
+        for (i, c), difference in zip(family.items(), judged, strict=True):
+            words[i, other] = replace(c, difference=difference)
     decided = [
         replace(
             outcome,
@@ -157,34 +198,8 @@ def decide(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _importance(outcome: Outcome) -> tuple[int, int, float]:
     given = [c.word for c in outcome.chief]
-    surest = min((c.p for c in outcome.chief if c.p is not None), default=1.0)
+    surest = min((p for c in outcome.chief if (p := c.difference.holm) is not None), default=1.0)
     return -given.count(BETTER) - given.count(WORSE), -given.count(UNDECIDED), surest
-
-
-def _decide_family(family: Sequence[Comparison]) -> list[Comparison]:
-    tested = {i: p for i, c in enumerate(family) if not c.not_yet and (p := p_value(c.estimate)) is not None}
-    adjusted = dict(zip(tested, holm([*tested.values()]), strict=True))
-    return [_decide_one(c, adjusted.get(i), max(1, len(tested))) for i, c in enumerate(family)]
-
-
-def _decide_one(c: Comparison, p: float | None, tests: int) -> Comparison:
-    sides = ("its runs", f"the runs of {c.against}")
-    if c.estimate.n == 0 and min(c.lost) == 0 and max(c.lost) >= FEWEST:
-        ours = c.lost[0] > 0
-        return replace(c, word=WORSE if ours else BETTER, why=f"all {sides[not ours]} diverged")
-    if p is None:
-        return replace(c, why=c.not_yet)
-    mean, sd = c.estimate.mean or 0.0, c.estimate.sd or 0.0
-    if p > ALPHA:
-        needed = seeds_needed(mean, sd, 1 - ALPHA / tests, POWER, REACH)
-        why = f"about {needed} seeds would show it" if needed else f"out of reach (more than {REACH} seeds)"
-        if (p_value(c.estimate) or 0.0) <= ALPHA:
-            why = f"significant alone, not after Holm's correction; {why}"
-        return replace(c, word=UNDECIDED, p=p, why=why, needed=needed or 0)
-    better = (mean > 0) == c.rising
-    if lost := c.lost[not better]:  # a mean of survivors
-        return replace(c, word=UNDECIDED, p=p, why=f"{lost} of {sides[not better]} diverged", needed=0)
-    return replace(c, word=BETTER if better else WORSE, p=p)
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
@@ -214,7 +229,7 @@ def decided_when(outcome: Outcome, seeds: int) -> str:
             text = "decided"
         elif c.word == UNDECIDED:
             text = f"with about {c.needed} seeds" if c.needed else "out of reach"
-        elif c.estimate.n >= FEWEST:
+        elif c.difference.n >= FEWEST:
             text = f"never with these runs ({c.why})"
         else:
             text = "with these runs, at the earliest" if seeds >= FEWEST else f"with {FEWEST} seeds, at the earliest"

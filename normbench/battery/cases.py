@@ -83,7 +83,8 @@ class Subject:
     def registered(
         cls, name: str, config_dir: Path | None = None, numbers: Mapping[str, list[Any]] | None = None
     ) -> Subject:
-        """The one that `norm=NAME` chooses."""
+        """The one that `norm=NAME` chooses; of a preset that which it is one of."""
+        name = str(compose.declaration("norm", name, config_dir).get("like", name))
         node, facts = compose.choice("norm", name, config_dir), compose.declaration("norm", name, config_dir)
         return cls(name, facts, {option: node[option] for option in facts.get("options") or {}}, numbers)
 

@@ -75,7 +75,7 @@ def _step(spec: ResolvedRun, split: Split, size: int) -> Callable[[], None]:
     model = models.build(spec.config, spec.sites).train()
     batch = split.only(models.takes(model)).batch(slice(size))
     models.start_from_data(model, batch, spec.seed)
-    optimizer = optim.build(spec.config["optim"], model)
+    optimizer = optim.build(spec.config["optim"], model, spec.config["model"]["declares"].get("outer", ()))
 
     def step() -> None:
         with flushed():

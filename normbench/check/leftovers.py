@@ -12,7 +12,7 @@ from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, lock, old_form, run_file, store, writing
+from normbench.runs import files, run_file, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -20,7 +20,7 @@ def check(results: Path, repair: bool, seen: dict[str, int]) -> Iterator[Finding
     """All findings; `repair` removes leftovers on the way."""
     yield from _permission(results)
     for folder, names, others in os.walk(results):
-        if {run_file.NAME, old_form.STATUS} & {*others}:
+        if run_file.NAME in others:
             yield from _misnamed(Path(folder))
         for name in sorted((*names, *others)):
             seen["files"] += 1
@@ -56,13 +56,11 @@ def _misnamed(path: Path) -> Iterator[Finding]:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a killed command left it: a file on its way, a claim of nobody, a finished run's checkpoint."""
+    """Whether a killed command left it: a file on its way, a finished run's checkpoint."""
     if files.is_leftover(path.name):
         return True
     if not store.NAME.fullmatch(path.parent.name):
         return False
-    if path.name in (lock.CLAIM, f"{lock.CLAIM}.taking"):  # of an earlier version
-        return True
     with contextlib.suppress(Damaged):
         return path.name == "checkpoint" and run_file.read(path.parent)["status"] in store.FINISHED
     return False

@@ -66,12 +66,12 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
         except NormbenchError as error:
             found.append(Finding("damage", path, str(error).removeprefix(f"{path} ")))
 
-    verdicts, packed = read("verdicts.json", places.read_verdicts), read(pack.NAME, pack.load)
+    verdicts, runs = read("verdicts.json", places.read_verdicts), read(pack.NAME, pack.read)
     contrasts = read(per_example_effects.NAME, per_example_effects.load, needed=False)
     samples = read(sample_archive.NAME, sample_archive.load, needed=False)
-    if packed:
-        seen["published runs"] += len(packed.runs)
-        found += _ids(place / pack.NAME, packed.runs, ids)
+    if runs:
+        seen["published runs"] += len(runs)
+        found += _ids(place / pack.NAME, runs, ids)
     if not verdicts:
         return {"claims": []}, found
     seen["verdicts"] += len(verdicts["claims"])
@@ -81,9 +81,9 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
             f"(git checkout), or publish again: {again}"))  # fmt: skip
     if verdicts["contrasts_sha256"] and not (place / per_example_effects.NAME).exists():
         found.append(Finding("missing", place / per_example_effects.NAME, per_example_effects.GONE))
-    elif packed and contrasts:
+    elif runs is not None and contrasts:
         try:
-            found += _follows(places.read(place, packed, ids.config_dir), contrasts)
+            found += _follows(places.read(place, ids.config_dir), contrasts)
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
     return verdicts, found

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from normbench import runs
 from normbench.battery import answer, trials
-from normbench.battery.answer import FEWEST, Comparison, Outcome
+from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import DryRun, Fidelity, Jobs, option
@@ -28,6 +28,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
+from normbench.papers.rules import FEWEST
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
 from normbench.web import battery_page
@@ -380,9 +381,10 @@ def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
 
 def _comparison_as_json(c: Comparison) -> dict[str, Any]:
     """A comparison without its numbers as long as its word is `not yet`."""
+    d = c.difference
     return {
         "quantity": c.quantity, "against": c.against, "word": c.word, "why": c.why, "unit": c.unit,
-        "better": "higher" if c.rising else "lower", "effect": c.estimate.mean if c.has_number else None,
-        "interval": c.estimate.interval if c.has_number else None, "p": c.p, "n": c.estimate.n, "lost": sum(c.lost),
+        "better": "higher" if d.rising else "lower", "effect": d.mean if c.has_number else None,
+        "interval": d.interval if c.has_number else None, "p": d.holm, "n": d.n, "lost": sum(d.lost),
         "needed": c.needed,
     }  # fmt: skip

@@ -14,7 +14,8 @@ from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
-from normbench.compare.answer import Comparison, Group, Question, Row
+from normbench.compare.answer import Comparison, Group, Row
+from normbench.compare.question import END, Question
 from normbench.errors import NormbenchError
 from normbench.runs import table
 from normbench.runs.record import RunRecord
@@ -199,8 +200,8 @@ def _table(group: Group, c: Comparison, best: str) -> object:
     columns: list[tuple[str, bool, Callable[[Row, describe.Texts], str]]] = [
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
-        ("at the end" if q.at == answer.END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == answer.END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
+        ("at the end" if q.at == END else f"at the {best}", True, lambda _, texts: texts.at),
+        (best, q.at == END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

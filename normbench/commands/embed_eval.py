@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import format, options, terminal
+from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Json, Results, Weights, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.errors import NormbenchError, unknown
@@ -35,14 +35,6 @@ EPILOG = """examples:
 SICK: Pearson's r, Spearman's rho and the mean squared error of relatedness. MR, CR, SUBJ, MPQA: accuracy of logistic
 regression in nested tenfold cross-validation. The sets: normbench data get sentence_eval; normbench data get sick.
 """
-
-
-class Command(options.Command):
-    """Takes --json=FILE too, as before it printed; for one release."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [f"--json-file={word[7:]}" if word.startswith("--json=") else word for word in args]
-        return super().parse_args(ctx, words)
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,6 @@ def command(
     seed: Annotated[int | None, option("seed of bag-of-words", "S", min=0, show_default="1")] = None,
     threads: Annotated[int, option("number of threads", "N", min=1)] = 2,
     as_json: Json = False,
-    json_file: Annotated[Path | None, option("", parser=place, hidden=True)] = None,
 ) -> None:
     """Evaluate every source on every set that it has; results before an error are still shown."""
     console, names = terminal.console(stderr=as_json), _names(asked)
@@ -126,8 +117,6 @@ def command(
                                 ("expand", expand, "a run")):  # fmt: skip
         if value is not None and kind not in kinds.values():
             raise NormbenchError(f"--{given} {value} is of {kind}, and none is among {', '.join(words)}.")
-    if json_file and (json_file.is_dir() or not json_file.absolute().parent.is_dir()):
-        raise NormbenchError(f"--json={json_file} is not a file in a folder that is there.")
     if expand and not expand.is_file():
         raise NormbenchError(f"--expand {expand} is not there: a file of word vectors.")
     read = [sets.read(name, data.root()) for name in names]  # before anything is imported or computed
@@ -150,11 +139,8 @@ def command(
         if done := [each for each in sources if each.records]:
             _show_table(done, not fixed, console)
             rows = [{"vectors": each.title, "records": each.records} for each in done]
-            answer = {"schema": 1, "nested": not fixed, "rows": rows}
             if as_json:
-                terminal.say_json(answer)
-            if json_file:
-                files.write_json(json_file, answer)
+                terminal.say_json({"schema": 1, "nested": not fixed, "rows": rows})
 
 
 def _write_sentences(folder: Path, names: Sequence[str], console: Console, as_json: bool) -> None:

@@ -48,7 +48,8 @@ def entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
         except NormbenchError as error:  # one bad file of the user's must not hide the others
             found.append({"id": name, "title": f"cannot be used: {error}", "source": ""})
             continue
-        found.append({"id": name, "title": declares["title"], "source": declares["source"]})
+        replaces = ", replaces the activation" if declares.get("replaces") else ""
+        found.append({"id": name, "title": declares["title"] + replaces, "source": declares["source"]})
         if kind == "models":
             found[-1]["sites"] = [*declares["sites"]]
     return found

@@ -38,6 +38,7 @@ from normbench.stats.series import exploded, final
 EPILOG = """examples:
   normbench train model=mnist_mlp norm=layer 'norm.sites=[hidden,logits]' optim.lr=3e-4 train.epochs=10
   normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
+  normbench train model=convnet 'norm.sites={conv: group, conv.weight: weight_standardization}'
   normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
   normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   your own file

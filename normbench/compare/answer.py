@@ -1,9 +1,8 @@
 """The numbers of a comparison, computed once for the terminal, JSON and the page; `describe` has their words.
 
-A question has a default for each of its parts. Each cell has a mean with its interval. Cells are compared where their
-facets are equal: by pairs of equal seeds where possible, else by Welch's test. All pairs of arms of a group, including
-those with the baseline, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family
-of its own, and so is each metric.
+Each cell has a mean with its interval. Cells are compared where their facets are equal: by pairs of equal seeds where
+possible, else by Welch's test. All pairs of arms of a group, including those with the baseline, share Holm's
+adjustment: the chance of any false word is at most ALPHA. Each group is a family of its own, and so is each metric.
 """
 
 from __future__ import annotations
@@ -11,320 +10,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from normbench.compare import metrics
-from normbench.compare.configuration import rank
+from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
-from normbench.compare.metrics import Metric
+from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, estimate_entry, times_entry
-from normbench.errors import NormbenchError, unknown
-from normbench.papers.rules import ALPHA, FEWEST, POWER
-from normbench.runs.record import RunRecord
-from normbench.runs.store import FINISHED
-from normbench.stats.series import (
-    CLOCKS,
-    Censored,
-    Point,
-    Reached,
-    Series,
-    at_epoch,
-    best_step,
-    level_at_share,
-    series,
-    time_to_level,
-)
-from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, t_interval, welch
-
-END, BEST = "end", "best"
-TUNED = "optim.lr"  # each arm is also compared at its own best value of it
-SHARE = 0.95
-NOTHING = "none"  # the choice of no normalizer: the default baseline
-CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # the unit of a budget -> its key in records
-AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"  # reasons for no word
-ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
-Values = Mapping[int, float | None]  # by seed; None without a number
-
-
-# --- the question ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Question:
-    """`at`: the last evaluation (`end`) or the best of what the run monitors (`best`); `by`: the keys that tell arms
-    apart, `facets` the others that differ; `against`: the baseline, "" with one arm;
-    `level`: in the logged unit, None where no curve improves; `arms`: their names by the cells' keys."""
-
-    split: str
-    metric: Metric
-    at: str
-    by: tuple[str, ...]
-    facets: tuple[str, ...]
-    against: str
-    level: float | None
-    clock: str
-    arms: Mapping[str, str]
-
-    @property
-    def where(self) -> tuple[str, str, str]:
-        return self.split, "eval", self.metric.name
-
-    def arm(self, cell: Cell) -> str:
-        """The arm that a cell is of: `layer`, or `layer norm.eps=0.1` where more than the normalizer differs."""
-        return self.arms[cell.key]
-
-    def place(self, cell: Cell) -> str:
-        """The facets of a cell: only cells of one place are compared."""
-        return cell.label(self.facets)
-
-    def curve(self, run: RunRecord) -> Series:
-        """The metric over the budget's clock, as logged."""
-        return series(run, *self.where, x=self.clock)
-
-    def time_to_level(self, points: Series) -> Reached | Censored:
-        """When a curve, as logged, reaches the level."""
-        assert self.level is not None
-        sign = -1 if self.metric.rising else 1
-        return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
-
-    @classmethod
-    def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
-        """A question from words: split, metric, at, by (keys, comma), against, level; those missing get their default.
-
-        NormbenchError where the task has no such thing, or no record at all.
-        """
-        logged = metrics.logged([run for run in task.runs if run.records])
-        if not logged:
-            raise NormbenchError(f"{task.title}: no run has an evaluation yet. See: normbench status")
-
-        def part(key: str, default: str, choices: Collection[str], why: str) -> str:
-            value = asked.get(key) or default
-            if value not in choices:
-                raise unknown(f"{key}={value}: {why}", value, choices)
-            return value
-
-        split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
-        here = {metric.name: metric for metric in logged[split]}
-        others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
-        why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
-        metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
-        at = part("at", END, (END, BEST), "that is no point of a run.")
-        by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
-        for key in by:
-            if key not in task.differing:
-                raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
-        by = by or task.arm_keys
-        facets = tuple(key for key in task.differing if key not in by)
-        question = cls(split, metric, at, by, facets, "", None, CLOCK_OF[task.budget[1]], task.arms(by))
-        against, level = asked.get("against", ""), asked.get("level", "")
-        against = question.baseline(task, against) if against else question.default_baseline(task)
-        return replace(
-            question, against=against, level=_level(level, metric) if level else question.near_the_best(task)
-        )
-
-    def baseline(self, task: Task, asked: str) -> str:
-        """The arm of this name, of this normalizer or, with one key that tells arms apart, of this value."""
-        if asked in self.arms.values():
-            return asked
-        having = {self.arm(cell): None for cell in task.cells if cell.norm == asked}
-        if not having and len(self.by) == 1:
-            having = {self.arm(cell): None for cell in task.cells if cell.format_value(self.by[0]) == asked}
-        if len(having) > 1:
-            raise NormbenchError(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
-        if not having:
-            choices = dict.fromkeys(self.arms.values())
-            raise unknown(f"against={asked}: {task.title} has no such arm.", asked, choices)
-        return next(iter(having))
-
-    def default_baseline(self, task: Task) -> str:
-        """The arm without a normalizer, else the first; not one whose runs all ended without a number."""
-        if len({*self.arms.values()}) == 1:
-            return ""
-        alive = [
-            cell
-            for cell in task.cells
-            if any(run.status not in FINISHED or value(run, self, END) is not None for run in cell.runs)
-        ]
-        cells = alive or task.cells
-        options = [key for key in self.by if "." in key]  # in one order, whoever lists the cells
-
-        def order(cell: Cell) -> tuple[Any, ...]:
-            return self.arm(cell) != NOTHING, cell.norm != NOTHING, *(rank(cell.values.get(key)) for key in options)
-
-        return self.arm(min(cells, key=order))
-
-    def near_the_best(self, task: Task) -> float | None:
-        """The level at SHARE of the way of all curves, in as few digits as possible, so that some curve reaches it."""
-        curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
-        if self.metric.rising is None:
-            return None
-        better = self.metric.better
-        found = level_at_share(curves, SHARE, better=better)
-        if found is None:
-            return None
-        best = level_at_share(curves, 1.0, better=better) or found
-        rounded = (float(f"{found:.{digits}g}") for digits in range(2, 17))
-        return next((level for level in rounded if abs(level - found) <= abs(best - found) / 2), found)
-
-
-def _level(asked: str, metric: Metric) -> float:
-    """A level in the displayed unit, as logged."""
-    try:
-        level = float(asked.rstrip(" %")) / metric.factor
-    except ValueError:
-        level = math.nan
-    if not math.isfinite(level):
-        raise NormbenchError(f"level={asked} is no number.")
-    if metric.share and not 0 <= level <= 1:
-        raise NormbenchError(f"level={asked}: {metric.title} lies between 0 and 100 %.")
-    if metric.loss and level <= 0:
-        raise NormbenchError(f"level={asked}: {metric.title} must be above 0.")
-    return level
-
-
-def has_logged(run: RunRecord, question: Question, at: str = "") -> bool:
-    """Whether the run logs what `value` reads, finite or not: one that does not is no diverged one."""
-    monitor = run.monitor
-    last = (at or question.at) == END
-    return bool(question.curve(run)) and (last or bool(series(run, monitor["split"], "eval", monitor["metric"])))
-
-
-def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
-    """The number of one run in the unit of the page; None where it diverged, is unfinished or has no number there.
-
-    variant: words that name another evaluation than the default one, as `stats.series.at_epoch` reads them.
-    """
-    if run.status != "done":
-        return None
-    split, mode, metric = question.where
-    when = "last" if (at or question.at) == END else "best"
-    found = at_epoch(run, split, metric, when, variant, mode)
-    return None if found is None or not math.isfinite(found) else found * question.metric.factor
-
-
-# --- two arms --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Difference:
-    """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
-
-    A word needs FEWEST seeds a side and, after Holm's adjustment, an interval that excludes 0; seeds without any spread
-    have no interval and no word. `word`: of the first against the second; `why`: the reason for no word, "" for a lack
-    of power. `sd`: of one pair; two groups have no single spread. `most`: seeds of the larger side. `tests`: how many
-    share Holm's adjustment. `lost`: the diverged runs of `ahead`, the arm with the better mean, which forbid a word.
-    """
-
-    first: str
-    second: str
-    paired: bool
-    n: int
-    mean: float | None
-    interval: tuple[float, float] | None
-    p: float | None
-    holm: float | None = None
-    word: str = UNDECIDED
-    why: str = ""
-    sd: float | None = None
-    most: int = 0
-    tests: int = 1
-    ahead: str = ""
-    lost: int = 0
-
-    @cached_property
-    def detectable(self) -> float | None:
-        """The effect that this many seeds detect with 80 % power at the level ALPHA / tests."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER) if self.sd else None
-
-    @cached_property
-    def needed(self) -> int | None:
-        """The number of seeds that would detect the observed difference, at the same power and level."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER) if self.sd else None
-
-    @property
-    def reversed(self) -> Difference:
-        """Second minus first, by the same test."""
-        return replace(
-            self,
-            first=self.second,
-            second=self.first,
-            mean=None if self.mean is None else -self.mean,
-            interval=self.interval and (-self.interval[1], -self.interval[0]),
-            word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
-        )
-
-
-def difference_of(first: Values, second: Values, names: tuple[str, str] = ("", "")) -> Difference:
-    """first − second over pairs of equal seeds; by Welch over all seeds if the smaller side has unpaired ones.
-
-    No word yet: see `judge`.
-    """
-    a, b = ({seed: v for seed, v in values.items() if v is not None} for values in (first, second))
-    shared = sorted(a.keys() & b.keys())
-    pairs = bool(shared) and len(shared) == min(len(a), len(b))
-    if pairs:
-        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
-    else:
-        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
-    interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
-    if interval and interval[1] - interval[0] <= ROUNDING * largest:
-        estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
-    return Difference(
-        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
-        most=max(len(a), len(b)),
-    )  # fmt: skip
-
-
-def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool | None) -> list[Difference]:
-    """The differences with Holm's p over all of them, and a word each.
-
-    `lost`: diverged runs by arm; an arm that lost runs is never ahead, because its mean is one of survivors.
-    """
-    tested = [place for place, d in enumerate(differences) if d.p is not None]
-    adjusted = dict(zip(tested, holm([differences[place].p or 0.0 for place in tested]), strict=True))
-    return [
-        _judge_one(replace(d, holm=adjusted.get(place), tests=max(1, len(tested))), lost, rising)
-        for place, d in enumerate(differences)
-    ]
-
-
-def _judge_one(d: Difference, lost: Mapping[str, int], rising: bool | None) -> Difference:
-    if rising is None:
-        return replace(d, why=UNDIRECTED, sd=None)  # more seeds would not help
-    if d.n < FEWEST:
-        return replace(d, why=FEW)
-    if d.p is None or d.holm is None or d.mean is None:
-        return replace(d, why=ALIKE)
-    if d.holm > ALPHA:
-        return replace(d, why=ALONE if d.p <= ALPHA else "")
-    ahead = d.first if (d.mean > 0) == rising else d.second
-    if lost.get(ahead):
-        return replace(d, why=SURVIVORS, ahead=ahead, lost=lost[ahead])
-    return replace(d, word=AHEAD if ahead == d.first else BEHIND)
-
-
-def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
-    """first − second over pairs of equal seeds, as logged, with its interval, at every evaluation that both have."""
-    seconds = {run.seed: run for run in second.done}
-    pairs = [
-        [dict(series(run, *question.where, x=clock)) for run in (run, seconds[run.seed])]
-        for run in first.done
-        if run.seed in seconds
-    ]
-    points = []
-    for place in sorted({place for a, b in pairs for place in a.keys() & b.keys()}):
-        gaps = [a[place] - b[place] for a, b in pairs if place in a and place in b]
-        finite = [gap for gap in gaps if math.isfinite(gap)]
-        estimate = t_interval(finite)
-        points.append(Point(place, estimate.mean, estimate.interval, estimate.n, len(gaps) - len(finite)))
-    return points
-
-
-# --- all arms --------------------------------------------------------------------------------------------------------
+from normbench.papers.rules import FEWEST
+from normbench.stats.series import CLOCKS, best_step, series
 
 
 @dataclass(frozen=True)
@@ -430,17 +126,14 @@ def compare(task: Task, question: Question) -> Comparison:
 
 def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping[str, Any] | None = None) -> Group:
     rows = [_row(cell, question) for cell in cells]
-    lost = {row.arm: row.diverged for row in rows}
     rising = question.metric.rising
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
     pairs = judge(
         [
-            difference_of(a.values, b.values, (a.arm, b.arm))
+            difference_of(a.values, b.values, (a.arm, b.arm), rising, (a.diverged, b.diverged))
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
-        ],
-        lost,
-        rising,
+        ]
     )
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})

@@ -8,23 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.answer import (
-    AHEAD,
-    ALIKE,
-    ALONE,
-    BEST,
-    END,
-    FEW,
-    SURVIVORS,
-    TUNED,
-    UNDECIDED,
-    UNDIRECTED,
-    Comparison,
-    Difference,
-    Group,
-    Row,
-)
+from normbench.compare.answer import Comparison, Group, Row
+from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UNDECIDED, UNDIRECTED, Difference
 from normbench.compare.groups import Task
+from normbench.compare.question import BEST, END, TUNED
 from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
@@ -141,7 +128,7 @@ def because(d: Difference, unit: str = "") -> str:
         ALIKE: "all seeds alike: a spread of zero decides nothing",
         ALONE: "significant alone, not after Holm's correction",
         UNDIRECTED: "no verdict: the model does not declare which way is better",
-        SURVIVORS: f"{d.lost} diverged of {d.ahead}: its mean is one of survivors",
+        SURVIVORS: f"{d.lost[d.leader]} diverged of {(d.first, d.second)[d.leader]}: its mean is one of survivors",
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:
         return reasons.get(d.why, "")

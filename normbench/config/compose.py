@@ -149,6 +149,8 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
     if text := reading.interpolation(node):  # no value of the environment may get into a run
         raise NormbenchError(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
     found = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
+    if group == "norm" and isinstance(found.get("declares"), dict) and "like" in found["declares"]:
+        found = _preset(found, config_dir)
     if group not in grammar.GROUPS:
         return found
     if not is_shipped(path):
@@ -186,6 +188,14 @@ def _find_owner(node: Config, config_dir: Path | None) -> None:
         declares["files_of"] = choice("data", declares["files_of"], config_dir)
     if "tasks" in declares:
         declares["tasks"] = [choice("data", name, config_dir) for name in declares["tasks"]]
+
+
+def _preset(own: Config, config_dir: Path | None) -> Config:
+    """A normalizer that is another one with values of its own, `declares.like: NAME`: the rest is as there."""
+    other = choice("norm", str(own["declares"]["like"]), config_dir)
+    found: Config = _merged(other, own)
+    found["declares"]["like"] = other["declares"].get("like", other["name"])
+    return found
 
 
 def _like(place: str, own: Config) -> Config:

@@ -87,11 +87,18 @@ class Coded(Component):
 class Normalizer(Coded):
     """`declares` of a normalizer's file."""
 
+    like: Text = optional("the name of the normalizer of which it is a preset; a key that it has not is as there")
+    at: dict[Text, dict[str, Any]] = optional(
+        "by the last part of a site's path: options, with the values that they have there"
+    )
     kinds: Kinds = Field(description="the kinds of sites at which it can be used")
     axes: Axes = Field(description="the axes that a site may have")
     needs: list[Axis] = optional("the axes that a site must have")
     layouts: list[list[Axis]] = optional("the possible orders of the axes; without it, any order")
     activations: list[Text] = optional("the non-linearities that it supports, for a normalizer of kind `block`")
+    replaces: Annotated[str, OneOf(("activation",))] = optional(
+        "`activation`: it brings a non-linearity of its own, which takes the place of the model's"
+    )
     groups: str | None = optional("the option whose value must divide the number of features")
     single_batch: str | None = optional("the option that permits a batch with one value per feature")
     state: dict[str, Any] | None = optional(
@@ -128,6 +135,7 @@ class Normalizer(Coded):
             ("mode_dependent", [mode] if isinstance(mode, str) else ()),
             ("state", self.state or ()),
             ("variants", self.variants or ()),
+            *((f"at.{part}", options) for part, options in (self.at or {}).items()),
             *((f"apart.{axis}", options) for axis, options in (self.apart or {}).items()),
         ):
             check_names(key, given, names)
@@ -150,7 +158,9 @@ class Site(Model):
         "takes the mean away; `keep`: it keeps its bias"
     )
     mask: bool = optional("true: the model passes a mask of the valid positions")
-    activation: Text = optional("the option with the non-linearity, for kind `block`")
+    activation: Text = optional(
+        "the non-linearity, or the option with it: for kind `block`, and for normalizers with `replaces`"
+    )
 
 
 class Layer(Model):
@@ -170,6 +180,9 @@ class Network(Coded):
     sites: dict[Text, Site] = Field(description="the places that can be normalized, by path")
     default_sites: list[Text] = Field(
         description="patterns of the sites that are normalized unless `norm.sites` says otherwise"
+    )
+    outer: list[Text] = optional(
+        "patterns of the parameters of its first and last layers, embeddings apart: `optim=muon` leaves them to AdamW"
     )
     metrics: list[Text] = optional(
         "names of the metrics that `evaluate` returns; the first is shown and plotted by default"
@@ -256,6 +269,7 @@ class Optimizer(Component):
 
     class_: Text = optional("the class of `torch.optim`", alias="class")
     fused: bool = optional("true: torch has a kernel for the whole update")
+    matrices: bool = optional("true: the matrices of hidden layers are groups of their own")
 
 
 class Schedule(Component):
@@ -273,7 +287,8 @@ class NormalizerFile(Model):
 
     name: Text = Field(description="the name of the file, without .yaml")
     sites: Any = Field(
-        description="null: the model's default sites; else a list of patterns, or a map from patterns to options"
+        description="null: the model's default sites; else a list of patterns, or a map from patterns to options. A "
+        "pattern that ends in `.weight` is of the layer's weight"
     )
     preceding_bias: Annotated[str, OneOf(("site", "keep", "drop"))] = Field(
         description="keep or drop the bias of the linear layer before it; `site`: as the model declares"

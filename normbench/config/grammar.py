@@ -22,6 +22,7 @@ PARTS = ("train", "eval", "monitor")  # of the root
 SCALARS = ("seed", "device")
 MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
 HOME = re.compile(r"(?<=[=,])~(?=/)")  # of norm=~/my_norm.py, which no shell replaces
+KEY_OR_BRACE = re.compile(r"[{}]|[^{}()\[\],:=\s]+(?=\s*:)")
 NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")
 
 
@@ -56,8 +57,24 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(f"'{word}' has no key: write key=value.")
         if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
             raise NormbenchError(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
+        _refuse_twice(word)
         parsed.append(override)
     return parsed
+
+
+def _refuse_twice(word: str) -> None:
+    """NormbenchError for a map with a key twice, of which Hydra would take the last."""
+    keys: list[set[str]] = []  # of each map that is open
+    for found in KEY_OR_BRACE.findall(word):
+        if found == "{":
+            keys.append(set())
+        elif found == "}":
+            keys = keys[:-1]
+        elif keys and found in keys[-1]:
+            of_weight = f", and {found}.weight for the layer's weight" if word.startswith("norm.sites=") else ""
+            raise NormbenchError(f"'{word}' has {found} twice: give it once{of_weight}.")
+        elif keys:
+            keys[-1].add(found)
 
 
 @functools.lru_cache(4096)

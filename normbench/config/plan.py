@@ -364,6 +364,9 @@ def resolved(
             f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {run.steps} "
             "updates."
         )
+    if "rate" in schedule["declares"] and "matrices" in config["optim"]["declares"]:
+        name, optim = schedule["name"], config["optim"]["name"]
+        raise NormbenchError(f"schedule={name} takes one learning rate, optim={optim} has two. Take another schedule.")
     return run
 
 

@@ -18,9 +18,9 @@ from normbench.stored import LABELS, OWN
 class ResolvedRun:
     """One run to be: its configuration (with declarations), the labels under which it is filed, and what follows.
 
-    `arm`: without one the names of its model and normalizers. `id`: 12 hex digits; a file that is edited later does
-    not give a planned run another one. `sites`: the normalizer at each. `steps`: updates in the whole run.
-    `evaluation`: what it says of evaluation. `own_files`: by name the SHA-256 of the author's own files.
+    `arm`: without one the names of its model and normalizers, with what these replace. `id`: 12 hex digits; a file that
+    is edited later does not give a planned run another one. `sites`: the normalizer at each. `steps`: updates in the
+    whole run. `evaluation`: what it says of evaluation. `own_files`: by name the SHA-256 of the author's own files.
 
     Errors: NormbenchError for a normalizer that its batches cannot serve.
     """
@@ -40,7 +40,7 @@ class ResolvedRun:
 
     def __post_init__(self) -> None:
         choices = identity.assign(self.config, self.config_dir)
-        names = sorted({choice.name for choice in choices.values()}) or ["none"]
+        names = sorted({choice.label for choice in choices.values()}) or ["none"]
         maths = identity.maths(self.config, choices)
         epochs, steps = int(self.config["train"]["epochs"]), int(self.config["train"]["steps"])
         found = {

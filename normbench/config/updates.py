@@ -43,10 +43,12 @@ def refuse_batches_of_one(
     config: Mapping[str, Any], chosen: Mapping[str, Choice], norm_node: Callable[[str], Mapping[str, Any]]
 ) -> None:
     """NormbenchError for a normalizer that would have one value per feature in a batch and does not permit that."""
-    base, sites = config["norm"], declared(config)
-    for path, choice in chosen.items():
+    base = config["norm"]
+    for path, site in declared(config).items():
+        if (choice := chosen.get(path)) is None:
+            continue
         node = base if choice.name == base["name"] else norm_node(choice.name)
-        option = single_refused(node["declares"], sites[path].axes, choice.options)
+        option = single_refused(node["declares"], site.axes, choice.options)
         batch, examples = config["train"]["batch_size"], train_size(config) if option else 0
         if option and (batch == 1 or examples % batch == 1):
             which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"

@@ -10,6 +10,9 @@ COLOURS = {  # by normalizer; related ones have near hues
     "none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b", "batch_layer": "#2a9d8f",
     "rms": "#7a5195", "group": "#6b8e23", "instance": "#8c564b", "batch_renorm": "#4c72b0", "ghost_batch": "#0e8fb3",
     "streaming": "#c2571a", "spectral": "#b0408c", "norm_propagation": "#3f7d3f", "ada": "#e07b91",
+    "dyt": "#c98a00", "derf": "#7d6608", "scale": "#9467bd",
+    "power": "#3a4fa3", "recurrent_batch": "#00a6c8", "gate_layer": "#9c1c3c",
+    "weight_standardization": "#a15c00", "filter_response": "#00796b", "evo_s0": "#5f6caf",
 }  # fmt: skip
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms and normalizers of users
 ON_DARK = {  # the same hues where the page is dark
@@ -28,6 +31,15 @@ ON_DARK = {  # the same hues where the page is dark
     "#b0408c": "#e08ac6",
     "#3f7d3f": "#7fc27f",
     "#e07b91": "#f5a3b5",
+    "#c98a00": "#f0b429",
+    "#7d6608": "#c9b458",
+    "#9467bd": "#c5a3e6",
+    "#3a4fa3": "#8ea0ee",
+    "#00a6c8": "#5fd3ee",
+    "#9c1c3c": "#e86a8a",
+    "#a15c00": "#e0a04a",
+    "#00796b": "#4db6a4",
+    "#5f6caf": "#a9b4ee",
 }
 REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}

@@ -58,15 +58,13 @@ def left_to_others(specs: Sequence[ResolvedRun], results: Path) -> dict[str, Out
     """
     wanted = {spec.id: spec for spec in specs}
     found: dict[str, Outcome] = {}
-    doubts = dict.fromkeys(plans.submitted(results, plans.EARLIER), "was submitted to Slurm by an earlier version")
     try:
         live, _ = _live(results)
     except NormbenchError as error:
         live = []
-        doubts |= dict.fromkeys(plans.submitted(results), f"may be in Slurm's queue ({error})")
-    for folder, doubt in doubts.items():
-        refused = Outcome("refused", f"{folder} {doubt}. Once its jobs have ended, delete that folder.", 2)
-        found |= dict.fromkeys(wanted.keys() & plans.ids(folder), refused)
+        for folder in plans.submitted(results):
+            doubt = f"{folder} may be in Slurm's queue ({error}). Once its jobs have ended, delete that folder."
+            found |= dict.fromkeys(wanted.keys() & plans.ids(folder), Outcome("refused", doubt, 2))
     for plan, tasks in live:
         for task, job in tasks.items() if plan.code == code() else ():
             for run in plan.shard(task, plan.tasks):

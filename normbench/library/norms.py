@@ -50,9 +50,9 @@ def create_norm(
         axes: the axes of x in order, of `batch`, `time`, `feature`, `space` (once for height and once for width).
         space: the sizes of the space axes, for those that keep something for each position.
         inputs: with it the module is a linear map with its normalizer, activation(norm(x W^T + b)), of x (*, inputs) to
-            (*, features). Normalizers of weights (`weight`, `spectral`, `norm_propagation`) need it: what they
-            normalize is W. b is left out where the normalizer takes the mean away and brings its own shift.
-        activation: of that map: `none`, `relu` or `tanh`.
+            (*, features). Normalizers of weights (such as `weight`, `spectral`) need it: what they normalize
+            is W. b is left out where the normalizer takes the mean away and brings its own shift.
+        activation: of that map: `none`, `relu` or `tanh`; a normalizer that brings one of its own replaces it.
         options: those of `conf/norm/NAME.yaml`, with its defaults.
 
     Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
@@ -153,4 +153,4 @@ def _site(
         )
     elif activation != "none":
         raise NormbenchError(f"activation={activation} belongs to a linear map: give inputs=N.")
-    return Site(name, kinds, order, features, tuple(space), activation=activation if inputs is not None else "")
+    return Site(name, kinds, order, features, tuple(space), activation=activation)

@@ -22,6 +22,7 @@ from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.errors import NormbenchError, kind, unknown
 from normbench.models.init import initialize
+from normbench.norms.base import WeightNormalizer
 from normbench.norms.modes import pending, starting
 from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
@@ -223,15 +224,24 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     own = user_code.function(Path(file), "build", "config", "sites") if file else None
     model: Model = (own or importlib.import_module(path).build)(config, Sites(config, choices))
     if own:
-        _refuse_other(model, config)
+        _refuse_other(model, config, choices)
     return model
 
 
-def _refuse_other(model: Any, config: Mapping[str, Any]) -> None:
-    """NormbenchError where a user's `build` gives no model, or one whose loss has the default's name by oversight."""
+def _refuse_other(model: Any, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
+    """NormbenchError where a user's `build` gives no model, one whose loss has the default's name by oversight, or one
+    that leaves out the normalizer of a weight that stands beside another.
+    """
     declares = config["model"]["declares"]
     if not isinstance(model, Model):
         raise NormbenchError(f"{declares['file']}: build gives {kind(model)}, not a normbench.models.base.Model.")
+    built = {norm.site.path for norm in model.modules() if isinstance(norm, WeightNormalizer)}
+    for path, choice in choices.items():
+        if choice.weight and path not in built:
+            raise NormbenchError(
+                f"{declares['file']}: the layer at '{path}' leaves {choice.weight.name} of its weight out. Make it a "
+                "NormedLinear or NormedConv of normbench.norms.layers."
+            )
     metrics = declares.get("metrics") or [model.loss]
     if model.loss == Model.loss and model.loss not in metrics:
         raise NormbenchError(

@@ -34,10 +34,9 @@ class ConvNet(Classifier):
     def __init__(self, classes: int, width: int, sites: Sites) -> None:
         super().__init__()
         inputs = [3, *(width * factor for factor in FACTORS)]
-        self.units = [nn.ReLU() for _ in FACTORS]  # modules, which `after` can look into
-        self.conv = nn.ModuleList(
-            NormedConv(size, *sites(f"conv.{i}"), relu, kernel=KERNEL, same=True)
-            for i, (size, relu) in enumerate(zip(inputs, self.units, strict=False))
+        self.conv = nn.ModuleList(  # ReLU as modules, which `after` can look into
+            NormedConv(size, *sites(f"conv.{i}"), nn.ReLU(), kernel=KERNEL, same=True)
+            for i, size in enumerate(inputs[:-1])
         )
         side = SIDE // POOL ** (len(FACTORS) // 2)
         self.dense = nn.ModuleList([NormedLinear(inputs[-1] * side**2, *sites("dense.0"), F.relu)])
@@ -59,25 +58,30 @@ class ConvNet(Classifier):
         images, its channels and the positions of either place: the share of ReLU's outputs above 0, and mean and
         biased variance of ReLU's inputs. `on_difference` is the border's share less the interior's, `variance_ratio`
         the border's variance over the interior's (NaN or infinite where nothing varies). A last record has their mean
-        and geometric mean over the layers.
+        and geometric mean over the layers. A layer whose normalizer replaces its ReLU is left out.
         """
-        watched = [_Watched() for _ in self.units]
+        watched = {
+            f"conv.{i}": _Watched() for i, layer in enumerate(self.conv) if isinstance(layer.activation, nn.ReLU)
+        }
         with torch.no_grad(), inference(self), ExitStack() as hooks:
-            for relu, seen in zip(self.units, watched, strict=True):
+            for name, seen in watched.items():
+                relu = self.get_submodule(name).get_submodule("activation")
                 hooks.callback(relu.register_forward_hook(seen).remove)
             images = splits[SEEN]
             for start in range(0, len(images), self.evaluated_at_once):
                 stop = min(start + self.evaluated_at_once, len(images))
                 self.predict(images.batch(slice(start, stop)).tensors["inputs"])
         found = []
-        for i, seen in enumerate(watched):
+        for name, seen in watched.items():
             border, interior = (seen.moments(place) for place in (ring(seen.sums), ~ring(seen.sums)))
             difference, ratio = border["on"] - interior["on"], border["variance"] / interior["variance"]
             found.append(torch.stack([difference, ratio]))
             places = {"border": border, "interior": interior}
             numbers = {f"{place}_{name}": value for place, of in places.items() for name, value in of.items()}
             numbers |= {"on_difference": difference, "variance_ratio": ratio}
-            yield {"split": f"{SEEN} conv.{i}"} | {name: value.item() for name, value in numbers.items()}
+            yield {"split": f"{SEEN} {name}"} | {key: value.item() for key, value in numbers.items()}
+        if not found:
+            return
         differences, ratios = torch.stack(found, 1)
         means = {"on_difference": differences.mean(), "variance_ratio": ratios.log().mean().exp()}
         yield {"split": f"{SEEN} conv"} | {name: value.item() for name, value in means.items()}

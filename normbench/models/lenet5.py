@@ -21,6 +21,10 @@ SITES = ("conv.0", "conv.1", "dense.0", "dense.1")
 FLAT = FILTERS[-1] * 6 * 6  # of images of 32 x 32: padded to 32, pooled to 16, 12, pooled to 6
 
 
+def _pool(h: Tensor) -> Tensor:
+    return F.avg_pool2d(h, POOL)
+
+
 class LeNet5(Classifier):
     """Softmax classifier: twice convolution, tanh, average pooling 2 x 2; then dense layers of 120, 84 and the classes.
 
@@ -41,12 +45,8 @@ class LeNet5(Classifier):
             raise NormbenchError(f"model.start={start} is a control without normalization: leave it, or norm=none.")
         self.start = start
         self.factors = [fixed_factor(scale, sites(name)[0]) for name in SITES]
-
-        def pooled(z: Tensor) -> Tensor:
-            return F.avg_pool2d(act(z), POOL)
-
         self.conv = nn.ModuleList(
-            NormedConv(inputs, *sites(name), pooled, sites(f"summed.{name}"), kernel=KERNEL, same=same)
+            NormedConv(inputs, *sites(name), act, sites(f"summed.{name}"), kernel=KERNEL, same=same, pool=_pool)
             for name, inputs, same in (("conv.0", 3, True), ("conv.1", FILTERS[0], False))
         )
         self.dense = nn.ModuleList(

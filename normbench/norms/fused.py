@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from normbench.norms.scalars import Sums, logging_to
 
-# over the features of a row, OUT with eps outside the root; over the rows of the batch, or its valid ones, or by
-# statistics that are given; as in rnn/step.c, which has no ELEMENT: each number by itself
-NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED = range(7)
+# over the features of a row, OUT with eps outside the root, MIN with eps as the smallest root; of each number by
+# itself; over the rows of the batch, or its valid ones, or by statistics that are given; as in rnn/step.c, which has
+# no ELEMENT: any other function of each number by itself
+NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED = range(10)
 ELEMENT = -1
 TRIED = 64  # rows: two features of which one depends on the other pass with a chance of 1e-8
 
@@ -22,6 +23,7 @@ class FusedSpec(NamedTuple):
     """gain * N(x) + bias of every step, in the normalizer's current mode and variant.
 
     kind: N, one of the constants here; `gain` and `bias` (features,), or None.
+    alpha, shift: (1,) of `TANH` and `ERF`, N(x) = tanh(alpha x + shift) or erf of it; no shift is 0.
     apply: of `ELEMENT`: N itself, of rows (n, features), with the parameters of the normalizer.
     population: of `FIXED`: mean and variance (steps, features) of a range of steps.
     learn: of `BATCH` and `VALID`: takes mean, biased variance (steps, features) and number of values (steps, 1).
@@ -31,6 +33,8 @@ class FusedSpec(NamedTuple):
     eps: float = 0.0
     gain: Tensor | None = None
     bias: Tensor | None = None
+    alpha: Tensor | None = None
+    shift: Tensor | None = None
     apply: Callable[[Tensor], Tensor] | None = None
     population: Callable[[range], tuple[Tensor, Tensor]] | None = None
     learn: Callable[[Tensor, Tensor, Tensor], None] | None = None

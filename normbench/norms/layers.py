@@ -20,11 +20,12 @@ class Weighted(nn.Module):
 
 
 class NormedLinear(Weighted):
-    """act(norm(x W^T + b)): a linear map, its normalizer and the non-linearity.
+    """act(norm(x W^T + b)): a linear map, its normalizer and the non-linearity, unless the normalizer replaces this.
 
     `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
-    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the
-    summed inputs, where a model has one on either side of the non-linearity. `bias`: false for a map without one.
+    matrix W, `block` both W and the activations; one of W may stand beside one of the others (`choice.weight`). Without
+    a normalizer: act(x W^T + b). `summed`: a second site, of the summed inputs, where a model has one on either side of
+    the non-linearity. `bias`: false for a map without one.
     Shapes: (*, in_features) -> (*, out_features); mask as the normalizer's.
     """
 
@@ -42,9 +43,10 @@ class NormedLinear(Weighted):
         chosen = [(site, choice), *([summed] if summed else [])]
         self.linear = self.linear_map(inputs, site.features, bias and all(c is None or c.keep_bias for _, c in chosen))
         self.norm = build(site, choice) if choice else None
+        self.weight_norm = build(site, choice.weight) if choice and choice.weight else None
         self.before = build(summed[0], summed[1]) if summed and summed[1] else None
         self.after = choice is not None and choice.kind == "post_activation"
-        self.activation = activation
+        self.activation = nn.Identity() if any(c is not None and c.replaces for _, c in chosen) else activation
         self.start()
 
     def begin_epoch(self) -> None:
@@ -63,34 +65,43 @@ class NormedLinear(Weighted):
         """The map as a function of its weight and bias."""
         return partial(F.linear, x)
 
+    def of_weight(self) -> WeightNormalizer | None:
+        """The normalizer of the matrix."""
+        return next((norm for norm in (self.norm, self.weight_norm) if isinstance(norm, WeightNormalizer)), None)
+
     def start(self) -> None:
-        if isinstance(self.norm, WeightNormalizer):
-            self.norm.start(self.linear.weight)
+        if norm := self.of_weight():
+            norm.start(self.linear.weight)
 
     def once(self) -> Callable[[Tensor], Tensor]:
         """The layer for many inputs of one pass, its weight normalized once for all of them."""
-        if not isinstance(self.norm, WeightNormalizer) or self.norm.pending:
+        norm = self.of_weight()
+        if norm is None or norm.pending:
             return self
-        norm, weight = self.norm, self.norm(self.linear.weight)
-        return lambda x: norm.finish(self.activation(self.product(x)(weight, self.linear.bias)))
+        weight = norm(self.linear.weight)
+        return lambda x: self._output(self.product(x)(weight, self.linear.bias))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        weight, bias = self.linear.weight, self.linear.bias
+        weight, bias, norm = self.linear.weight, self.linear.bias, self.of_weight()
         if not x.numel():
-            return self.activation(self.product(x)(weight, bias))
-        if isinstance(self.norm, WeightNormalizer):
-            z = self.norm.summed(self.product(x), weight, bias)
-            return self.norm.finish(self.activation(z if self.before is None else self.before(z)))
-        z = self.product(x)(weight, bias)
+            return self.activated(self.product(x)(weight, bias))
+        return self._output(norm.summed(self.product(x), weight, bias) if norm else self.product(x)(weight, bias), mask)
+
+    def _output(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         if self.before is not None:
             z = self.before(z)
+        if isinstance(self.norm, WeightNormalizer):
+            return self.norm.finish(self.activated(z))
         if self.norm is None:
-            return self.activation(z)
-        return self.norm(self.activation(z), mask) if self.after else self.activation(self.norm(z, mask))
+            return self.activated(z)
+        return self.norm(self.activated(z), mask) if self.after else self.activated(self.norm(z, mask))
+
+    def activated(self, z: Tensor) -> Tensor:
+        return self.activation(z)
 
 
 class NormedConv(NormedLinear):
-    """The same with a convolution of stride 1 for the linear map; `activation` may pool as well.
+    """The same with a convolution of stride 1 for the linear map; `pool` comes after the non-linearity.
 
     `same`: padded with zeros so that height and width stay.
     Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded; with the
@@ -107,10 +118,16 @@ class NormedConv(NormedLinear):
         *,
         kernel: int,
         same: bool = False,
+        pool: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.kernel, self.padding = kernel, (kernel - 1) // 2 if same else 0
         self.channels_last = site.feature_axis == len(site.axes) - 1
         super().__init__(inputs, site, choice, activation, summed)
+        self.pool = pool
+
+    def activated(self, z: Tensor) -> Tensor:
+        h = self.activation(z)
+        return h if self.pool is None else self.pool(h)
 
     def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Conv2d:
         return nn.Conv2d(inputs, outputs, self.kernel, padding=self.padding, bias=bias)

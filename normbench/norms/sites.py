@@ -9,7 +9,7 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
   axes; numbers, or the option that has them;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
-- `activation`: the name of the non-linearity, for a `block`.
+- `activation`: the non-linearity, for a `block` and what replaces it: its name, or the option that has it.
 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and further facts that
 drive the contract; `config/declaration_keys.py` has them all.
@@ -18,17 +18,18 @@ drive the contract; `config/declaration_keys.py` has them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench import eval_variants, schema
 from normbench.errors import NormbenchError, unknown
 from normbench.eval_variants import Declared, Variant
-from normbench.norms.patterns import match_patterns
+from normbench.norms.patterns import match_patterns, matches, prefixes
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
+WEIGHT = ".weight"  # at the end of a pattern: the weight of the layer there
 INVARIANT, NOT = 1e-9, 1e-3  # max |f' - f| / max |f| up to which nothing changes, and from which something does
 COMMON_KEYS = {"name", "sites", "preceding_bias", "declares"}
 
@@ -63,9 +64,17 @@ class Choice:
     mode_dependent: bool
     maths: int
     file: str = ""
+    preset: str = ""  # the name under which it was chosen, if that is a preset of it
     legacy: Mapping[str, Any] = field(default_factory=dict)  # options added after runs were published: earlier value
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
+    weight: Choice | None = None  # beside it, of the weight of the layer there
+    replaces: str = ""  # the model's non-linearity, where the normalizer brings one of its own
+
+    @property
+    def label(self) -> str:
+        name = self.preset or self.name
+        return f"{name}-replaces-{self.replaces}" if self.replaces else name
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -93,6 +102,10 @@ def _size(config: Mapping[str, Any], value: Any) -> Any:
         raise NormbenchError(f"model={model} needs {value}, which data={data} does not have.") from None
 
 
+def _activation(config: Mapping[str, Any], value: str) -> str:
+    return str(lookup(config, value)) if "." in value else value
+
+
 def declared(config: Mapping[str, Any]) -> dict[str, Site]:
     """All sites of the configured model, in the model's order. `each: model.sizes` makes one site per list entry."""
     sites: dict[str, Site] = {}
@@ -110,7 +123,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
                 space=tuple(_size(config, spec["space"])) if "space" in spec else (),
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
-                activation=str(lookup(config, spec["activation"])) if "activation" in spec else "",
+                activation=_activation(config, spec.get("activation", "")),
             )
             if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
                 raise NormbenchError(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
@@ -122,19 +135,53 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     """The normalizer of each site; sites without one do not appear.
 
     `norm.sites` is null (the model's default sites), a list of patterns (all get `norm`), or a map from pattern to a
-    normalizer's name or `{name, option: value}`. The most specific pattern wins. `norm_node(name)` gives a
-    normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an option that does not
-    exist, a normalizer that cannot serve the site.
+    normalizer's name or `{name, option: value}`. The most specific pattern wins. A pattern that ends in `.weight`
+    chooses the normalizer of the layer's weight: the site's where it has no other, else a second one, at PATH.weight.
+    `norm_node(name)` gives a normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an
+    option that does not exist, a normalizer that cannot serve the site, two of one weight.
     """
-    sites, entries = declared(config), _patterns(config)
-    chosen = match_patterns("norm.sites", config["model"]["name"], "site", entries, sites)
-    result = {}
+    sites, entries, model = declared(config), _patterns(config), config["model"]["name"]
+    own = [pattern for pattern in entries if not pattern.endswith(WEIGHT)]
+    of_weights = [pattern.removesuffix(WEIGHT) for pattern in entries if pattern.endswith(WEIGHT)]
+    chosen = match_patterns("norm.sites", model, "site", own, sites)
+    weights = match_patterns("norm.sites", model, "the weight of", of_weights, _with_weight(config, sites, of_weights))
+
+    def choice(site: Site, pattern: str) -> Choice | None:
+        found = _resolve(site, entries[pattern], config, norm_node) if pattern in entries else None
+        return None if found is None or found.name == "none" else found
+
+    result: dict[str, Choice] = {}
     for path, site in sites.items():
-        if path in chosen:
-            choice = _resolve(site, entries[chosen[path]], config, norm_node)
-            if choice.name != "none":
-                result[path] = choice
+        there = choice(site, chosen.get(path, ""))
+        weight = choice(replace(site, path=path + WEIGHT, kinds=("weight",)), weights.get(path, "") + WEIGHT)
+        if there and weight:
+            result |= _both(model, path, there, weight)
+        elif only := there or weight:
+            result[path] = only
     return result
+
+
+def _both(model: str, path: str, own: Choice, weight: Choice) -> dict[str, Choice]:
+    if own.kind in ("weight", "block"):
+        raise NormbenchError(
+            f"norm.sites: {own.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both normalize "
+            "that weight. Take one of them."
+        )
+    keep_bias = own.keep_bias and weight.keep_bias
+    return {path: replace(own, keep_bias=keep_bias, weight=weight), path + WEIGHT: weight}
+
+
+def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns: Iterable[str]) -> list[str]:
+    """The sites of layers whose weight can be normalized; NormbenchError for a pattern that matches none of them."""
+    model = config["model"]
+    found = [path for path, site in sites.items() if "weight" in site.kinds and not model["declares"].get("probe")]
+    for pattern in patterns:
+        if not any(matches(pattern, path) for path in found):
+            raise NormbenchError(
+                f"norm.sites: {model['name']} has no weight '{pattern}{WEIGHT}' to normalize. "
+                f"(it has {', '.join(path + WEIGHT for path in found) or 'none'})"
+            )
+    return found
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,16 +210,22 @@ def _resolve(
         raise NormbenchError(f"norm.sites: '{misplaced[0]}' cannot be set for the single site '{site.path}'.")
     node = base if name == base["name"] else norm_node(name)
     declares = node["declares"]
-    options = {key: value for key, value in {**node, **entry}.items() if key not in COMMON_KEYS}
+    options = {key: value for key, value in {**_values(site, node), **entry}.items() if key not in COMMON_KEYS}
     options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
     why_not = refusal(site, declares)
     if why_not and name != "none":
-        able = [p for p, s in declared(config).items() if not refusal(s, declares)]
+        sites = declared(config)
+        able = ",".join(prefixes([path for path, other in sites.items() if not refusal(other, declares)], sites))
         raise NormbenchError(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
-            f"(sites that it can serve here: {', '.join(able) or 'none'})"
+            f"(sites that it can serve here: {f'norm.sites=[{able}]' if able else 'none'})"
         )
     return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
+
+
+def _values(site: Site, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A normalizer's YAML with the values that it has at this site."""
+    return {**node, **node["declares"].get("at", {}).get(site.path.rsplit(".", 1)[-1], {})}
 
 
 def choose(site: Site, node: Mapping[str, Any], given: Mapping[str, Any]) -> Choice:
@@ -181,7 +234,7 @@ def choose(site: Site, node: Mapping[str, Any], given: Mapping[str, Any]) -> Cho
     Errors: an option that does not exist or has another type, a site that it cannot serve.
     """
     name, declares = str(node["name"]), node["declares"]
-    values = {key: value for key, value in node.items() if key not in COMMON_KEYS} | dict(given)
+    values = {key: value for key, value in _values(site, node).items() if key not in COMMON_KEYS} | dict(given)
     options = schema.check_options(name, values, declares.get("options") or {}, set())
     if why_not := refusal(site, declares):
         raise NormbenchError(f"{name} cannot serve '{site.path}': {why_not}.")
@@ -203,16 +256,18 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
     keep = {"site": not drops, "keep": True, "drop": False}[policy]
     by_mode = declares.get("mode_dependent")
     return Choice(
-        name=name,
+        name=declares.get("like", name),
         kind=kind,
         options=options,
         keep_bias=keep,
         mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
         maths=declares["maths"],
         file=declares.get("file", ""),
+        preset=name if "like" in declares else "",
         legacy=schema.legacy_defaults(declares),
         evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},
+        replaces=site.activation if declares.get("replaces") else "",
     )
 
 
@@ -230,6 +285,8 @@ def refusal(site: Site, declares: Mapping[str, Any]) -> str:
     """Why a normalizer with these declarations cannot serve the site; "" if it can."""
     if not set(declares["kinds"]) & set(site.kinds):
         return f"it serves {' and '.join(declares['kinds'])}, the site is {' or '.join(site.kinds)}"
+    if declares.get("replaces") and not site.activation:
+        return "it brings a non-linearity of its own, and there is none to replace"
     missing = [axis for axis in declares.get("needs") or [] if axis not in site.axes]
     if missing:
         return f"it needs {' and '.join(missing)} axes"

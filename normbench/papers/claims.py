@@ -21,7 +21,7 @@ BEST = "best"  # of the runs that are compared
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One number per run; `claim_file` has its kinds and keys.
+    """One number per run; `claim_keys` has its kinds and keys.
 
     A relative level is that `share` of the way from the worst first value to the best value of the runs of one seed
     that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come
@@ -103,7 +103,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper with the parts that decide it and those that are only reported; keys as of `claim_file`.
+    """A sentence of the paper with the parts that decide it and those that are only reported; keys as of `claim_keys`.
 
     The word at its setting is that of the claim where the settings of `controls` say the same.
     """

@@ -236,6 +236,8 @@ def _sure(part: Node) -> list[str]:
     seeds += "".join(f", {text}" for text in (_lost(part),) if text and part["effect"] is not None)
     if part["kind"] == "size":
         return [*_paper(part), seeds]
+    if part["kind"] == "no_worse" and part["word"] == rules.HOLDS:
+        return [f"not worse by a {_margin(part)} or more", seeds]
     if part["tost"] and part["word"] == (rules.HOLDS if part["kind"] == "equivalence" else rules.NEGLIGIBLE):
         within = f"within a {_margin(part)}" if part["scale"] == "log" else f"less than the {_margin(part)} that matter"
         return [f"surely {within}, {seeds}"]
@@ -315,7 +317,7 @@ def _why(part: Node) -> str:
 
 
 def _margin(part: Node) -> str:
-    margin = part[{"equivalence": "within", "size": "band"}.get(part["kind"], "delta")]
+    margin = part[{"equivalence": "within", "no_worse": "within", "size": "band"}.get(part["kind"], "delta")]
     return f"factor of {_number(math.exp(margin), True)}" if part["scale"] == "log" else f"{show(margin)}{_unit(part)}"
 
 

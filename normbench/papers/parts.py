@@ -292,7 +292,7 @@ def _signed_rank(seen: Observed) -> float:
 
 
 def _margin(seen: Observed) -> float | None:
-    return seen.part.within if seen.part.kind == "equivalence" else seen.delta
+    return seen.delta if seen.part.within is None else seen.part.within
 
 
 def _finite(interval: Interval | None) -> Interval | None:

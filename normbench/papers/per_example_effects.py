@@ -120,7 +120,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path
     """
     ids = {run.id for run in runs}
     listed = [run for place in reversed(places) for run in store.directories(place / "runs", ids)]
-    raw = {found.id: found for found in store.by_id(ids, listed, False) if not found.reason}
+    raw = {found.id: found for found in store.by_id(ids, listed) if not found.reason}
     tables: dict[str, Table] = {}
     size = 0
     for control in artifact.settings:

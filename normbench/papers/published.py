@@ -78,12 +78,10 @@ def collect(
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(
-    place: Path, packed: pack.Pack | None = None, config_dir: Path | None = None, only: Collection[str] | None = None
-) -> Published:
+def read(place: Path, config_dir: Path | None = None, only: Collection[str] | None = None) -> Published:
     """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
 
-    `packed` is the pack there, where it has been read. `only`: as of `collect`.
+    `only`: as of `collect`.
     """
     root = place.parents[2]
     name, fidelity = place.parent.relative_to(root).as_posix(), place.name
@@ -93,7 +91,7 @@ def read(
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
-    packed = packed or pack.load(place / pack.NAME, parts=not partly)
+    packed = pack.load(place / pack.NAME)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
@@ -110,7 +108,7 @@ def read(
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
-    return Published(name, fidelity, place, verdicts, packed.runs, artifact)
+    return Published(name, fidelity, place, verdicts, () if partly else packed.runs, artifact)
 
 
 def is_of_today(artifact: Artifact, verdicts: Mapping[str, Any], pack_sha256: str) -> bool:

@@ -67,6 +67,12 @@ def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | N
         if within(seen.interval(1 - 2 * alpha), part.within):
             return HOLDS if seen.planned else UNDECIDED
         return OPPOSITE if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
+    if part.kind == "no_worse":
+        assert part.within is not None
+        best, worst = _loss(part, seen.interval(1 - alpha)), _loss(part, seen.interval(1 - 2 * alpha))
+        if worst and worst[1] < part.within:
+            return HOLDS if seen.planned else UNDECIDED
+        return OPPOSITE if best and best[0] > part.within else UNDECIDED
     predicted, paper, band = seen.prediction(1 - alpha), part.paper, part.band
     assert paper is not None and band is not None
     if predicted and paper - band <= predicted[0] <= paper <= predicted[1] <= paper + band:
@@ -76,6 +82,11 @@ def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | N
 
 def _outside(interval: Interval | None, margin: float | None) -> bool:
     return interval is not None and margin is not None and (interval[0] > margin or interval[1] < -margin)
+
+
+def _loss(part: Part, interval: Interval | None) -> Interval | None:
+    """The interval, turned so that positive is worse."""
+    return (-interval[1], -interval[0]) if interval and part.endpoint.better == "higher" else interval
 
 
 def _side(interval: Interval | None, expect: str | None) -> str:

@@ -137,8 +137,9 @@ def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
         return int(part["n"])
     alone = _of_seeds(part) if part["examples"] else sd
     fixed = max(0.0, sd**2 - alone**2) / part["n"]  # by the choice of the test examples
-    if part["kind"] == "equivalence":
-        room = margin - abs(part["effect"])
+    if part["kind"] in ("equivalence", "no_worse"):
+        worse = -part["effect"] if part["better"] == "higher" else part["effect"]
+        room = margin - (worse if part["kind"] == "no_worse" else abs(worse))
         return seeds_needed(room, alone, 1 - 2 * alpha, rules.POWER, fixed=fixed) if room > 0 else None
     return seeds_needed(part["effect"], alone, 1 - alpha, rules.POWER, fixed=fixed)
 

@@ -39,7 +39,7 @@ class Part(Published):
     """A part of a claim: a comparison, or a computed number, and its result."""
 
     id: str = Field(description="what is compared, in words")
-    kind: str = Field(description="direction, size, equivalence or exact")
+    kind: str = Field(description="direction, size, equivalence, no_worse or exact")
     test: str = Field(description="t, sign, or empty for a computed number")
     endpoint: str = Field(description="the number of a run that is compared, in words")
     unit: str = Field(description="the unit of the effect")
@@ -63,7 +63,7 @@ class Part(Published):
     prediction: Span | None = Field(description="the prediction interval of one more run")
     expect: str | None = Field(description="the sign that is claimed")
     paper: Number | None = Field(description="the paper's number")
-    within: Number | None = Field(description="the margin of an equivalence")
+    within: Number | None = Field(description="the margin of an equivalence, or of no_worse")
     band: Number | None = Field(description="how far from the paper's number the prediction interval may reach")
     delta: Number | None = Field(description="the smallest effect of interest")
     tost: Span | None = Field(description="the interval that is compared with the margin or with ±delta")

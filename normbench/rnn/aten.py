@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from normbench.norms.fused import BATCH, FIXED, LAYER, LAYER_OUT, NONE, VALID
+from normbench.norms.fused import BATCH, ERF, FIXED, LAYER, LAYER_OUT, NONE, RMS_MIN, TANH, VALID
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import Element, Gradients, Plan, Vectors
 
@@ -30,6 +30,8 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         mean = x.mean(-1, keepdim=True)
         x = x - mean
         rstd = 1 / (x.square().mean(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny).sqrt() + eps)
+    elif kind == RMS_MIN:
+        rstd = mean = 1 / x.square().mean(-1, keepdim=True).sqrt().clamp(min=eps)
     else:
         rstd = mean = (x.square().mean(-1, keepdim=True) + eps).rsqrt()  # a mean that RMS has no use for
     return _plus(x * rstd * gain, shift), (mean, rstd)
@@ -53,6 +55,8 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain:
         share = 1 - eps * rstd
         dot = torch.where(share > 0, dot / share, 0)
         d = d - d.mean(-1, keepdim=True)
+    if kind == RMS_MIN:
+        dot = torch.where(rstd < 1 / eps, dot, 0)
     return rstd * (d - normed * dot), (dy * normed).flatten(0, -2).sum(0)
 
 
@@ -198,6 +202,10 @@ class Run:
             return self.columns[at].norm(t, x, gain, shift)
         if at in self.plan.elements:
             return _plus(self.plan.elements[at].apply(x.flatten(0, -2)).view(x.shape), shift)
+        if self.plan.kinds[at] in (TANH, ERF):
+            inside = self._inside(at, x)
+            y = (inside.tanh_() if self.plan.kinds[at] == TANH else inside.erf_()).mul_(gain)
+            return y if shift is None else y.add_(shift)
         y, self.moments[at, t] = norm(x, self.plan.kinds[at], self.plan.eps[at], gain, shift)
         return y
 
@@ -210,7 +218,25 @@ class Run:
                 return element.back(t, dy), torch.zeros_like(gain)
             whole = len(dy) == len(self.z)
             return element.back_all(dy) if whole else element.back(t, dy[0])[None], torch.zeros_like(gain)
+        if self.plan.kinds[at] in (TANH, ERF):
+            return self._uncurve(at, dy, x, gain)
         return unnorm(dy, x, self.plan.kinds[at], self.plan.eps[at], self.moments[at, t], gain)
+
+    def _inside(self, at: int, x: Tensor) -> Tensor:
+        """alpha x + shift."""
+        return torch.addcmul(self.v.inside[2 * at + 1], self.v.inside[2 * at], x)
+
+    def _uncurve(self, at: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        """As `unnorm`; in few places, for all steps at once are large."""
+        inside = self._inside(at, x)
+        if self.plan.kinds[at] == TANH:
+            slope = (y := inside.tanh_()).square().neg_().add_(1)
+        else:
+            slope = inside.square().neg_().exp_().mul_(2 / math.sqrt(math.pi))
+            y = inside.erf_()
+        dgain, d = y.mul_(dy).flatten(0, -2).sum(0), slope.mul_(dy).mul_(gain)
+        self.sums.inside[2 * at : 2 * at + 2] += torch.stack([torch.mul(d, x, out=y).sum(), d.sum()])
+        return d.mul_(self.v.inside[2 * at]), dgain
 
     def prepare(self, rows: slice) -> None:
         """The input's term of these steps."""

@@ -15,11 +15,6 @@ typedef struct {
     NAME(Axis) y, x;
 } NAME(Window);
 
-static inline REAL NAME(exponential)(REAL x) {
-    REAL q, power = NAME(split)(x, &q);
-    return power * q + power;
-}
-
 static inline REAL NAME(offset)(int64_t i, int64_t n) { return (REAL)i - (REAL)n / 2 + (REAL)0.5; }
 
 static void NAME(filters)(const NAME(Axis) *axis, int64_t n, int64_t side) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
 from normbench.rnn.derivatives import clipped
 
+Found = TypeVar("Found")
 Sites = Callable[[str], tuple[Site, Choice | None]]  # path -> the site and its normalizer, as a model has them
 State = tuple[Tensor, ...]  # (h, c) of an LSTM, (h,) of the others; each (B, H)
 BIASES = ("one", "double", "inside", "both", "none")
@@ -53,7 +54,7 @@ class Cell(Weighted):
     Args:
         sites, path: the model's sites; the cell's are `PATH.input` (W_x x), `PATH.hidden` (W_h h) and its own below.
             None: nothing is normalized. Axes of each: batch, time, feature. A normalizer of kind `weight` at `input` or
-            `hidden` gives the matrix that the whole sequence uses.
+            `hidden` gives the matrix that the whole sequence uses; it may stand beside one of the products.
         bias: `one`: b after the normalized terms (LN 2016, eq. 17, 20). `double`: one vector after each term (torch).
             `inside`: b before the input's normalizer (the LN authors' GRU). `both`: the same b before it and again
             outside (the LN authors' LSTM). `none` (LN 2016, eq. 23-28).
@@ -99,6 +100,7 @@ class Cell(Weighted):
         self.weight_ih = nn.Parameter(torch.empty(rows, input_size))
         self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
         self.norms = nn.ModuleDict()
+        self.weight_norms = nn.ModuleDict()  # beside others at the same site
         dropped = self._take(sites)
         if "input" in dropped:  # the bias that precedes that site is the one inside
             bias = {"inside": "none", "both": "one"}.get(bias, bias)
@@ -134,6 +136,8 @@ class Cell(Weighted):
                 )
             if choice is not None:
                 self.norms[name.replace(".", "_")] = build(site, choice)
+                if choice.weight is not None:
+                    self.weight_norms[name.replace(".", "_")] = build(site, choice.weight)
                 if not choice.keep_bias:
                     dropped.add(name.split(".")[0])
         return dropped
@@ -150,20 +154,25 @@ class Cell(Weighted):
         """The normalizer at a site below the cell's path, e.g. `input.gates`."""
         return self.norms._modules.get(name.replace(".", "_"))  # type: ignore[return-value]
 
-    def _by_block(self, term: str) -> list[tuple[Normalizer | None, slice]]:
-        """The normalizer of each block of gates, and the features that it has."""
+    def weight_norm(self, name: str) -> WeightNormalizer | None:
+        """The normalizer of the weight at a site."""
+        norm = self.weight_norms._modules.get(name.replace(".", "_"), self.norm(name))
+        return norm if isinstance(norm, WeightNormalizer) else None
+
+    def _by_block(self, term: str, norm: Callable[[str], Found]) -> list[tuple[Found, slice]]:
+        """`norm` of each block of gates, and the features that it has."""
         found, at = [], 0
         for block, gates in self.blocks.items():
             end = at + gates * self.hidden_size
-            found.append((self.norm(f"{term}.{block}" if block else term), slice(at, end)))
+            found.append((norm(f"{term}.{block}" if block else term), slice(at, end)))
             at = end
         return found
 
     def start(self) -> None:
         """Let weight normalizers take their initial values from the weights as they are now."""
         for term, weight in (("input", self.weight_ih), ("hidden", self.weight_hh)):
-            for norm, rows in self._by_block(term):
-                if isinstance(norm, WeightNormalizer):
+            for norm, rows in self._by_block(term, self.weight_norm):
+                if norm is not None:
                     norm.start(weight[rows])
 
     def sequence_weights(
@@ -186,10 +195,10 @@ class Cell(Weighted):
         return SequenceWeights(self._weight("input", self.weight_ih), self._weight("hidden", self.weight_hh), *drops)
 
     def _weight(self, term: str, weight: Tensor) -> Tensor:
-        blocks = self._by_block(term)
-        if not any(isinstance(norm, WeightNormalizer) for norm, _ in blocks):
+        blocks = self._by_block(term, self.weight_norm)
+        if not any(norm for norm, _ in blocks):
             return weight
-        return torch.cat([n(weight[rows]) if isinstance(n, WeightNormalizer) else weight[rows] for n, rows in blocks])
+        return torch.cat([weight[rows] if norm is None else norm(weight[rows]) for norm, rows in blocks])
 
     def initial(self, batch: int) -> State:
         """h_0 and, where there is one, c_0 = 0, each (batch, H)."""
@@ -233,7 +242,7 @@ class Cell(Weighted):
         return _plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
 
     def _normed(self, term: str, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
-        blocks = self._by_block(term)
+        blocks = self._by_block(term, self.norm)
         if not any(norm is not None and not isinstance(norm, WeightNormalizer) for norm, _ in blocks):
             return z
         parts = [

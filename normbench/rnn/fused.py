@@ -75,7 +75,7 @@ class Sequence(torch.autograd.Function):
         x, weight_ih, inside, weight_hh, h0, c0, mask, z, h, c, *rest = ctx.saved_tensors
         if torch.is_grad_enabled():
             return _differentiable(ctx, mask, (x, weight_ih, weight_hh, h0, c0), (dy, dh, dc))
-        v, moments, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:10], rest[10:]
+        v, moments, saved = Vectors(*(part.contiguous() for part in rest[:7])), rest[7:11], rest[11:]
         inputs, projection = Projection(weight_ih, ctx.drops[0]), Projection(weight_hh, ctx.drops[1])
         run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
         if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were

@@ -36,7 +36,7 @@ FLAGS = (
     COMMON,
 )
 ARRAYS = ("z", "u", "h", "c", "stats", "mask")
-VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
+VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c", "inside")
 REALS = {torch.float32: ("float", ctypes.c_float), torch.float64: ("double", ctypes.c_double)}
 FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
 PIECES = {  # functions besides the recurrences: how many sizes, numbers and arrays each takes
@@ -46,7 +46,7 @@ PIECES = {  # functions besides the recurrences: how many sizes, numbers and arr
 PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
-SCRATCH = 8  # of step.c
+SCRATCH, BENT = 8, 9  # of step.c
 PATIENCE = 120  # s for the compiler
 CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
@@ -65,7 +65,7 @@ class Job(ctypes.Structure):
         ("clip", ctypes.c_double),
         *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
         ("moments", ctypes.c_void_p * 4),
-        *[(name, ctypes.c_void_p) for name in ("seen", "sums")],
+        *[(name, ctypes.c_void_p) for name in ("seen", "sums", "curved")],
     )
 
 
@@ -100,6 +100,9 @@ class Run:
         self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
         if mask is not None:
             self._point(mask=mask)
+        self.rows = batch if plan.over_rows else 1  # of scratch
+        self.curved = z.new_empty(self.rows * BENT * plan.hidden)
+        self._point(curved=self.curved)
         if plan.over_rows:
             self.job.moments[:] = [found.data_ptr() for found in moments]
             self.seen = torch.empty_like(c[0])  # c as normalized over rows
@@ -159,8 +162,7 @@ class Run:
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
         self.sums = Vectors(*(torch.zeros_like(v) for v in self.vectors))
-        rows = self.job.batch if self.plan.over_rows else 1
-        self.scratch = self.z.new_empty(rows * SCRATCH * self.job.hidden)
+        self.scratch = self.z.new_empty(self.rows * SCRATCH * self.job.hidden)
         if self.plan.over_rows:
             self.column_sums = self.z.new_empty(2 * self.z.shape[-1])
             self._point(sums=self.column_sums)
@@ -289,7 +291,7 @@ def words() -> list[str]:
 def _build(folder: Path) -> Path:
     made = folder / "step.so"
     for flags in FLAGS:
-        command = [*words(), *flags, str(SOURCE), "-o", str(made)]
+        command = [*words(), *flags, str(SOURCE), "-o", str(made), "-lm"]
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=PATIENCE

@@ -15,8 +15,8 @@ from normbench.rnn import aten, backends, fused, stepwise
 from normbench.rnn.cells import Cell, SequenceWeights, State, bounded, filled
 from normbench.rnn.plan import plan
 
-# rows "a user's dynamic tanh" of scripts/bench/rnn.py, the C kernel with layer normalization being 1
-SLOWER = "an update takes 2 to 5 times as long as with norm=layer (scripts/bench/rnn.py)."
+# rows "a user's isru" of scripts/bench/rnn.py, the C kernel with layer normalization being 1
+SLOWER = "an update takes 3 to 7 times as long as with norm=layer (scripts/bench/rnn.py)."
 LARGE = 1 << 15  # numbers of a step from which an element-wise normalizer of a user's is no faster by ATen
 
 
@@ -54,11 +54,12 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
 
 def notes(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> list[str]:
     """What a run's normalizers cost in recurrent cells because the kernel cannot compute them, a line for each."""
-    sites, found = declared(config), dict[str, None]()
-    for path, choice in choices.items():
-        recurrent = "state" in sites[path].kinds or path.replace("input", "hidden") in choices.keys() - {path}
-        if recurrent and choice.kind not in ("weight", "block"):
-            spec = build(sites[path], choice).fused()
+    found = dict[str, None]()
+    for path, site in declared(config).items():
+        choice = choices.get(path)
+        recurrent = "state" in site.kinds or path.replace("input", "hidden") in choices.keys() - {path}
+        if choice is not None and recurrent and choice.kind not in ("weight", "block"):
+            spec = build(site, choice).fused()
             if spec is None or spec.kind == ELEMENT:
                 way = "the plain loop" if spec is None else "torch's operations"
                 found[f"{choice.name}: recurrent cells are computed by {way}: {SLOWER}"] = None

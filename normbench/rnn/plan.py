@@ -65,6 +65,7 @@ class Vectors(NamedTuple):
 
     LSTM: pre = gain_x N(z) + gain_h N(u) + shift, seen = gain_c N(c) + shift_c. GRU: the same for its gates, for the
     candidate gain_x N(z) + shift and gain_h N(u) + shift_h. What a cell does not have is empty.
+    inside: alpha and shift inside of N, of each of the plan's kinds.
     """
 
     gain_x: Tensor
@@ -73,6 +74,7 @@ class Vectors(NamedTuple):
     shift_h: Tensor
     gain_c: Tensor
     shift_c: Tensor
+    inside: Tensor
 
 
 class Gradients(NamedTuple):
@@ -150,19 +152,27 @@ def vectors(cell: Cell) -> Vectors:
     gain_h, shift_h = _gain_and_shift(cell, "hidden")
     shift = _sum(after, shift_x)
     shift_h = _sum(second, shift_h)
-    empty = cell.weight_hh.new_empty(0)
+    empty, inside = cell.weight_hh.new_empty(0), _inside(cell)
     if isinstance(cell, GRUCell):
         if shift_h is not None:  # the shift of U h is multiplied by r; the gates' shifts are added to the rest
             gates = torch.cat([shift_h[: 2 * size], shift_h.new_zeros(size)])
             shift, shift_h = _sum(shift, gates), shift_h[2 * size :]
-        return Vectors(gain_x, gain_h, _or_zeros(shift, cell, 3), _or_zeros(shift_h, cell, 1), empty, empty)
+        return Vectors(gain_x, gain_h, _or_zeros(shift, cell, 3), _or_zeros(shift_h, cell, 1), empty, empty, inside)
     shift = _or_zeros(_sum(shift, shift_h), cell, 4)
     if isinstance(cell, LSTMCell) and cell.forget_bias:
         shift = torch.cat([shift[:size] + cell.forget_bias, shift[size:]])
     gain_c, shift_c = _gain_and_shift(cell, "cell")
     if isinstance(cell, LSTMCell) and cell.scaled:
         gain_c = gain_c * cell.scale
-    return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1))
+    return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1), inside)
+
+
+def _inside(cell: Cell) -> Tensor:
+    specs = [_spec(norm) or FusedSpec(NONE) for norm in _norms(cell)]
+    if all(spec.alpha is None for spec in specs):
+        return cell.weight_hh.new_empty(0)
+    zero = cell.weight_hh.new_zeros(1)
+    return torch.cat([zero if part is None else part for spec in specs for part in (spec.alpha, spec.shift)])
 
 
 def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:

@@ -30,11 +30,14 @@
 #define WIDTH ((int64_t)(BYTES / sizeof(REAL)))
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
-/* Normalizers: over the features of a row; over the rows of the batch, or its valid ones, or by given statistics. */
-enum { NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED }; /* OUT: eps outside the root */
+/* Normalizers: over the features of a row; of each number by itself; over the rows of the batch, or its valid ones, or
+ * by given statistics. OUT, MIN: eps outside the root. */
+enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
+#define CURVED(site) (job->kind[site] == TANH || job->kind[site] == ERF)
 #define CENTRED(kind) ((kind) == LAYER || (kind) == LAYER_OUT)
 #define OVER_ROWS(site) (job->kind[site] >= BATCH)
 #define SCRATCH 8 /* times H values for a row's backward step */
+#define BENT 9  /* the same for what the curves of a row give */
 
 #define REAL float
 #define BITS int32_t
@@ -92,10 +95,10 @@ typedef struct {
     double eps[4], clip; /* derivatives of an LSTM's gates are bounded by +- clip */
     REAL *z, *u, *h, *c, *stats;
     const uint8_t *mask;
-    const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *dout;
-    REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *scratch;
+    const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *inside, *dout;
+    REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *dinside, *scratch;
     const REAL *weight, *transposed;
-    REAL *dh, *moments[4], *seen, *sums;
+    REAL *dh, *moments[4], *seen, *sums, *curved;
 } NAME(Job);
 
 /* 2^n and e^r - 1 of x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n q + 2^n and e^x - 1 = 2^n q + (2^n - 1) keep their
@@ -131,6 +134,27 @@ static inline __attribute__((always_inline)) REAL NAME(tanh)(REAL x) {
     return less / (less + 2);
 }
 
+static inline REAL NAME(exponential)(REAL x) {
+    REAL q, power = NAME(split)(x, &q);
+    return power * q + power;
+}
+
+/* In float32 x P(x^2) / Q(x^2), to 5 units of the last place; coefficients from Eigen. */
+static inline __attribute__((always_inline)) REAL NAME(erf)(REAL x) {
+    static const REAL above[] = {2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2,
+                                 1.8520832239976145e-1, 1.128379143519084};
+    static const REAL below[] = {-1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3,
+                                 1.4070470171167667e-2, 1.1098505178285362e-1, 4.9746925110067538e-1, 1};
+    const REAL limit = 3.832506856900711; /* from here on it is 1 */
+    if (sizeof x == sizeof(double)) return (REAL)__builtin_erf(x);
+    x = x > limit ? limit : x;
+    x = x < -limit ? -limit : x;
+    REAL square = x * x, p = above[0], q = below[0];
+    for (int k = 1; k < 5; k++) p = p * square + above[k];
+    for (int k = 1; k < 7; k++) q = q * square + below[k];
+    return x * p / q;
+}
+
 typedef REAL NAME(vector) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 
 /* Sum of x, or of (x - mean)^2; in four chains, for one addition has to wait for another. */
@@ -152,7 +176,8 @@ static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64
     return total;
 }
 
-/* Of a row: stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps), or 1 / (deviation + eps). */
+/* Of a row: stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps), or 1 / (deviation + eps),
+ * or 1 / max(root of the mean square, eps). */
 static inline void NAME(moments)(const REAL *restrict x, int64_t n, int64_t kind, double eps, REAL *restrict stats) {
     stats[0] = CENTRED(kind) ? NAME(sum)(x, n, 0, 0) / n : 0;
     stats[1] = kind == LAYER || kind == RMS ? 1 / (REAL)__builtin_sqrt(NAME(sum)(x, n, stats[0], 1) / n + eps) : 1;
@@ -160,23 +185,82 @@ static inline void NAME(moments)(const REAL *restrict x, int64_t n, int64_t kind
         const REAL variance = NAME(sum)(x, n, stats[0], 1) / n;
         stats[1] = 1 / ((REAL)__builtin_sqrt(variance < (REAL)TINY ? (REAL)TINY : variance) + (REAL)eps);
     }
+    if (kind == RMS_MIN) {
+        const REAL root = (REAL)__builtin_sqrt(NAME(sum)(x, n, 0, 1) / n);
+        stats[1] = 1 / (root < (REAL)eps ? (REAL)eps : root);
+    }
 }
 
 /* The mean of dy gain normed as the gradient has it: with eps outside the root, r = 1 / (s + eps), dr / ds = -r^2 gives
- * it the factor (s + eps) / s. */
+ * it the factor (s + eps) / s; a root that eps replaces has none. */
 static inline REAL NAME(sloped)(REAL dot, int64_t kind, double eps, REAL rstd) {
+    if (kind == RMS_MIN) return rstd < 1 / (REAL)eps ? dot : 0;
     const REAL share = kind == LAYER_OUT ? 1 - (REAL)eps * rstd : 1; /* s / (s + eps) */
     return share > 0 ? dot / share : 0;
 }
 
-/* dx of y = gain (x - mean) rstd from dy; dgain += dy (x - mean) rstd. dx may be x. */
-static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx, const REAL *restrict gain,
-                                REAL *restrict dgain, int64_t n, int64_t kind, double eps, const REAL *stats) {
+/* out = f(alpha x + shift) of n features, by the curve of a site; x where it has none. */
+static void NAME(curve)(const NAME(Job) *job, int site, const REAL *x, REAL *restrict out, int64_t n) {
+    if (!CURVED(site)) {
+        memcpy(out, x, n * sizeof *out);
+        return;
+    }
+    const REAL alpha = job->inside[2 * site], shift = job->inside[2 * site + 1];
+    if (job->kind[site] == TANH)
+        SIMD
+        for (int64_t j = 0; j < n; j++) out[j] = NAME(tanh)(alpha * x[j] + shift);
+    else
+        SIMD
+        for (int64_t j = 0; j < n; j++) out[j] = NAME(erf)(alpha * x[j] + shift);
+}
+
+/* x, or where it has curves what they make of it, in `out`; the last `rest` features have a site of their own. */
+static inline const REAL *NAME(curves)(const NAME(Job) *job, int site, const REAL *x, REAL *out, int64_t n,
+                                       int64_t rest) {
+    if (!CURVED(site) && !(rest && CURVED(site + 2))) return x;
+    NAME(curve)(job, site, x, out, n - rest);
+    if (rest) NAME(curve)(job, site + 2, x + n - rest, out + n - rest, rest);
+    return out;
+}
+
+/* dx of y = gain f(alpha x + shift) from dy and f; dgain, if there, += dy f. dx may be x or dy. */
+static inline __attribute__((always_inline)) void NAME(slope)(const NAME(Job) *job, int site, const REAL *dy,
+                                                              const REAL *x, const REAL *f, REAL *dx, const REAL *gain,
+                                                              REAL *dgain, int64_t n, const int kind) {
+    const REAL alpha = job->inside[2 * site], shift = job->inside[2 * site + 1];
+    REAL dot = 0, sum = 0;
+    SUM(omp simd reduction(+ : dot, sum))
+    for (int64_t j = 0; j < n; j++) {
+        const REAL u = alpha * x[j] + shift;
+        const REAL slope = kind == TANH ? 1 - f[j] * f[j] : (REAL)1.12837916709551257390 * NAME(exponential)(-u * u);
+        const REAL d = dy[j] * gain[j] * slope;
+        dot += d * x[j], sum += d;
+        if (dgain) dgain[j] += dy[j] * f[j];
+        dx[j] = alpha * d;
+    }
+    job->dinside[2 * site] += dot, job->dinside[2 * site + 1] += sum;
+}
+
+static inline __attribute__((always_inline)) void NAME(uncurve)(const NAME(Job) *job, int site, const REAL *dy,
+                                                                const REAL *x, const REAL *f, REAL *dx,
+                                                                const REAL *gain, REAL *dgain, int64_t n) {
+    if (job->kind[site] == TANH) NAME(slope)(job, site, dy, x, f, dx, gain, dgain, n, TANH);
+    else NAME(slope)(job, site, dy, x, f, dx, gain, dgain, n, ERF);
+}
+
+/* dx of y = gain (x - mean) rstd from dy; dgain += dy (x - mean) rstd. dx may be x. f: what a curve made of x. */
+static inline void NAME(unnorm)(const NAME(Job) *job, int site, const REAL *restrict dy, const REAL *x, const REAL *f,
+                                REAL *dx, const REAL *restrict gain, REAL *restrict dgain, int64_t n,
+                                const REAL *stats) {
     const REAL mean = stats[0], rstd = stats[1];
-    const int64_t half = n / 2;
+    const int64_t half = n / 2, kind = job->kind[site];
     REAL sum = 0, dot = 0, sum1 = 0, dot1 = 0;
     if (kind == NONE) memcpy(dx, dy, n * sizeof *dx);
     if (kind == NONE || kind >= BATCH) return;
+    if (CURVED(site)) {
+        NAME(uncurve)(job, site, dy, x, f, dx, gain, dgain, n);
+        return;
+    }
 #define NORMED(k) ((x[k] - mean) * rstd)
     SUM(omp simd reduction(+ : sum, dot, sum1, dot1))
     for (int64_t j = 0; j < half; j++) {
@@ -185,7 +269,7 @@ static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx
     }
     for (int64_t j = 2 * half; j < n; j++) sum += dy[j] * gain[j], dot += dy[j] * gain[j] * NORMED(j);
     sum = CENTRED(kind) ? (sum + sum1) / n : 0;
-    dot = NAME(sloped)((dot + dot1) / n, kind, eps, rstd);
+    dot = NAME(sloped)((dot + dot1) / n, kind, job->eps[site], rstd);
     SIMD
     for (int64_t j = 0; j < n; j++) {
         REAL normed = NORMED(j);
@@ -332,6 +416,9 @@ static REAL *NAME(standardize_gates)(NAME(Job) *job, int64_t t, REAL *u_in, int6
     return u_in;
 }
 
+/* What the curves of a row give, of z, of u, of c: one place for all rows, or one for each where all are gone through
+ * between two uses. */
+#define CURVES(b) (job->curved + (job->seen ? (b) * BENT * n : 0))
 #define PRE(k) ((z[k] - mx) * rx * gx[k] + (u[k] - mh) * rh * gh[k] + shift[k])
 
 /* c of one row. */
@@ -339,8 +426,8 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job
                                                                   const REAL *u_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
-    const REAL *restrict z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
-    const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
+    const REAL *z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
+    const REAL *u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
     REAL *restrict stats = job->stats + row * 6, *restrict c = job->c + (row + job->batch) * n;
     if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
     if (job->mask && !job->mask[row]) {
@@ -349,6 +436,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job
     }
     NAME(moments)(z, 4 * n, job->kind[0], job->eps[0], stats);
     NAME(moments)(u, 4 * n, job->kind[1], job->eps[1], stats + 2);
+    z = NAME(curves)(job, 0, z, CURVES(b), 4 * n, 0), u = NAME(curves)(job, 1, u, CURVES(b) + 4 * n, 4 * n, 0);
     const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
     SIMD
     for (int64_t j = 0; j < n; j++)
@@ -361,15 +449,16 @@ static inline __attribute__((always_inline)) void NAME(lstm_output)(NAME(Job) *j
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
-    const REAL *restrict z = job->z + row * 4 * n;
-    const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
-    const REAL *restrict c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
+    const REAL *z = CURVED(0) ? CURVES(b) : job->z + row * 4 * n;
+    const REAL *u = CURVED(1) ? CURVES(b) + 4 * n : job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
+    const REAL *c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
     REAL *restrict stats = job->stats + row * 6, *restrict h = job->h + (row + job->batch) * n;
     if (job->mask && !job->mask[row]) {
         memcpy(h, job->h + row * n, n * sizeof *h);
         return;
     }
     NAME(moments)(c, n, job->kind[2], job->eps[2], stats + 4);
+    c = NAME(curves)(job, 2, c, CURVES(b) + 8 * n, n, 0);
     const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3], mc = stats[4], rc = stats[5];
     SIMD
     for (int64_t j = 0; j < n; j++)
@@ -421,7 +510,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Jo
     REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
     REAL *restrict dseen = g + n;
     const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict stats = job->stats + row * 6;
-    const REAL *restrict c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
+    const REAL *raw = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n, *c = raw;
     const REAL *restrict dout = job->dout + row * n, *restrict dh_rec = dh_in + b * n;
     REAL *restrict dc = job->dc + b * n, *restrict carry = job->carry + b * n;
     if (job->mask && !job->mask[row]) {
@@ -432,6 +521,8 @@ static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Jo
     }
     const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3], mc = stats[4], rc = stats[5];
     REAL sum = 0, dot = 0;
+    z = NAME(curves)(job, 0, z, CURVES(b), 4 * n, 0), u = NAME(curves)(job, 1, u, CURVES(b) + 4 * n, 4 * n, 0);
+    c = NAME(curves)(job, 2, c, CURVES(b) + 8 * n, n, 0);
     SUM(omp simd reduction(+ : sum, dot))
     for (int64_t j = 0; j < n; j++) {
         f[j] = NAME(sigmoid)(PRE(j)), i[j] = NAME(sigmoid)(PRE(j + n)), g[j] = NAME(tanh)(PRE(j + 3 * n));
@@ -446,6 +537,12 @@ static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Jo
         dot += dseen[j] * gc[j] * normed;
     }
     if (OVER_ROWS(2)) return;
+    if (CURVED(2)) {
+        NAME(uncurve)(job, 2, dseen, raw, c, dseen, gc, NULL, n);
+        SIMD
+        for (int64_t j = 0; j < n; j++) dc[j] += dseen[j];
+        return;
+    }
     sum = CENTRED(job->kind[2]) ? sum / n : 0;
     dot = job->kind[2] ? NAME(sloped)(dot / n, job->kind[2], job->eps[2], rc) : 0;
     SIMD
@@ -479,8 +576,9 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell_back)(NAME(Job)
         d[j] = d[j] > bound ? bound : d[j] < -bound ? -bound : d[j]; /* NaN stays */
         dshift[j] += d[j];
     }
-    NAME(unnorm)(d, z, job->dz + row * 4 * n, job->gain_x, job->dgain_x, 4 * n, job->kind[0], job->eps[0], stats);
-    NAME(unnorm)(d, u, job->du + row * 4 * n, job->gain_h, job->dgain_h, 4 * n, job->kind[1], job->eps[1], stats + 2);
+    REAL *dz = job->dz + row * 4 * n, *du = job->du + row * 4 * n;
+    NAME(unnorm)(job, 0, d, z, CURVES(b), dz, job->gain_x, job->dgain_x, 4 * n, stats);
+    NAME(unnorm)(job, 1, d, u, CURVES(b) + 4 * n, du, job->gain_h, job->dgain_h, 4 * n, stats + 2);
 }
 
 /* dh: what reaches h_t from the products of step t + 1. Afterwards dz and du hold the gradients of z and u at t, dc that
@@ -514,9 +612,9 @@ void NAME(gru_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
     u_in = NAME(standardize_gates)(job, t, u_in, 3, 2);
     for (int64_t b = 0; b < job->batch; b++) {
         const int64_t row = t * job->batch + b;
-        const REAL *restrict z = job->z + row * 3 * n, *restrict hp = job->h + row * n;
+        const REAL *z = job->z + row * 3 * n, *restrict hp = job->h + row * n;
         REAL *restrict stats = job->stats + row * 8;
-        const REAL *restrict u = job->u ? job->u + row * 3 * n : u_in + b * 3 * n;
+        const REAL *u = job->u ? job->u + row * 3 * n : u_in + b * 3 * n;
         REAL *restrict h = job->h + (row + job->batch) * n;
         if (job->u && u_in) memcpy(job->u + row * 3 * n, u_in + b * 3 * n, 3 * n * sizeof *u);
         if (job->mask && !job->mask[row]) {
@@ -527,6 +625,7 @@ void NAME(gru_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
         NAME(moments)(u, 2 * n, job->kind[1], job->eps[1], stats + 2);
         NAME(moments)(z + 2 * n, n, job->kind[2], job->eps[2], stats + 4);
         NAME(moments)(u + 2 * n, n, job->kind[3], job->eps[3], stats + 6);
+        z = NAME(curves)(job, 0, z, CURVES(b), 3 * n, n), u = NAME(curves)(job, 1, u, CURVES(b) + 3 * n, 3 * n, n);
         const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
         const REAL mxc = stats[4], rxc = stats[5], mhc = stats[6], rhc = stats[7];
 #define INPUT(k) ((z[k] - mxc) * rxc * gx[k] + shift[k])
@@ -549,7 +648,7 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
     for (int64_t b = 0; b < job->batch; b++) {
         REAL *restrict d = NAME(own)(job, b), *restrict dhc = d + 3 * n;
         const int64_t row = t * job->batch + b;
-        const REAL *z = job->z + row * 3 * n, *u = job->u + row * 3 * n, *restrict hp = job->h + row * n;
+        const REAL *raw_z = job->z + row * 3 * n, *raw_u = job->u + row * 3 * n, *restrict hp = job->h + row * n;
         const REAL *restrict stats = job->stats + row * 8;
         const REAL *restrict dout = job->dout + row * n, *restrict dh_rec = dh_in + b * n;
         REAL *restrict carry = job->carry + b * n, *dz = job->dz + row * 3 * n, *du = job->du + row * 3 * n;
@@ -565,6 +664,8 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
         }
         const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
         const REAL mxc = stats[4], rxc = stats[5], mhc = stats[6], rhc = stats[7];
+        const REAL *z = NAME(curves)(job, 0, raw_z, CURVES(b), 3 * n, n);
+        const REAL *u = NAME(curves)(job, 1, raw_u, CURVES(b) + 3 * n, 3 * n, n);
         SIMD
         for (int64_t j = 0; j < n; j++) {
             REAL share = NAME(sigmoid)(PRE(j)), r = NAME(sigmoid)(PRE(j + n)), hidden = HIDDEN(j + 2 * n, j);
@@ -578,10 +679,12 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
             dhc[j] = dcandidate * r;
             dshift[j] += d[j], dshift[j + n] += d[j + n], dshift[j + 2 * n] += dcandidate, dshift_h[j] += dhc[j];
         }
-        NAME(unnorm)(d, z, dz, gx, job->dgain_x, 2 * n, job->kind[0], job->eps[0], stats);
-        NAME(unnorm)(d, u, du, gh, job->dgain_h, 2 * n, job->kind[1], job->eps[1], stats + 2);
-        NAME(unnorm)(d + 2 * n, z + 2 * n, dz + 2 * n, gx + 2 * n, job->dgain_x + 2 * n, n, job->kind[2], job->eps[2], stats + 4);
-        NAME(unnorm)(dhc, u + 2 * n, du + 2 * n, gh + 2 * n, job->dgain_h + 2 * n, n, job->kind[3], job->eps[3], stats + 6);
+        REAL *dgx = job->dgain_x, *dgh = job->dgain_h;
+        const int64_t at = 2 * n; /* the candidate's */
+        NAME(unnorm)(job, 0, d, raw_z, z, dz, gx, dgx, at, stats);
+        NAME(unnorm)(job, 1, d, raw_u, u, du, gh, dgh, at, stats + 2);
+        NAME(unnorm)(job, 2, d + at, raw_z + at, z + at, dz + at, gx + at, dgx + at, n, stats + 4);
+        NAME(unnorm)(job, 3, dhc, raw_u + at, u + at, du + at, gh + at, dgh + at, n, stats + 6);
     }
     NAME(unstandardize_gates)(job, t, 3, 2);
 }

@@ -16,8 +16,7 @@ def root(given: str | Path | None = None) -> Path:
     path = reading.place(given or os.environ.get("NORMBENCH_RESULTS") or "results").absolute()
     if path.exists() and not path.is_dir():
         raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
-    names = ("run.json", "status.json")  # of earlier versions
-    runs = (run for depth in ("*", "*/*") for name in names for run in path.glob(f"{depth}/*.s*.*/{name}"))
+    runs = (run for depth in ("*", "*/*") for run in path.glob(f"{depth}/*.s*.*/run.json"))
     if path.name == "runs" and not (path / "runs").exists() and any(runs):
         raise NormbenchError(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
     return path

@@ -75,7 +75,7 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
     """
     found = _find(wanted, results)
     for folder in others:
-        there = _find([run for run in wanted if not found.has(run)], folder, convert=False)
+        there = _find([run for run in wanted if not found.has(run)], folder)
         found.notes += there.notes
         found.notes += map(left_out, there.damaged)
         for run in there.wanted:
@@ -87,14 +87,14 @@ def find(wanted: Sequence[Wanted], results: Path, others: Sequence[Path] = ()) -
     return found
 
 
-def _find(wanted: Sequence[Wanted], results: Path, convert: bool = True) -> Found:
+def _find(wanted: Sequence[Wanted], results: Path) -> Found:
     found = Found(wanted)
     ids = {run.id for run in wanted}
     packed, found.notes = in_packs(results, ids)
     published = {run.id: run for run in packed}
     listed = store.directories(results / "runs", ids)
     found.damaged = [stored for stored in listed if stored.reason]
-    for stored in store.by_id(ids, listed, convert):
+    for stored in store.by_id(ids, listed):
         found.damaged += [stored] if stored.reason else []
         found.stored[stored.id] = stored
     for run in wanted:

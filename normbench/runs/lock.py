@@ -21,16 +21,12 @@ if that content still lies there and is still dead. Only the process with this r
 never comes back, because of its token. So two processes cannot both replace it, and at no moment is there no lock. The
 right is a lock as well: if a kill left it, it is dead and is taken over in the same way. Nobody waits, so nobody can
 wait in a circle.
-
-Earlier versions locked the file `lock` by flock(2), and left it there with any text; for other hosts their workers also
-changed the time of a file `claim` every 20 seconds. Such a lock is dead if nobody has it and that time is long past.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -47,7 +43,6 @@ from normbench.errors import NormbenchError, code_of
 
 NAME = "lock"
 LARGEST = 4096  # bytes
-CLAIM, STALE = "claim", 180.0  # seconds without a sign of life of an earlier version's worker
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ def is_alive(folder: Path) -> bool | None:
     """Whether a process writes this run; None if there is a lock of which nobody knows. Changes nothing."""
     with contextlib.suppress(OSError):  # no file of ours
         if (content := _read(folder / NAME)) is not None:
-            return _is_alive(folder / NAME, content, recent=True)
+            return _is_alive(content, recent=True)
     return False
 
 
@@ -125,12 +120,12 @@ def _make(path: Path, mine: bytes) -> None:
                 continue
             if there == mine:
                 return
-            if (alive := _is_alive(path, there)) is not False:
+            if (alive := _is_alive(there)) is not False:
                 raise _busy(path, there, alive)
             right = path.with_name(f".{NAME}.{hashlib.sha256(there).hexdigest()[:16]}.tmp")
             _make(right, mine)
             try:
-                if _read(path) == there and _is_alive(path, there) is False:
+                if _read(path) == there and _is_alive(there) is False:
                     aside.rename(path)
                     return
             finally:
@@ -160,7 +155,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _process(content: bytes) -> Process | None:
-    """Who holds the lock; None of an earlier version's."""
+    """Who holds the lock; None if it does not say so."""
     try:
         found = json.loads(content)
     except ValueError:
@@ -169,10 +164,10 @@ def _process(content: bytes) -> Process | None:
     return Process(**{k: v for k, v in found.items() if k in known}) if isinstance(found, dict) else None
 
 
-def _is_alive(path: Path, content: bytes, recent: bool = False) -> bool | None:
+def _is_alive(content: bytes, recent: bool = False) -> bool | None:
     """Whether the holder lives, None if that is unknown. `recent`: an answer of Slurm some seconds ago will do."""
     if (other := _process(content)) is None:
-        return _is_flocked(path) or (None if _is_claimed(path) else False)
+        return None
     me = _this_process()
     if other.host == me.host and other.boot != me.boot:
         return False
@@ -187,25 +182,8 @@ def _is_alive(path: Path, content: bytes, recent: bool = False) -> bool | None:
     return slurm.is_live(other.job, recent)
 
 
-def _is_flocked(path: Path) -> bool:
-    try:
-        with open(path, opener=reading.at_once) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no locks here: it was none
-        pass
-    return False
-
-
-def _is_claimed(path: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return time.time() - path.with_name(CLAIM).stat().st_mtime < STALE
-    return False
-
-
 def _busy(path: Path, content: bytes, alive: bool | None) -> NormbenchError:
-    text = str(_process(content) or locks.describe(content))
+    text = _process(content) or "another process"
     doubt = "" if alive else f" If that process has ended, delete {path}."
     return NormbenchError(f"run {path.parent.name[-12:]} is being written by {text}.{doubt}", code=5)
 

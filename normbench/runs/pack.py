@@ -49,14 +49,6 @@ class _Run(Protocol):
 R = TypeVar("R", bound=_Run)
 
 
-@dataclass(frozen=True)
-class Pack:
-    """The runs of a pack and their hash, "" where there is no pack."""
-
-    runs: Sequence[RunRecord] = ()
-    sha256: str = ""
-
-
 def sha256(runs: Iterable[RunRecord]) -> str:
     """The hash of a pack of these runs."""
     return hashlib.sha256(_lines(runs)).hexdigest()
@@ -100,16 +92,10 @@ def read(path: Path) -> list[RunRecord]:
     return list(load(path).runs)
 
 
-def load(path: Path, parts: bool = True) -> Pack:
-    """A pack whose hashes fit; an empty one where there is no file. NormbenchError if it is damaged.
-
-    parts: with its runs, else its hash alone.
-    """
+def load(path: Path) -> Pack:
+    """A pack whose hashes fit; an empty one where there is no file. NormbenchError if it is damaged."""
     with _named(path):
-        if not path.exists():
-            return Pack()
-        opened = _opened(path, reading.read(path, LARGEST))
-        return Pack(opened.runs if parts else (), opened.sha256)
+        return _opened(path, reading.read(path, LARGEST) if path.exists() else None)
 
 
 @dataclass(frozen=True)
@@ -132,10 +118,8 @@ class Packed:
 
 def heads(path: Path, ids: Set[str] | None = None) -> list[Packed]:
     """The runs of a pack, or those with these ids, without their records. Errors as of `load`."""
+    opened = load(path)
     with _named(path):
-        if not path.exists():
-            return []
-        opened = _opened(path, reading.read(path, LARGEST))
         return opened.heads if ids is None else [opened.head(line) for line in opened.lines if _named_in(line, ids)]
 
 
@@ -153,10 +137,13 @@ def _named(path: Path) -> Iterator[None]:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 
 
-class _Opened:
-    """A pack whose hashes fit, so that what it says is what was published."""
+class Pack:
+    """A pack whose hashes fit, so that what it says is what was published; `sha256` is "" where there is none."""
 
-    def __init__(self, path: Path, content: bytes) -> None:
+    def __init__(self, path: Path, content: bytes | None) -> None:
+        self.path, self.sha256, self.lines = path, "", list[bytes]()
+        if content is None:
+            return
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
             text = packed.read(LARGEST + 1)
         if len(text) > LARGEST:
@@ -169,12 +156,14 @@ class _Opened:
             raise ValueError("its header was changed")
         if head["sha256"] != hashlib.sha256(body).hexdigest():
             raise ValueError("its runs do not have the hash in its header")
-        self.path, self.sha256, self.lines = path, head["sha256"], body.splitlines()
+        self.sha256, self.lines = head["sha256"], body.splitlines()
         self._began: Mapping[str, str] = head.get("began", {})
 
     @cached_property
     def runs(self) -> Sequence[RunRecord]:
-        return tuple(map(self._dated, self.lines))
+        """Errors as of `load`."""
+        with _named(self.path):
+            return tuple(map(self._dated, self.lines))
 
     @cached_property
     def heads(self) -> list[Packed]:
@@ -208,7 +197,7 @@ def _of_another_schema(path: Path, schema: Any) -> Exception:
     return NormbenchError(f"{line}. {way_out}", code=4)
 
 
-_opened = lru_cache(maxsize=32)(_Opened)  # a command over several artifacts looks into every pack for each of them
+_opened = lru_cache(maxsize=32)(Pack)  # a command over several artifacts looks into every pack for each of them
 
 
 def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:

@@ -22,7 +22,6 @@ from normbench.runs import files
 SCHEMA = 2
 FOLDER, PLAN = "plans", "plan.json"
 BATCH = "task.sh"  # the script of a plan that was submitted to Slurm
-EARLIER = "jobs.json"  # in the place of the script, by versions whose plans have schema 1
 LARGEST = 1 << 30  # bytes: about 3 kB a run
 
 
@@ -79,9 +78,9 @@ def new(messages: Sequence[Mapping[str, Any]], results: Path, code: str, tasks: 
     return Plan(folder / files.seal(content)[:12], content)
 
 
-def submitted(results: Path, mark: str = BATCH) -> list[Path]:
-    """The folders of the plans that were submitted to Slurm, ended ones among them; `mark`: BATCH or EARLIER."""
-    return sorted(path.parent for path in (results / FOLDER).glob(f"*/{mark}"))
+def submitted(results: Path) -> list[Path]:
+    """The folders of the plans that were submitted to Slurm, ended ones among them."""
+    return sorted(path.parent for path in (results / FOLDER).glob(f"*/{BATCH}"))
 
 
 def ids(folder: Path) -> set[str]:

@@ -38,15 +38,16 @@ LEFT = ("timing.jsonl",)  # files beside the curve, and folders of files, that a
 FOLDERS = ("weights", "outcomes", "samples")
 
 
-def read(folder: Path, convert: bool = True) -> dict[str, Any]:
-    """What a run directory's run.json says, checked. Raises Damaged with the reason.
-
-    convert: give a directory of an earlier version its run.json.
-    """
+def read(folder: Path) -> dict[str, Any]:
+    """What a run directory's run.json says, checked, or that the run never began. Raises Damaged with the reason."""
     try:
         content = reading.parse(reading.read(f"{folder}/{NAME}", LARGEST))
     except FileNotFoundError:
-        return _missing(folder, convert)
+        if not os.path.isdir(folder):
+            raise Damaged("it is a dangling link") from None
+        if os.path.exists(f"{folder}/curve.jsonl"):
+            raise Damaged(f"{NAME} is missing") from None
+        return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
     except (OSError, ValueError) as error:
         raise Damaged(f"{NAME} cannot be read: {why(error)}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
@@ -58,24 +59,6 @@ def read(folder: Path, convert: bool = True) -> dict[str, Any]:
         raise Damaged(f"{NAME} was changed: {' and '.join(changed) or 'its content'} does not have its hash")
     check(content)
     return content
-
-
-def _missing(folder: Path, convert: bool) -> dict[str, Any]:
-    """The content of a directory without run.json: of an earlier version, or of a run that never began."""
-    from normbench.runs import old_form
-
-    if not folder.is_dir():
-        raise Damaged("it is a dangling link")
-    try:
-        if old_form.is_there(folder):
-            return old_form.read(folder, convert)
-        if (folder / "curve.jsonl").exists():
-            raise Damaged(f"{NAME} is missing")
-    except Damaged:
-        if (folder / NAME).exists():  # another process has converted it meanwhile
-            return read(folder, convert)
-        raise
-    return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
 
 
 def check(content: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
             listed.setdefault(run.id, []).append(run)
 
     def found(run_id: str) -> dict[str, bytes]:
-        copies = store.by_id([run_id], listed.get(run_id, []), False)
+        copies = store.by_id([run_id], listed.get(run_id, []))
         done = [stored.path for stored in copies if stored.state == "done"]
         return _files(done[-1]) if done else {}
 

@@ -108,12 +108,12 @@ def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:
     return sorted(found, key=lambda run: str(run.path))
 
 
-def read(run: Stored, convert: bool = True) -> Stored:
-    """A run directory as found, with its run.json or the reason why there is none. `convert`: as of `run_file.read`."""
+def read(run: Stored) -> Stored:
+    """A run directory as found, with its run.json or the reason why there is none."""
     if run.reason:
         return run
     try:
-        content = run_file.read(run.path, convert)
+        content = run_file.read(run.path)
         if content.get("id", run.id) != run.id:
             raise Damaged(f"{run_file.NAME} is of run {content['id']!r:.40}")
         return replace(run, content=content)
@@ -126,7 +126,7 @@ def scan(root: Path) -> list[Stored]:
     return list(map(read, directories(root)))
 
 
-def by_id(run_ids: Iterable[str], listed: Sequence[Stored], convert: bool = True) -> Iterator[Stored]:
+def by_id(run_ids: Iterable[str], listed: Sequence[Stored]) -> Iterator[Stored]:
     """The directories of these runs, with run.json; of several with one id the one to take comes last.
 
     A damaged copy hides no whole one, and one that is not finished no finished one. `listed`: as of `directories`.
@@ -135,7 +135,7 @@ def by_id(run_ids: Iterable[str], listed: Sequence[Stored], convert: bool = True
     for run in listed:
         copies.setdefault(run.id, []).append(run)
     for run_id in dict.fromkeys(run_ids):
-        found = [read(run, convert) for run in copies.get(run_id, ())]
+        found = map(read, copies.get(run_id, ()))
         yield from sorted(found, key=lambda run: (not run.reason, run.state in FINISHED))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, lock, old_form, run_file, store
+from normbench.runs import curve_file, files, lock, run_file, store
 from normbench.runs.damaged import Damaged
 
 LONGEST = 10_000  # characters of a reason that is written
@@ -47,8 +47,6 @@ class RunDirectory:
         self._held.enter_context(lock.held(self.path))
         for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
             left.unlink(missing_ok=True)
-        with contextlib.suppress(Damaged):  # `old` says so
-            old_form.convert_held(self.path)
 
     def take_over(self, content: Mapping[str, Any], anew: bool) -> None:
         """From here on the directory is of the run with this content; `anew`: nothing of the old one is used."""
@@ -86,10 +84,10 @@ class RunDirectory:
 
     def old(self) -> dict[str, Any] | None:
         """What run.json says by now, None where there is none; NormbenchError where it is damaged."""
-        if not (self.path / run_file.NAME).exists() and not old_form.is_there(self.path):
+        if not (self.path / run_file.NAME).exists():
             return None
         try:
-            content = run_file.read(self.path, convert=False)  # `_hold` has converted what it could
+            content = run_file.read(self.path)
         except Damaged as damage:
             raise NormbenchError(
                 f"{self.path} is damaged: {damage}. Delete it to start this run anew.", code=4

@@ -48,7 +48,7 @@ def train(
     examples = splits["train"]
     sampler = Sampler.of(config["train"], seed, examples)
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites)
-    optimizer = optim.build(config["optim"], model)
+    optimizer = optim.build(config["optim"], model, config["model"]["declares"].get("outer", ()))
     clip = Clipping(config, model, optimizer)
     current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     run.take_over(spec.content(), anew)  # only after everything that the run needs was found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -12,29 +12,44 @@ from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import own_parameters
+from normbench.norms.patterns import matches
 
 UNWRAPPED = ("add_param_group", "zero_grad", "load_state_dict", "state_dict")
 OURS = {"decay_norms"}  # options that are not passed to the class
 
 
-def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
+def build(config: Mapping[str, Any], model: nn.Module, outer: Collection[str] = ()) -> torch.optim.Optimizer:
     """The configured optimizer: the class that its YAML declares, ours or torch's, with all its options.
 
     It uses the fused kernel if there is one. With `decay_norms` false, normalizers' parameters and all biases are a
-    group without weight decay. Errors: options that do not go together, a class that torch lacks.
+    group without weight decay. Where the YAML declares `matrices`, those of hidden layers are groups of their own:
+    all but embeddings and the parameters that `outer` has patterns of. Errors: options that do not go together, a
+    class that torch lacks.
     """
     facts = config["declares"]
     fused = {"fused": True} if facts.get("fused") else {}
-    groups: list[dict[str, Any]] = [{"params": [*model.parameters()]}]
-    if not config.get("decay_norms", True):
-        norms = own_parameters(model)
-        parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-        for name, parameter in model.named_parameters():
-            parts[name not in norms and not name.rsplit(".", 1)[-1].startswith("bias")].append(parameter)
-        groups = [{"params": parts[True]}, {"params": parts[False], "weight_decay": 0.0}]
-    used = [group for group in groups if group["params"]]
+    norms, hidden = own_parameters(model), _hidden_matrices(model, outer) if facts.get("matrices") else set()
+    parts: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        bare = name in norms or name.rsplit(".", 1)[-1].startswith("bias")
+        parts.setdefault((name in hidden, config.get("decay_norms", True) or not bare), []).append(parameter)
+    used = [
+        {"params": parts[matrices, decays]}
+        | ({} if decays else {"weight_decay": 0.0})
+        | ({"matrices": matrices} if facts.get("matrices") else {})
+        for matrices, decays in sorted(parts, reverse=True)
+    ]
     found: torch.optim.Optimizer = construct("optim", config, CLASSES, used, **fused)
     return found
+
+
+def _hidden_matrices(model: nn.Module, outer: Collection[str]) -> set[str]:
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    return {
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.dim() == 2 and id(parameter) not in embeddings and not any(matches(o, name) for o in outer)
+    } - own_parameters(model)
 
 
 def construct(group: str, config: Mapping[str, Any], classes: Mapping[str, Any], *first: Any, **further: Any) -> Any:
@@ -79,6 +94,44 @@ class KirosAdam(KerasAdam):
             raise ValueError("bias_correction=kiros divides by zero where one of betas is 0")
         self.register_step_pre_hook(_lengthen)
         self.register_step_post_hook(_restore)
+
+
+class Muon(torch.optim.Optimizer):
+    """torch's Muon for the groups with `matrices`, AdamW for the others, as KellerJordan/Muon uses the two.
+
+    W <- (1 - a weight_decay) W - a sqrt(max(1, rows / columns)) O with a = muon_lr: O is nearly the orthogonal matrix
+    nearest to the Nesterov momentum of the gradient, by `ns_steps` steps of a Newton-Schulz iteration in bfloat16. With
+    `adjust_lr_fn=match_rms_adamw` the factor is 0.2 sqrt(max(rows, columns)) (Moonlight).
+
+    Not the same as: the authors' for convolutions, which theirs flattens to matrices and torch's class refuses: here
+    their weights are AdamW's.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        lr: float,
+        muon_lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        fused: bool,
+        **options: Any,
+    ) -> None:
+        matrices, others = ([group for group in groups if group["matrices"] == kind] for kind in (True, False))
+        if not matrices:
+            raise ValueError("the model has no matrix between its first and its last layer")
+        self.parts = [CLASSES["torch.Muon"](matrices, lr=muon_lr, weight_decay=weight_decay, **options)]
+        if others:
+            adamw = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
+            self.parts.append(CLASSES["AdamW"](others, **adamw))
+        super().__init__([group for part in self.parts for group in part.param_groups], {})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for part, matrices in zip(self.parts, (True, False), strict=False):
+            part.state = self.state
+            part.param_groups = [group for group in self.param_groups if group["matrices"] == matrices]
+            part.step()
 
 
 def _steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> int:
@@ -134,6 +187,8 @@ CLASSES: dict[str, Any] = {  # ours before torch's of the same name
     "Adam": lambda parameters, bias_correction, **options: ADAMS[bias_correction](parameters, **options),
     "KerasAdam": _uncompiled(KerasAdam),
 }
+if "Muon" in CLASSES:  # torch 2.9
+    CLASSES |= {"torch.Muon": CLASSES["Muon"], "Muon": _uncompiled(Muon)}
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -68,15 +68,15 @@ def opponents(outcomes: Sequence[Outcome]) -> list[str]:
 def format_quantity(outcome: Outcome) -> str:
     """`test error, lower is better`."""
     for c in outcome.chief[:1]:
-        return f"{c.quantity}, {'higher' if c.rising else 'lower'} is better" if c.quantity else ""
+        return f"{c.quantity}, {'higher' if c.difference.rising else 'lower'} is better" if c.quantity else ""
     return ""
 
 
 def format_effect(c: Comparison) -> str:
     """`-1.2 [-2.0, -0.4] points`, of losses a ratio `0.93 [0.90, 0.97] times`; "" without a decision or doubt."""
-    if not c.has_number or c.estimate.mean is None or c.estimate.interval is None:
+    if not c.has_number or c.difference.mean is None or c.difference.interval is None:
         return ""
-    numbers = (c.estimate.mean, *c.estimate.interval)
+    numbers = (c.difference.mean, *c.difference.interval)
     log = c.unit == "log ratio"
     mean, low, high = map(math.exp, numbers) if log else numbers
     unit = " times" if log else "" if c.unit == "difference" else f" {c.unit}"
@@ -108,7 +108,7 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
 def _part_of(c: Comparison) -> dict[str, Any]:
     """A comparison as the forest plot reads it, without a claim."""
     return {
-        "kind": "direction", "effect": c.estimate.mean, "unit": c.unit, "expect": None, "paper": None,
-        "interval": c.estimate.interval, "within": None, "prediction": None, "tost": None,
-        "better": "higher" if c.rising else "lower",
+        "kind": "direction", "effect": c.difference.mean, "unit": c.unit, "expect": None, "paper": None,
+        "interval": c.difference.interval, "within": None, "prediction": None, "tost": None,
+        "better": "higher" if c.difference.rising else "lower",
     }  # fmt: skip

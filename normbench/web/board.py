@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
-from normbench.compare.answer import BEST, END, TUNED, Question, Row, compare, difference_curve
+from normbench.compare.answer import Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.groups import Cell, Task
+from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, Point

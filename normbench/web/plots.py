@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import configuration, describe, paper_references
-from normbench.compare.answer import TUNED, value
 from normbench.compare.groups import Cell, Task
+from normbench.compare.question import TUNED, value
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all

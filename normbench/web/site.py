@@ -33,6 +33,7 @@ HOW = {
     "size": "holds when the {level:g} % prediction interval of one more run has the paper's number in it, and no more "
     "than the band around that",
     "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
+    "no_worse": "holds when the {both:g} % interval ends below the margin (one one-sided test)",
     "exact": "is computed, without seeds",
 }
 

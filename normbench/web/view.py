@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from normbench.compare import configuration, describe
-from normbench.compare.answer import Comparison, Question
+from normbench.compare.answer import Comparison
 from normbench.compare.groups import tasks, with_longer
+from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord

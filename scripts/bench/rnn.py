@@ -6,6 +6,7 @@ LN cell as others would write it: scripted by TorchScript, in a JAX scan with th
 it (where jax can be imported; it runs in this process), and as our own plain loop. The limit is the time that the
 step's matrix products alone would take at the speed of the fastest large one, which is measured in the same rounds.
 Batch normalization with statistics of each step by itself: against our own layer without a normalizer.
+Other normalizers of the kernel: against our own layer without one.
 A user's element-wise normalizer, which the kernel lacks: against layer normalization.
 Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a loop of `nn.LSTMCell`.
 """
@@ -223,19 +224,32 @@ def batch_normed(
     yield harness.row(f"{name}: BN per step / our plain loop", took["c"], took["loop"], 1)
 
 
+def others(shape: Shape, rounds: int) -> Iterator[harness.Row]:
+    torch.manual_seed(1)
+    x = torch.randn(shape.batch, shape.steps, shape.inputs)
+    weight = torch.randn(shape.batch, shape.steps, shape.hidden)
+    sides: dict[str, Side] = {}
+    for name in ("none", "dyt", "derf", "scale"):
+        ours = normed(shape.layer, shape.inputs, shape.hidden, name)
+        sides[name] = trained(ours, lambda inputs, ours=ours: ours(inputs)[0], x, weight, "c")
+    took = interleave(sides, rounds, warmup=2)
+    for name in list(sides)[1:]:
+        yield harness.row(f"{shape.name}: {name} / none", took[name], took["none"], 1, 1.05)
+
+
 def own(shape: Shape, rounds: int) -> harness.Row:
-    """A user's element-wise normalizer at all sites: examples/own_normalizer/dyt.py."""
+    """A user's element-wise normalizer at all sites: examples/own_normalizer/isru.py."""
     torch.manual_seed(1)
     x = torch.randn(shape.batch, shape.steps, shape.inputs)
     weight = torch.randn(shape.batch, shape.steps, shape.hidden)
     ours, file = normed(shape.layer, shape.inputs, shape.hidden), Path(__file__).parents[2] / "examples"
-    theirs = normed(shape.layer, shape.inputs, shape.hidden, "dyt", file=str(file / "own_normalizer" / "dyt.py"))
+    theirs = normed(shape.layer, shape.inputs, shape.hidden, "isru", file=str(file / "own_normalizer" / "isru.py"))
     sides = {
         "own": trained(theirs, lambda inputs: theirs(inputs)[0], x, weight),
         "layer": trained(ours, lambda inputs: ours(inputs)[0], x, weight),
     }
     took = interleave(sides, rounds, warmup=2)
-    return harness.row(f"{shape.name}: a user's dynamic tanh / LN", took["own"], took["layer"], 1)
+    return harness.row(f"{shape.name}: a user's isru / LN", took["own"], took["layer"], 1)
 
 
 def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: float, rounds: int) -> harness.Row:
@@ -271,6 +285,8 @@ def rows(rounds: int) -> Iterator[harness.Row]:
     has_jax = importlib.util.find_spec("jax") is not None
     for shape in SHAPES:
         yield from compare(shape, rounds, has_jax)
+    for shape in SHAPES[:4]:
+        yield from others(shape, rounds)
     for shape in SHAPES[:4]:
         yield own(shape, rounds)
     yield from batch_normed("reader 64×75×64", 75, 64, 64, 64, 1.3, rounds)

@@ -105,8 +105,8 @@ def addresses(arrays: Sequence[np.ndarray]) -> list[ctypes.c_void_p]:
 
 def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[str]:
     """An LSTM and a GRU, step by step and all at once, by every kind of normalizer, with a mask and without."""
-    kinds = [*((kind,) * 4 for kind in range(7)), (1, 4, 2, 0), (5, 0, 6, 3)]
-    rows = 4  # the first kind that normalizes over rows
+    kinds = [*((kind,) * 4 for kind in range(10)), (1, 7, 2, 0), (8, 0, 9, 3), (6, 5, 7, 4), (0, 1, 5, 6)]
+    rows = 7  # the first kind that normalizes over rows
     for cell, real, size, special, kind in itertools.product(("lstm", "gru"), REALS, SIZES, SPECIAL, kinds):
         if special != "usual" and size not in (SIZES[0], SIZES[5]):
             continue
@@ -125,8 +125,10 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
                 **{name: make(width) for name in ("dgain_x", "dgain_h", "dshift")},
                 **{name: make(hidden) for name in ("dshift_h", "dgain_c", "dshift_c")},
                 "dout": make(steps, batch, hidden), "dc": make(batch, state), "carry": make(batch, hidden),
+                "inside": make(8), "dinside": make(8),
                 "scratch": make((batch if over_rows else 1) * 8 * hidden), "weight": make(width, hidden),
                 "transposed": make(hidden, width), "dh": make(batch, hidden),
+                "curved": make((batch if over_rows else 1) * 9 * hidden),
             }  # fmt: skip
             given |= {"dz": given["z"], "du": given["u"]}
             task = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import fake
@@ -12,7 +13,8 @@ from normbench.battery import answer
 from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
 from normbench.battery.trials import Trial, within_budget
 from normbench.runs.record import RunRecord
-from normbench.stats.statistics import REACH, holm, p_value, paired
+from normbench.stats.statistics import REACH, holm, paired
+from normbench.web import battery_page
 
 SPECS = fake.specs(8)
 SEEDS = (0.01, -0.02, 0.03, 0.0, -0.01, 0.02, -0.03, 0.005)  # of the errors, around their mean
@@ -58,6 +60,7 @@ def decided(*outcomes: Outcome) -> list[answer.Comparison]:
         (runs(0.9, 1), runs(0.95), NOT_YET, "at chance: no better than before training"),
         (runs(0.9, 1), runs(0.5), WORSE, ""),  # at chance on one side alone
         (runs(0.2), runs(0.2), NOT_YET, "all seeds alike"),
+        (runs(0.2), runs(0.3), NOT_YET, "all seeds alike"),  # up to rounding
         (runs(0.2, seeds=7, diverged=1), runs(0.3, 1, seeds=7), UNDECIDED, "1 of its runs diverged"),
         (runs(0.3, seeds=7, diverged=1), runs(0.2, 1, seeds=7), WORSE, ""),
         (runs(0.2, diverged=5), runs(0.3), WORSE, "all its runs diverged"),
@@ -70,13 +73,15 @@ def test_a_comparison_has_a_word_and_a_number_only_where_that_tells_something(
 ) -> None:
     (c,) = decided(outcome(ours, layer=theirs))
     assert (c.word, c.why) == (word, why)
-    assert c.quantity in ("test error", "") and not c.rising
+    assert c.quantity in ("test error", "") and not c.difference.rising
     assert c.has_number == (word != NOT_YET and not why.startswith("all "))
     if c.has_number:
         pairs = [run.records[-1]["error"] * 100 for run in ours if run.status == "done"]
         other = {run.seed: run.records[-1]["error"] * 100 for run in theirs if run.status == "done"}
         seeds = [run.seed for run in ours if run.status == "done"]
-        assert c.estimate == paired(pairs, [other[seed] for seed in seeds]) and c.unit == "points"
+        wanted = paired(pairs, [other[seed] for seed in seeds])
+        assert (c.difference.mean, c.difference.interval, c.difference.n) == (wanted.mean, wanted.interval, wanted.n)
+        assert c.unit == "points"
 
 
 def test_experiments_with_an_opponent_share_holms_correction() -> None:
@@ -87,10 +92,10 @@ def test_experiments_with_an_opponent_share_holms_correction() -> None:
     among = decided(near, *others)[-1]
     assert (alone.word, among.word) == (WORSE, UNDECIDED)
     assert among.why.startswith("significant alone, not after Holm's correction; about ")
-    values = [p_value(c.estimate) for c in decided(near, *others)]
-    assert [c.p for c in decided(near, *others)] == holm([p for p in values if p is not None])
+    found = [c.difference for c in decided(near, *others)]
+    assert [d.holm for d in found] == holm([d.p for d in found if d.p is not None])
     with_none = outcome(runs(0.302, 0.4), layer=runs(0.3), none=runs(0.6))
-    assert decided(with_none)[0].p == alone.p, "another opponent is another question"
+    assert decided(with_none)[0] == alone, "another opponent is another question"
 
 
 def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_first() -> None:
@@ -115,6 +120,17 @@ def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_fir
         "a/few": "with these runs, at the earliest",
     }
     assert answer.decided_when(outcomes[-1], 2) == "with 5 seeds, at the earliest"
+
+
+def test_the_page_has_every_effect_that_the_answer_has(tmp_path: Path) -> None:
+    outcomes = answer.decide([outcome(runs(0.2, 1), layer=runs(0.3), none=runs(0.2, seeds=3))])
+    battery = battery_page.BatteryPage(
+        "mine", "Mine", "", "", "", {}, "smoke", "normbench battery", [("a promise", 1)], ([], []), outcomes, []
+    )
+    page = battery_page.write(battery, tmp_path / "page").read_text()
+    shown = [c for c in outcomes[0].comparisons if c.has_number]
+    assert page.count('<span class="forest ') == len(shown) == 2 and page.count('<td class="num">5</td>') == 2
+    assert page.count('class="effect"') == 1 and "3 of 5 seeds" in page.replace("\xa0", " ")
 
 
 def test_the_chief_metric_is_a_share_of_the_test_split() -> None:

@@ -24,7 +24,7 @@ from normbench.norms import modes
 from normbench.norms.sites import NOT
 from normbench.train import probes
 
-DYT = Path(__file__).parents[2] / "examples" / "own_normalizer" / "dyt.py"
+ISRU = Path(__file__).parents[2] / "examples" / "own_normalizer" / "isru.py"
 HEAD = "from __future__ import annotations\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 DENSE, IN_TIME, FIRST, LAST = LAYOUTS
 
@@ -187,7 +187,7 @@ def test_what_a_checkpoint_would_lack_is_refused_before_a_run(kind: str, tmp_pat
 )
 def test_a_declared_one_that_no_model_can_call_says_so(old: str, new: str, says: str, tmp_path: Path) -> None:
     """One of --config-dir, which is not tried before a model calls it."""
-    shutil.copytree(DYT.parent / "norm", tmp_path / "norm")
+    shutil.copytree(ISRU.parent / "norm", tmp_path / "norm")
     file = tmp_path / "norm" / "centre.py"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
@@ -212,14 +212,14 @@ def test_what_serves_nowhere_is_refused_in_one_line(kind: str, tmp_path: Path) -
 
 
 def test_the_example_trains_with_none_and_layer_in_a_convolutional_network(tmp_path: Path) -> None:
-    """As `normbench train model=lenet5 data=coloured_digits norm=none,layer,dyt.py -m`; and in a recurrent layer."""
-    asked = ["model=lenet5", "data=coloured_digits", f"norm=none,layer,{DYT}", "train.batch_size=20"]
+    """As `normbench train model=lenet5 data=coloured_digits norm=none,layer,isru.py -m`; and in a recurrent layer."""
+    asked = ["model=lenet5", "data=coloured_digits", f"norm=none,layer,{ISRU}", "train.batch_size=20"]
     words, _ = in_words(asked, None, tmp_path / "own")
     specs = plan.train_specs(words, True, tmp_path / "own")
-    assert [{choice.name for choice in spec.sites.values()} for spec in specs] == [set(), {"layer"}, {"dyt"}]
+    assert [{choice.name for choice in spec.sites.values()} for spec in specs] == [set(), {"layer"}, {"isru"}]
     assert len(specs[2].sites) == 4
     learns(specs[2])
-    assert len([*modes.normalizers(LSTM(4, 6, norm=str(DYT)))]) == 3, "input, hidden and cell, as of layer"
+    assert len([*modes.normalizers(LSTM(4, 6, norm=str(ISRU)))]) == 3, "input, hidden and cell, as of layer"
 
 
 # --- Normalizer classes with torch's layers inside -------------------------------------------------------------------
@@ -288,14 +288,14 @@ def test_x_is_rows_in_time_and_channels_first_in_space(tmp_path: Path) -> None:
 
 
 def test_a_yaml_declares_the_options_of_a_module(tmp_path: Path) -> None:
-    path = write(tmp_path, DYT.read_text().replace("from __future__", "# from __future__"), "mine.py")
+    path = write(tmp_path, ISRU.read_text().replace("from __future__", "# from __future__"), "mine.py")
     node = yaml.safe_load(adopt(str(path), None, tmp_path / "own").derived)
     assert node["declares"]["options"] == {}, "options are never guessed"
     node["declares"] |= {"options": {"alpha": {"type": "float", "min": 0}}, "file": "mine.py"}
     path.with_suffix(".yaml").write_text(yaml.safe_dump({**node, "alpha": 2.0}))
     x = torch.randn(4, 3)
-    assert torch.equal(create_norm(str(path), 3)(x), torch.tanh(2 * x))
-    assert torch.equal(create_norm(str(path), 3, alpha=1.0)(x), torch.tanh(x))
+    for alpha, norm in ((2.0, create_norm(str(path), 3)), (1.0, create_norm(str(path), 3, alpha=1.0))):
+        assert torch.equal(norm(x), x * torch.rsqrt(1 + (alpha * x).square()))
 
 
 # --- what a file imports ---------------------------------------------------------------------------------------------
@@ -403,14 +403,16 @@ def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path
 
 
 def test_what_is_flat_at_large_inputs_is_invariant_to_nothing(tmp_path: Path) -> None:
-    adopted = adopt(str(DYT), None, tmp_path)
+    made = "self.alpha, self.gain = nn.Parameter(torch.full((1,), 0.5)), nn.Parameter(torch.ones(d))"
+    text = module(made, "return self.gain * torch.tanh(self.alpha * x)")
+    adopted = adopt(str(write(tmp_path, text, "flat.py")), None, tmp_path)
     facts = adopted.subject().facts
     assert facts["recentres"] is False and facts["rescales"] is False
-    assert facts["measured"]["rescales"].startswith("3e-01 at 0.01, ")
+    assert facts["measured"]["rescales"].startswith("2e+00 at 0.01, ")
     assert f"rescales: no (changes by {facts['measured']['rescales']})" in adopted.remark
     found = contract.deviations(adopted.subject(), DENSE, "rescales")
     assert found[1e2] < NOT < found[1e-2], "flat at the large end"
-    (spec,) = plan.train_specs(["model=invariances", "norm=dyt"], False, tmp_path)
+    (spec,) = plan.train_specs(["model=invariances", "norm=flat"], False, tmp_path)
     (record,) = probes.compute(spec)
     assert min(record["data_rescale"], record["summed_recenter"]) > NOT, "as its row of Table 1 has it"
 
@@ -445,7 +447,7 @@ def test_facts_are_measured_at_several_scales(kind: str, tmp_path: Path) -> None
 def test_facts_contradict_no_column_of_table_1(name: str) -> None:
     """On one page stand `rescales` and the re-scaling of data, `recentres` and a shift of all summed inputs."""
     subject = Subject.registered(name)
-    if subject.of_weights or "space" in subject.facts.get("needs", []):  # which the probe's layer has not
+    if subject.of_weights or compose.declaration("norm", name).get("needs"):  # which the probe's layer has not
         pytest.skip("it has no such facts, or no such column")
     (spec,) = plan.train_specs(["model=invariances", f"norm={name}"], False, None)
     (record,) = probes.compute(spec)

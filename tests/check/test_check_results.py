@@ -304,16 +304,6 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
         assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
 
 
-def test_a_claim_of_an_earlier_version_is_a_leftover_unless_the_run_is_written(results: Path, command: Any) -> None:
-    run = run_of(results, 1)
-    (run / "claim").touch()
-    with writing.RunDirectory(run).writing():
-        assert found(results) == []
-    assert found(results) == [("leftover", f"{run.relative_to(results) / 'claim'}")]
-    assert "; removed" in command("--results", results, "--repair")[1]
-    assert not (run / "claim").exists()
-
-
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["check", "--results", str(tmp_path / "no")])

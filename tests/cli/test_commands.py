@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from normbench.config import compose
 from normbench.config.compose import conf_dir
 from normbench.launch import run_missing
 from normbench.papers import verdicts
@@ -195,6 +196,13 @@ def test_list(kind, normbench, capfd):
     assert normbench("list", kind) == 0
     out = capfd.readouterr().out
     assert all(entry["id"] in out for entry in entries)
+
+
+def test_the_list_says_what_replaces_the_activation(normbench, capfd):
+    assert normbench("list", "norms") == 0
+    replacing = {line.split()[0] for line in capfd.readouterr().out.splitlines() if "replaces the activation" in line}
+    assert replacing == {name for name in compose.choices("norm") if compose.declaration("norm", name).get("replaces")}
+    assert {"evo_s0", "filter_response"} <= replacing
 
 
 def test_help_shows_examples_everywhere(normbench, capfd):

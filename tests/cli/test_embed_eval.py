@@ -66,10 +66,12 @@ def test_sentences_go_out_and_vectors_come_back(evaluate, capfd, tmp_path: Path)
     broken = np.load(tmp_path / "out" / "cr.npy")
     broken[labelled.EMPTY["cr"]] = np.nan  # the mean of no words
     np.save(tmp_path / "out" / "cr.npy", broken)
-    assert evaluate("out", "mine:model.encode", "tf-idf", "--fixed", "--json=found.json") == 0
-    table = capfd.readouterr().out.split("accuracy in %, C = 16, tenfold cross-validation")[1].splitlines()
+    capfd.readouterr()
+    assert evaluate("out", "mine:model.encode", "tf-idf", "--fixed", "--json") == 0
+    out, err = capfd.readouterr()
+    table = err.split("accuracy in %, C = 16, tenfold cross-validation")[1].splitlines()
     assert table[1].split() == ["vectors", "SICK", "r", "ρ", "MSE", "MR", "CR", "SUBJ", "MPQA"]
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = json.loads(out)
     assert found["nested"] is False
     assert [row["vectors"] for row in found["rows"]] == ["out", "mine:model.encode", "tf-idf"]
     for line, row in zip(table[2:], found["rows"], strict=True):
@@ -83,17 +85,18 @@ def test_sentences_go_out_and_vectors_come_back(evaluate, capfd, tmp_path: Path)
 def test_sets_without_files_are_left_out(evaluate, capfd, tmp_path: Path) -> None:
     evaluate("--write-sentences", "out")
     save(tmp_path / "out", ["mr", "mpqa"])
-    assert evaluate("out", "--fixed", "--json=found.json") == 0
-    (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
+    capfd.readouterr()
+    assert evaluate("out", "--fixed", "--json") == 0
+    (row,) = json.loads(capfd.readouterr().out)["rows"]
     assert [record["split"] for record in row["records"]] == ["mr", "mpqa"]
     assert evaluate("out", "--sets", "mr,cr") == 2
     assert "out has no vectors of cr." in capfd.readouterr().err
 
 
 def test_nested_is_what_is_done_unasked(evaluate, capfd, tmp_path: Path) -> None:
-    assert evaluate("bag-of-words", "--size", "3", "--sets", "CR", "--json=found.json") == 0
-    assert "C by nested tenfold cross-validation" in capfd.readouterr().out
-    assert json.loads((tmp_path / "found.json").read_text())["nested"] is True
+    assert evaluate("bag-of-words", "--size", "3", "--sets", "CR", "--json") == 0
+    out, err = capfd.readouterr()
+    assert "C by nested tenfold cross-validation" in err and json.loads(out)["nested"] is True
 
 
 def test_a_choice_of_c_at_the_edge_is_reported(evaluate, capfd, tmp_path: Path) -> None:
@@ -104,17 +107,18 @@ def test_a_choice_of_c_at_the_edge_is_reported(evaluate, capfd, tmp_path: Path) 
     for length in (1, 1e-3):
         np.save(tmp_path / "out" / "mr.npy", length * np.load(tmp_path / "out" / "mr.npy"))
         capfd.readouterr()
-        assert evaluate("out", "--json=found.json") == 0
-        (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
-        results[length] = [record.get("c_at_edge") for record in row["records"]], capfd.readouterr().out
+        assert evaluate("out", "--json") == 0
+        out, err = capfd.readouterr()
+        (row,) = json.loads(out)["rows"]
+        results[length] = [record.get("c_at_edge") for record in row["records"]], err
     given = sets.read("mr", tmp_path / "data")
     tested = folds.cross_validate(np.load(tmp_path / "out" / "mr.npy"), given.targets["mr"], nested=True)
     edges = sum(cost in (1, 256) for cost in tested.costs)
     assert results[1e-3][0] == [None, edges] and edges > 5
     assert f"in {edges} of 10 parts the best C is the smallest or largest tried, 1 or 256" in results[1e-3][1]
     assert results[1][0][1] <= 5 and "parts the best C" not in results[1][1]
-    assert evaluate("out", "--fixed", "--json=found.json") == 0
-    assert "c_at_edge" not in (tmp_path / "found.json").read_text()
+    assert evaluate("out", "--fixed", "--json") == 0
+    assert "c_at_edge" not in capfd.readouterr().out
 
 
 BAD = [
@@ -128,7 +132,6 @@ BAD = [
     (("out", "--sets", "mrr"), "--sets mrr is not a set of sentences. Did you mean 'mr'?"),
     (("tf-idf", "--threads", "0"), "--threads 0 is not a whole number of at least 1"),
     (("bag-of-words", "--size", "0"), "--size 0 is not a whole number of at least 1"),
-    (("tf-idf", "--json=no/where.json"), "--json=no/where.json is not a file in a folder that is there"),
     (("a", "--expand", "no.txt"), "--expand no.txt is not there: a file of word vectors."),
     (("data",), "holds none of sick.npy, mr.npy, cr.npy, subj.npy, mpqa.npy"),
     (("nomodule:encode",), "nomodule:encode: there is no module nomodule, here or installed."),
@@ -203,10 +206,11 @@ def test_files_that_do_not_fit_are_one_line(stem, content, says, evaluate, capfd
 
 
 def test_what_was_done_before_an_error_is_shown_and_written(evaluate, capfd, tmp_path: Path) -> None:
-    assert evaluate("tf-idf", "mine:breaks", "--sets", "cr", "--fixed", "--json=found.json") == 2
+    assert evaluate("tf-idf", "mine:breaks", "--sets", "cr", "--fixed", "--json") == 2
     out, err = capfd.readouterr()
-    assert "tf-idf" in out.splitlines()[-1] and "mine:breaks raised" in err
-    assert [row["vectors"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]] == ["tf-idf"]
+    *_, last, error = err.splitlines()
+    assert "tf-idf" in last and "mine:breaks raised" in error
+    assert [row["vectors"] for row in json.loads(out)["rows"]] == ["tf-idf"]
 
 
 def test_a_function_may_import_its_neighbour_when_called(evaluate, tmp_path: Path) -> None:

@@ -133,6 +133,23 @@ def test_faults_are_named(normbench, capfd, own: Path, file: str, old: str, new:
     assert named in " ".join((printed.out + printed.err).split())
 
 
+LEAVES_OUT = """import NormedLinear as Layer
+
+
+def NormedLinear(inputs, site, choice, act):
+    return Layer(inputs, site, choice and choice.__class__(**{**vars(choice), "weight": None}), act)
+"""
+
+
+@pytest.mark.parametrize("own", ["own_model"], indirect=True)
+def test_a_weights_normalizer_beside_another_is_never_left_out(normbench, capfd, own: Path):
+    words = ("--config-dir", str(own), *SMALL[own.name], "norm.sites={block:layer,block.weight:weight}")
+    assert normbench("train", *words) == 0
+    change(code(own).parent / "residual.py", "import NormedLinear", LEAVES_OUT)
+    assert normbench("train", *words) == 2
+    assert "residual.py: the layer at 'block.0' leaves weight of its weight out." in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("own", ["own_data"], indirect=True)
 @pytest.mark.parametrize(
     ("declared", "content", "named"),

@@ -28,7 +28,7 @@ def test_help_lists_every_group_with_the_choices_that_a_run_can_have(normbench, 
     words = capfd.readouterr().out.replace(",", " ").split()
     for group in grammar.GROUPS:
         assert {group, *(name for name in compose.choices(group) if compose.can_be_chosen(group, name))} <= set(words)
-    assert not {"lbfgs", "muon", "books"} & set(words)  # refused, or read by no model
+    assert not {"lbfgs", "sparseadam", "books"} & set(words)  # refused, or read by no model
     assert any(word.startswith(str(compose.conf_dir())) for word in words)
 
 
@@ -46,6 +46,24 @@ def test_a_sweeps_configurations_are_documents(normbench, capfd) -> None:
     documents = list(yaml.safe_load_all(capfd.readouterr().out))
     assert [d["norm"]["name"] for d in documents] == ["none", "batch"]
     assert {d["launcher"]["name"] for d in documents} == {"pool"}
+
+
+@pytest.mark.parametrize(
+    ("norm", "sites", "label"),
+    [
+        ("group", "{conv.0.weight: weight_standardization, conv.0: group}", "lenet5 weight_standardization+group"),
+        ("filter_response", "[summed.conv]", "(replaces tanh)"),
+        ("evo_s0", "[summed.conv]", "(replaces tanh)"),
+    ],
+)
+def test_lenet5_trains_with(norm: str, sites: str, label: str, normbench, capfd) -> None:
+    length = ("train.epochs=0", "train.steps=2", "eval.unit=updates", "eval.every=2", "train.batch_size=20")
+    words = ("train", "model=lenet5", "data=coloured_digits", *length, f"norm={norm}")
+    assert normbench(*words, f"norm.sites={sites}") == 0
+    assert label in capfd.readouterr().out
+    if norm != "group":
+        assert normbench(*words) == 2
+        assert "norm.sites=[summed.conv]" in capfd.readouterr().err
 
 
 def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from swept import asked, config, run, sweep
 
 from normbench.commands.compare import selecting
 from normbench.compare import configuration, describe, metrics, suggested_seeds
-from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Question, difference_curve, difference_of, judge
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, difference_of, judge
 from normbench.compare.groups import Task, tasks
+from normbench.compare.question import Question, difference_curve
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
@@ -250,7 +251,7 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
     result = {d.first: d for d in group.against}["layer"]
     (pair,) = (d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
     assert result == pair and (result.tests, result.word) == (7, UNDECIDED)  # three of ten pairs have no spread
-    assert judge(group.against, {}, False)[0].word == AHEAD and result.p and result.p < 0.05 / 4
+    assert judge(group.against)[0].word == AHEAD and result.p and result.p < 0.05 / 4
     assert "layer, batch, rms and group against none are undecided" in describe.sentence(asked(runs))
     assert "layer against batch, rms and group is undecided" in describe.sentence(asked(runs))
     assert len([d for d in group.open if {d.first, d.second} == {"layer", "none"}]) == 1
@@ -340,9 +341,9 @@ def test_the_time_to_a_level_is_interpolated_and_a_bound_where_some_never_come_t
 def test_a_rising_metric_is_better_when_higher() -> None:
     metric = metrics.Metric("image_r1", share=True, rising=True)
     better, worse = {s: 0.5 + s / 100 for s in range(6)}, {s: 0.4 + s / 90 for s in range(6)}
-    (pair,) = judge([difference_of(better, worse, ("a", "b"))], {}, metric.rising)
+    (pair,) = judge([difference_of(better, worse, ("a", "b"), metric.rising)])
     assert pair.word == AHEAD
-    (pair,) = judge([difference_of(worse, better, ("b", "a"))], {}, metric.rising)
+    (pair,) = judge([difference_of(worse, better, ("b", "a"), metric.rising)])
     assert pair.word == BEHIND
 
 

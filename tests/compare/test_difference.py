@@ -9,8 +9,10 @@ import scipy.stats
 from swept import SPREAD, asked, run, sweep
 
 from normbench.compare import describe, suggested_seeds
-from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Difference, Question, compare, difference_of, judge
+from normbench.compare.answer import compare
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import tasks
+from normbench.compare.question import Question
 from normbench.stats import statistics as stats
 from normbench.streams import stream
 
@@ -46,7 +48,10 @@ def test_whichever_side_lost_runs_is_never_ahead(turned: bool) -> None:
     worse[0] += 0.01
     arms = [("worse", worse), ("better", better)] if turned else [("better", better), ("worse", worse)]
     held = difference_of(arms[0][1], arms[1][1], (arms[0][0], arms[1][0]))
-    words = {lost: judge([held], {lost: 1}, False)[0].word for lost in ("better", "worse")}
+    words = {
+        lost: judge([replace(held, lost=(int(held.first == lost), int(held.second == lost)))])[0].word
+        for lost in ("better", "worse")
+    }
     assert words == {"better": UNDECIDED, "worse": BEHIND if turned else AHEAD}
 
 
@@ -103,7 +108,7 @@ def arms_alike(draw: Any, arms: int) -> list[Difference]:
 
 def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
     held = arms_alike(stream(0, "power of many"), 30)
-    (alone,), (among, *_) = judge(held[:1], {}, False), judge(held, {}, False)
+    (alone,), (among, *_) = judge(held[:1]), judge(held)
     assert alone.sd and alone.mean and alone.detectable and alone.needed and among.detectable and among.needed
     assert alone.detectable == stats.detectable_effect(alone.sd, 5)
     level = 1 - 0.05 / 29
@@ -113,7 +118,7 @@ def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
 
 def test_of_thirty_arms_without_a_difference_rarely_one_has_a_word() -> None:
     draw = stream(0, "thirty arms")
-    wrong = sum(any(d.word != UNDECIDED for d in judge(arms_alike(draw, 30), {}, False)) for _ in range(60))
+    wrong = sum(any(d.word != UNDECIDED for d in judge(arms_alike(draw, 30))) for _ in range(60))
     assert wrong <= 9  # of 60 at 5 %: more is one chance in 2000; without the adjustment it is every second time
 
 
@@ -173,9 +178,7 @@ def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
 def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, far: bool) -> None:
     """And no number is named that nobody would run."""
     first, second = ({seed: 0.2 + sign * SPREAD[seed % 6] for seed in range(6)} for sign in (1, -1))
-    (held,) = judge(
-        [difference_of(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False
-    )
+    (held,) = judge([difference_of(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))])
     assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
     assert ("out of reach (more than 60 seeds)" in describe.because(held)) == far
     assert (f"about {held.needed} seeds would detect" in describe.because(held)) != far

@@ -8,8 +8,9 @@ from swept import asked, sweep
 
 from normbench.commands.compare import selecting
 from normbench.compare import configuration, describe
-from normbench.compare.answer import Question, compare
+from normbench.compare.answer import compare
 from normbench.compare.groups import tasks, with_longer
+from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 from normbench.web import share as shared
 from normbench.web.view import view

@@ -14,8 +14,9 @@ from swept import asked, run, sweep
 
 from normbench.commands.compare import show
 from normbench.compare import configuration, describe, suggested_seeds
-from normbench.compare.answer import Question, compare
+from normbench.compare.answer import compare
 from normbench.compare.groups import Task, tasks
+from normbench.compare.question import Question
 from normbench.config.plan import train_specs
 from normbench.runs.record import RunRecord
 

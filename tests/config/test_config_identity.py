@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,29 @@ def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_anoth
         tiny.spec("norm=layer", word)
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "norm.sites=[hidden.weight]",
+        "norm.sites={hidden.weight:weight,hidden:none}",
+        "norm.sites={*.weight:{},logits:none}",
+    ],
+)
+def test_a_weights_normalizer_alone_is_one_run_however_written(word: str) -> None:
+    sites = tiny.spec("norm=weight", word).sites
+    if "*" not in word:
+        assert tiny.spec("norm=weight", word).id == tiny.spec("norm=weight").id
+    else:  # `logits: none` is of its activations
+        assert sites.keys() == {"hidden.0", "logits"}
+
+
+def test_a_second_normalizer_on_the_weight_is_another_run_and_in_its_label() -> None:
+    both = tiny.spec("norm=layer", "norm.sites={hidden:layer,hidden.weight:weight}")
+    assert both.id not in (tiny.spec("norm=layer").id, tiny.spec("norm=weight").id)
+    assert both.id == tiny.spec("norm=weight", "norm.sites={hidden:layer,hidden.0.weight:{}}").id
+    assert both.arm == "mnist_mlp-layer-weight"
+
+
 def test_a_normalizer_of_sites_is_that_normalizer() -> None:
     assert tiny.spec("norm=none", "norm.sites={hidden:layer}").id == tiny.spec("norm=layer").id
 
@@ -84,6 +108,51 @@ def test_experiment_and_fidelity_do_not_count() -> None:
     assert of_experiment.id == bare.id == reduced.id == LN
 
 
+RECALL = ("model=recall_lstm", "data.length=10", "model.hidden_size=8")
+PRESETS = {
+    "recurrent_batch": (
+        *("norm=batch", "norm.stats=per_step", "norm.gain_init=0.1"),
+        "norm.sites={lstm.input:{bias:false},lstm.hidden:{bias:false},lstm.cell:{}}",
+    ),
+    "gate_layer": ("norm=group", "norm.sites={lstm:{num_groups:4},lstm.cell:{num_groups:1}}"),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in compose.choices("norm") if "like" in compose.declaration("norm", n)])
+def test_a_preset_has_the_id_of_what_it_stands_for_and_its_own_name(name: str) -> None:
+    (preset,) = plan.train_specs([*RECALL, f"norm={name}"], False)
+    (written,) = plan.train_specs([*RECALL, *PRESETS[name]], False)
+    assert preset.id == written.id and preset.arm == f"recall_lstm-{name}"
+    assert identity.run_id(compose.restore(compose.stored_form(preset.config))) == preset.id
+    (at_one,) = plan.train_specs([*RECALL, "norm=layer", f"norm.sites={{lstm.cell:{name}}}"], False)
+    assert at_one.arm == f"recall_lstm-{name}" and at_one.sites["lstm.cell"] == preset.sites["lstm.cell"]
+    (other,) = plan.train_specs([*RECALL, f"norm={name}", "norm.eps=1e-3"], False)
+    assert other.id != preset.id and other.sites["lstm.input"].options["eps"] == 1e-3
+
+
+def test_a_preset_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    file = tmp_path / "norm" / "mine.yaml"
+    file.write_text("{name: mine, eps: 1e-3, declares: {like: gate_layer, title: t, at: {cell: {bias: false}}}}")
+    (spec,) = plan.train_specs([*RECALL, "norm=mine"], False, tmp_path)
+    found = {path: (c.name, c.options["num_groups"], c.options["bias"]) for path, c in spec.sites.items()}
+    assert found == {
+        "lstm.input": ("group", 4, True),
+        "lstm.hidden": ("group", 4, True),
+        "lstm.cell": ("group", 1, False),
+    }
+    refused = {
+        "like: gate_layr": "norm=gate_layr is not a normalizer",
+        "like: layer, at: {cell: {bais: false}}": "bais",
+    }
+    for declared, words in refused.items():
+        compose.forget()
+        file.write_text(f"{{name: mine, declares: {{{declared}}}}}")
+        with pytest.raises(NormbenchError, match=words):
+            plan.train_specs([*RECALL, "norm=mine"], False, tmp_path)
+    compose.forget()
+
+
 def different(group: str, name: str) -> list[str]:
     """For every option of a choice one word that gives it another value."""
     node, words = compose.choice(group, name), []
@@ -99,7 +168,7 @@ def different(group: str, name: str) -> list[str]:
         elif "choices" in spec:
             new = next(c for c in spec["choices"] if c != value)
         elif option == compose.declaration(group, name).get("groups"):
-            new = 1  # divides every number of features
+            new = 3 - min(value, 2)  # 1 or 2: both divide these numbers of features
         else:
             new = (
                 (value + 1 if value != spec.get("max") else value - 1) if spec["type"] == "int" else value * 0.5 or 0.25

@@ -99,7 +99,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         # optimizer, schedule, clipping: known ones that cannot be had say why
         ((*BASE, "optim=lbfgs"), "optim=lbfgs needs a closure that computes the loss again"),
         ((*BASE, "optim=sparseadam"), "optim=sparseadam needs sparse gradients"),
-        ((*BASE, "optim=muon"), "optim=muon takes matrices alone"),
         ((*BASE, "optim=none"), "optim=none trains nothing: model=mnist_mlp needs another."),
         ((*BASE, "optim=adma"), "optim=adma is not an optimizer. Did you mean 'adam'? (adadelta, "),
         ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor)"),
@@ -145,6 +144,11 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm=layer", "norm.sites=[hidden.2]"), "mnist_mlp has no site 'hidden.2'. Did you mean 'hidden."),
         ((*BASE, "norm=layer", "norm.sites=5"), "norm.sites=5 must be a list of sites or a map"),
         ((*BASE, "norm=layer", "norm.sites=[5]"), "must be a list of sites or a map"),
+        (
+            (*BASE, "norm.sites={hidden: layer, hidden: weight}"),
+            "has hidden twice: give it once, and hidden.weight for the layer's weight.",
+        ),
+        ((*BASE, "norm.sites={hidden:{name:layer,eps:1e-5,eps:1e-3}}"), "has eps twice"),
         ((*BASE, "norm=layer", "norm.sites={hidden:3}"), "needs a normalizer's name or a map of options, not 3."),
         ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
         (
@@ -359,15 +363,16 @@ def test_every_shipped_choice_is_declared_rightly() -> None:
     for group in grammar.GROUPS:
         for name in compose.choices(group):
             path = compose.choice_path(group, name)
-            declaration_keys.check(group, path, {k: v for k, v in compose.content(path).items() if k != "defaults"})
+            content = compose.choice(group, name) if group == "norm" else compose.content(path)
+            declaration_keys.check(group, path, {k: v for k, v in content.items() if k != "defaults"})
 
 
 def test_every_experiment_composes_at_every_fidelity() -> None:
     for name in compose.choices("experiment"):
         for fidelity in plan.experiment(name)["fidelities"]:
-            specs = plan.artifact_specs(name, fidelity, 1, controls=True, limited=False)  # every cell, once
+            specs = plan.artifact_specs(name, fidelity, 1, controls=True)
             ids = [spec.id for spec in specs]
-            assert len(set(ids)) == len(ids), f"{name} {fidelity}: two cells are the same run"
+            assert len(set(ids)) == len(ids), f"{name} {fidelity}: a run is planned twice"
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ What a real Slurm does is in test_slurm.py.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -164,19 +162,6 @@ def test_other_commands_leave_the_runs_of_live_tasks_to_them(
     outcome = run_missing.ensure_runs([others, mine], Pool(1), results).outcomes[others.id]
     assert outcome.status == "refused" and str(plan) in outcome.reason
     assert not [*(results / "runs").glob(f"*/*{others.id}*")]
-
-
-def test_runs_that_an_earlier_version_submitted_are_refused_until_its_plan_is_deleted(
-    fake: Fake, results: Path
-) -> None:
-    plan, (its, other) = results / "plans" / "0123456789ab", made_up.specs(2)
-    plan.mkdir(parents=True)
-    (plan / "plan.json").write_text(json.dumps({"schema": 1, "runs": [its.message()]}))
-    (plan / "jobs.json").write_text('{"launcher": "slurm", "jobs": ["100"]}')
-    left = queue.left_to_others([its, other], results)
-    assert [*left] == [its.id] and left[its.id].status == "refused" and str(plan) in left[its.id].reason
-    shutil.rmtree(plan)
-    assert not queue.left_to_others([its, other], results)
 
 
 def test_a_refusal_passes_on_what_slurm_says_and_leaves_no_plan(fake: Fake, results: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -20,13 +21,14 @@ import torch
 from torch import nn
 
 import normbench
-from normbench import LSTM, NormbenchError, create_norm, load_runs
+from normbench import GRU, LSTM, NormbenchError, create_norm, load_runs
 from normbench.config import compose, plan
+from normbench.norms import modes
 from normbench.runs import pack
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "examples" / "own_normalizer" / "norm"
-LAYOUTS = {"batch feature": (4, 6), "batch time feature": (4, 3, 6), "batch feature space space": (4, 6, 2, 3)}
+LAYOUTS = {"batch feature": (4, 8), "batch time feature": (4, 3, 8), "batch feature space space": (4, 8, 2, 3)}
 
 
 PACKAGE = ROOT / "normbench"
@@ -59,12 +61,20 @@ def test_every_normalizer_by_name(name: str) -> None:
             continue
         space = shape[2:] if "space" in axes else ()
         norm = create_norm(
-            name, 6, axes=axes, space=space, **({"inputs": 6, "activation": "tanh"} if of_weights else {})
+            name, 8, axes=axes, space=space, **({"inputs": 8, "activation": "tanh"} if of_weights else {})
         )
         x = torch.randn(shape, requires_grad=True)
         y = norm(x)
         y.square().sum().backward()
         assert y.shape == x.shape and torch.isfinite(y).all() and x.grad is not None
+
+
+def test_presets_in_recurrent_layers() -> None:
+    """Each site has the values of its name: four gates or two, and the cell as a whole."""
+    for layer, wanted in ((LSTM, {4: 2, 1: 1}), (GRU, {2: 2, 1: 2})):
+        norms = [*modes.normalizers(layer(4, 8, "gate_layer"))]
+        assert Counter(norm.num_groups for norm in norms) == wanted
+    assert [norm.bias is None for norm in modes.normalizers(LSTM(4, 8, "recurrent_batch"))] == [True, True, False]
 
 
 @pytest.mark.parametrize("name", compose.choices("norm"))

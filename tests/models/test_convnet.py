@@ -153,7 +153,7 @@ def test_units_are_counted_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch
     images = images[:5]
     monkeypatch.setattr(type(network), "evaluated_at_once", 2)
     found = looked_at(network.train(), images)
-    assert network.training and not any(relu._forward_hooks for relu in network.units)
+    assert network.training and not any(relu._forward_hooks for relu in (layer.activation for layer in network.conv))
     assert list(found) == [*(f"test conv.{i}" for i in range(6)), "test conv"]
     h, layers = images.permute(0, 3, 1, 2), iter(theirs.eval())
     differences, ratios = [], []
@@ -203,3 +203,11 @@ def test_a_run_ends_with_what_its_claims_read(tmp_path: Path) -> None:
     for part in (*claim.parts, *claim.reported):
         assert part.endpoint.mode == "stage" and part.endpoint.metric in stage[part.endpoint.split]
     assert str(claim.parts[0].endpoint) == "final test conv on_difference (after training)"
+
+
+def test_units_that_a_normalizer_replaces_are_not_looked_at() -> None:
+    for sites, left in ("[conv.0,conv.3]", [1, 2, 4, 5]), ("[conv]", []):
+        spec = small("convnet", "norm=filter_response", f"norm.sites={sites}")
+        split = Split(**batches(spec, 1)[0])
+        found = [record["split"] for record in built(spec).after({"test": split}, 1)]
+        assert found == [f"test conv.{i}" for i in left] + ["test conv"] * bool(left)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from reference import keras
 from smallest import batches, built, small
 
+from normbench.commands.progress import label
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -83,6 +84,22 @@ def test_lenet5_is_the_network_of_section_4_1(placed: str) -> None:
     torch.testing.assert_close(network.predict(inputs.double()), logits, rtol=1e-10, atol=1e-12)
     loss = (logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]).mean()
     torch.testing.assert_close(network(inputs.double(), targets), loss, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("norm", ["evo_s0", "filter_response"])
+def test_a_normalizer_with_a_non_linearity_replaces_tanh_and_leaves_the_pooling(norm: str) -> None:
+    spec = small("lenet5", f"norm={norm}", "norm.sites=[summed.conv]")
+    assert spec.arm == f"lenet5-{norm}-replaces-tanh" and label(spec).endswith("(replaces tanh) s1")
+    network, (inputs, _) = built(spec), batches(spec, 1)[0].values()
+    h = inputs.permute(0, 3, 1, 2)
+    for layer in network.conv:
+        h = F.avg_pool2d(layer.before(F.conv2d(h, layer.linear.weight, layer.linear.bias, padding=layer.padding)), 2)
+    *_, before_dense, _, _, _ = network.layers(inputs)
+    torch.testing.assert_close(before_dense, h)
+    h = torch.tanh(network.dense[0].linear(h.permute(0, 2, 3, 1).flatten(1)))
+    torch.testing.assert_close(torch.tanh(network.dense[1].linear(h)), [*network.layers(inputs)][3])
+    other = built(small("lenet5", "norm=layer", "norm.sites=[summed.conv]"))
+    assert other.conv[0].activation is torch.tanh and "replaces" not in small("lenet5", "norm=layer").arm
 
 
 def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one() -> None:

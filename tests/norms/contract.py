@@ -12,7 +12,8 @@ from normbench.battery.cases import ACTIVATION_KINDS, SPACE, Axes, Subject, size
 from normbench.config import compose
 from normbench.norms import base
 
-NAMES = [n for n in compose.choices("norm") if n != "none"]
+PRESETS = [n for n in compose.choices("norm") if "like" in compose.declaration("norm", n)]  # of those that are tried
+NAMES = [n for n in compose.choices("norm") if n not in ("none", *PRESETS)]
 # those of weights and blocks have references of their own, in test_norms_weights.py
 NORMS = [n for n in NAMES if set(ACTIVATION_KINDS) & set(compose.declaration("norm", n)["kinds"])]
 # Values that options take turns with; the others get them from their declaration.
@@ -25,6 +26,7 @@ VALUES: dict[str, list[Any]] = {
     "p": [1.0, 0.5],
     "t_max": [100, 2],
     "ghost_size": [3, 4],
+    "warmup_updates": [10000, 0, 2],
     "warmup_frac": [1.0, 0.0, 2e-4],  # the last: limits that move from update 1 on, to 5 and to 8
     "eps_w": [1e-4, 1e-2],
     "eps_v": [0.0, 1e-2],
@@ -105,11 +107,9 @@ def pair(
     """A normalizer and its naive reference with the same parameters."""
     module = make(name, axes, options, seed, space)
     reference = common.of(name)(axes, sizes(axes, space=space), options)
-    for attribute in ("gain", "bias"):
-        parameter = getattr(module, attribute, None)
-        if parameter is not None:
-            assert parameter.shape == reference.affine_shape
-            setattr(reference, attribute, parameter.detach().numpy().copy())
+    for attribute, parameter in module.named_parameters(recurse=False):
+        assert attribute not in ("gain", "bias") or parameter.shape == reference.affine_shape
+        setattr(reference, attribute, parameter.detach().numpy().copy())
     return module, reference
 
 

@@ -29,6 +29,8 @@ from normbench.battery import contract as promises
 from normbench.battery.cases import Axes, draw, sizes
 from normbench.norms import modes
 from normbench.norms.context import ForwardContext
+from normbench.norms.sites import INVARIANT, NOT
+from normbench.train.probes import deviation
 
 Rows = Callable[[str, Axes], list[dict[str, Any]]]
 CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NORMS for axes in layouts(name)]
@@ -48,6 +50,35 @@ PROMISES = [
 def test_contract(check: promises.Check, name: str, axes: Axes) -> None:
     """What `normbench battery` demands of any normalizer, with more values for options that are numbers."""
     assert promises.broken(check, subject(name), axes) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "invariant"),
+    [("filter_response", {"W_rescale", "w_vector_rescale", "data_rescale", "case_rescale"}), ("evo_s0", set())],
+)
+def test_row_of_table_1_behind_a_convolution(name: str, invariant: set[str]) -> None:
+    """LN 2016, of those that need space, which the probe of Table 1 has not."""
+    norm = make(name, ("batch", "feature", "space", "space"), defaults(name) | {"eps": 0.0})
+    W, x = draw((6, 5), 1), draw((4, 5, 2, 3), 2)
+    one_unit, one_case = torch.ones(6, 1).double(), torch.ones(4, 1, 1, 1).double()
+    one_unit[0] = one_case[0] = 2.5
+
+    def layer(W: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return norm(torch.einsum("ui,niyx->nuyx", W, x))
+
+    before, found = layer(W, x), set()
+    for key, after in {
+        "W_rescale": layer(2.5 * W, x),
+        "W_recenter": layer(W + draw((5,), 3), x),
+        "w_vector_rescale": layer(one_unit * W, x),
+        "data_rescale": layer(W, 2.5 * x),
+        "data_recenter": layer(W, x + draw((1, 5, 1, 1), 4)),
+        "case_rescale": layer(W, one_case * x),
+    }.items():
+        off = deviation(after.detach(), before.detach())
+        assert not INVARIANT < off < NOT
+        found |= {key} if off <= INVARIANT else set()
+    assert found == invariant
 
 
 @pytest.mark.parametrize("name", NORMS)

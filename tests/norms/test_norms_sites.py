@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from normbench.config.plan import train_specs
 from normbench.config.updates import refuse_batches_of_one, train_size
 from normbench.errors import NormbenchError
-from normbench.norms.patterns import matches
+from normbench.norms.patterns import matches, prefixes
 from normbench.norms.sites import Choice, Site, assign, declared
 
 NORMS: dict[str, dict[str, Any]] = {
@@ -40,6 +40,7 @@ NORMS: dict[str, dict[str, Any]] = {
         "single_batch": "allow_single",
         "apart": {"time": {"stats": "per_step"}},
     },
+    "activating": {"kinds": ["pre_activation"], "axes": ["batch", "feature"], "replaces": "activation"},
     "stepwise": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "state": {"stats": "per_step"}},
 }
 SITES = {
@@ -252,11 +253,11 @@ def test_an_unknown_pattern_is_refused(pattern: str, hint: str) -> None:
 def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
     assert (
         "weights cannot serve site 'dense.0' of net: it serves weight, the site is pre_activation or post_activation. "
-        "(sites that it can serve here: kernel)"
+        "(sites that it can serve here: norm.sites=[kernel])"
     ) in refusal("weights")
     assert (
         "picture cannot serve site 'dense.0' of net: it needs space axes. "
-        "(sites that it can serve here: conv.0, conv.1)"
+        "(sites that it can serve here: norm.sites=[conv])"
     ) in refusal("picture")
     assert "flat cannot serve site 'conv.0' of net: it has no rule for space axes." in refusal("flat", ["conv"])
     assert "state cannot serve site 'readout' of net: it serves state" in refusal("state", {"readout": {}})
@@ -264,6 +265,68 @@ def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
     del bare["model"]["declares"]["sites"]["kernel"]
     with pytest.raises(NormbenchError, match="can serve here: none"):
         assign(bare, node)
+
+
+def layers(norm: str, sites: Any, **options: Any) -> dict[str, Choice]:
+    """With two layers whose weight can be normalized as well."""
+    net = config(norm, sites, **options)
+    net["model"]["declares"]["sites"]["stem"] = {"each": "model.hidden", **BLOCK, "activation": "model.act"} | {
+        "kinds": ["pre_activation", "weight", "block"]
+    }
+    net["model"]["act"] = "relu"
+    return assign(net, node)
+
+
+def test_a_pattern_of_the_weight_chooses_beside_that_of_the_activations() -> None:
+    found = layers("flat", {"stem": {}, "stem.0.weight": "weights"})
+    assert [(path, c.name, c.kind) for path, c in found.items()] == [
+        ("stem.0", "flat", "pre_activation"),
+        ("stem.0.weight", "weights", "weight"),
+        ("stem.1", "flat", "pre_activation"),
+    ]
+    assert found["stem.0"].weight == found["stem.0.weight"] and found["stem.1"].weight is None
+
+
+def test_patterns_of_weights_are_patterns() -> None:
+    found = layers("none", {"stem": "flat", "*.weight": "weights", "stem.1.weight": {"name": "weights", "eps": 0.5}})
+    assert [path for path, c in found.items() if c.kind == "weight"] == ["kernel", "stem.0.weight", "stem.1.weight"]
+    assert (found["stem.0.weight"].options["eps"], found["stem.1.weight"].options["eps"]) == (1e-5, 0.5)
+    assert layers("flat", {"stem.0": {}, "stem.weight": "none"}) == layers("flat", ["stem.0"])
+
+
+@pytest.mark.parametrize(
+    "sites", [["stem.weight"], {"stem": "none", "stem.weight": {}}, {"*.weight": {}, "kernel": "none"}]
+)
+def test_a_weights_normalizer_alone_is_that_of_its_site(sites: Any) -> None:
+    alone = layers("weights", ["stem"])
+    assert {path: c for path, c in layers("weights", sites).items() if path != "kernel"} == alone
+
+
+@pytest.mark.parametrize("of", ["own", "weight"])
+def test_either_choice_may_drop_the_bias(of: str) -> None:
+    policy = {"own": {"stem.0": {"preceding_bias": "drop"}}, "weight": {"stem.0": {"preceding_bias": "keep"}}}[of]
+    weight = {"name": "weights", "preceding_bias": "drop" if of == "weight" else "site"}
+    assert not layers("flat", {**policy, "stem.0.weight": weight})["stem.0"].keep_bias
+
+
+@pytest.mark.parametrize(
+    ("sites", "words"),
+    [
+        ({"stem.0": "weights"}, "weights at 'stem.0' and weights at 'stem.0.weight' of net would both normalize"),
+        ({"stem.0": "blocks"}, "blocks at 'stem.0' and weights at 'stem.0.weight' of net would both normalize"),
+        (
+            {"readout.weight": "weights"},
+            "net has no weight 'readout.weight' to normalize. (it has kernel.weight, stem.0.",
+        ),
+        ({"stem.1.weight": "flat"}, "flat cannot serve site 'stem.1.weight' of net: it serves pre_activation and"),
+        ({"*.0.weight": "weights"}, "both match the weight of 'stem.0' of net"),
+        ({".weight": "weights"}, "net has no weight '.weight' to normalize."),
+    ],
+)
+def test_what_cannot_stand_on_a_weight_is_refused(sites: dict[str, str], words: str) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        layers("flat", {"stem.*.weight" if "*.0.weight" in sites else "stem.0.weight": "weights", **sites})
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(("activation", "served"), [("relu", True), ("tanh", True), ("sigmoid", False), (None, False)])
@@ -280,6 +343,39 @@ def test_a_block_is_served_where_its_activation_is_known(activation: str | None,
     )
     with pytest.raises(NormbenchError, match=f"blocks cannot serve site 'readout' of net: {says}"):
         assign(net, node)
+
+
+@pytest.mark.parametrize("named", ["relu", "model.act"])
+def test_one_that_brings_a_non_linearity_replaces_the_one_that_is_declared(named: str) -> None:
+    net = config("activating", ["readout"])
+    net["model"]["act"] = "relu"
+    assert "brings a non-linearity of its own, and there is none to replace. " in refusal("activating", ["readout"])
+    with pytest.raises(NormbenchError, match=r"it serves pre_activation, the site is state"):
+        assign(config("activating", ["lstm"]), node)
+    net["model"]["declares"]["sites"]["readout"]["activation"] = named
+    found = assign(net, node)["readout"]
+    assert (found.replaces, found.label) == ("relu", "activating-replaces-relu")
+    net["norm"] = node("flat", sites=["readout"])
+    assert (assign(net, node)["readout"].replaces, assign(net, node)["readout"].label) == ("", "flat")
+    net["norm"] = node("activating", sites=None)
+    with pytest.raises(NormbenchError, match=r"cannot serve site 'dense\.0'.*here: norm\.sites=\[readout\]\)"):
+        assign(net, node)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (["a.0.x", "a.1.x"], ["a.0.x", "a.1"]),
+        (["a.0.x", "a.0.y", "a.1.x"], ["a"]),
+        (["a.0.x", "a.0.y", "b"], ["a.0", "b"]),
+        (["b.0"], ["b.0"]),
+        ([], []),
+    ],
+)
+def test_prefixes_select_these_and_no_others(chosen: list[str], found: list[str]) -> None:
+    paths = ["a.0.x", "a.0.y", "a.1.x", "b", "b.0"]
+    assert prefixes(chosen, paths) == found
+    assert {path for path in paths for prefix in found if matches(prefix, path)} >= {*chosen}
 
 
 @pytest.mark.parametrize("value", [True, False])

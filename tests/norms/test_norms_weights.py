@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import contract
@@ -26,17 +27,20 @@ from weight_cases import (
     units,
 )
 
+from normbench import create_norm
 from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, WEIGHT_KINDS, draw
 from normbench.config import compose
+from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.norms import base, modes
-from normbench.norms.sites import Choice, Site
+from normbench.norms import base, layers, modes
+from normbench.norms.sites import INVARIANT, NOT, Choice, Site, least_eps
+from normbench.train import probes
 
 # --- the contract ----------------------------------------------------------------------------------------------------
 
 
 def test_every_normalizer_is_under_a_contract() -> None:
-    assert {*NORMS, *contract.NORMS, "none"} == set(compose.choices("norm"))
+    assert {*NORMS, *contract.NORMS, *contract.PRESETS, "none"} == set(compose.choices("norm"))
     assert set(NORMS) == set(REFERENCES) == set(FREE), "write a naive float64 reference in tests/reference/weights.py"
     assert {case.values[0] for case in CASES} == set(NORMS)
 
@@ -81,7 +85,7 @@ def test_weights_without_a_direction_are_refused_in_words(name: str, layout: str
 @pytest.mark.parametrize("scale", [1e-18, 1e-6, 1e6, 1e15])
 @pytest.mark.parametrize("what", ["inputs", "weights"])
 def test_huge_and_tiny_magnitudes_in_float32(name: str, layout: str, options: Options, scale: float, what: str) -> None:
-    if "eps" in options and what == "weights" and scale < options["eps"]:
+    if FREE[name] == "matrix" and what == "weights" and scale < options["eps"]:
         layer = make(name, layout, options)
         with torch.no_grad(), pytest.raises(NormbenchError, match=r"below norm\.eps"):
             layer.linear.weight.mul_(scale / 100)
@@ -162,6 +166,7 @@ def test_the_first_minibatch_counts_once(name: str, layout: str, options: Option
 @every_case
 def test_of_what_scale_of_the_weights_the_output_is_free(name: str, layout: str, options: Options) -> None:
     """LN 2016, Table 1, first and third column: all weights doubled; those of one unit doubled."""
+    options = options | least_eps(contract.declares(name)["options"], options)
     layer, x = settled(make(name, layout, options), layout).eval(), inputs(layout)
     y = layer(x)
     with torch.no_grad():
@@ -182,6 +187,32 @@ def test_it_folds_into_a_plain_weight(name: str, layout: str, options: Options) 
         x = inputs(layout, seed=seed)
         z = product(x, layer.norm(layer.linear.weight), bias)
         torch.testing.assert_close(layer(x), layer.norm.finish(layer.activation(z)))
+
+
+# --- beside another at the same layer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in NORMS if contract.declares(name)["kinds"] == ["weight"]])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["pre_activation", "post_activation"])
+def test_beside_one_of_the_activations_it_makes_the_matrix(name: str, layout: str, kind: str) -> None:
+    site = Site("hidden.0", (kind, "weight"), LAYOUTS[layout], UNITS, (2, 2) if layout == "convolution" else ())
+    of_weight = Choice(name, "weight", contract.defaults(name), True, False, 1)
+    beside = Choice("batch", kind, contract.defaults("batch"), True, True, 1, weight=of_weight)
+    form = partial(layers.NormedConv, kernel=KERNEL) if layout == "convolution" else layers.NormedLinear
+    layer, x = form(INPUTS, site, beside, torch.tanh).double(), inputs(layout)
+    layer.start()
+    own, product = layer.linear, F.conv2d if layout == "convolution" else F.linear
+    layer.train()(x)
+    layer.eval()
+    with torch.no_grad():
+        z = product(x, layer.weight_norm(own.weight), own.bias)
+        wanted = torch.tanh(layer.norm(z)) if kind == "pre_activation" else layer.norm(torch.tanh(z))
+        torch.testing.assert_close(layer(x), wanted)
+        torch.testing.assert_close(layer.once()(x), wanted)
+    assert [*layer.state_dict()][:2] == ["linear.weight", "linear.bias"]
+    layer.train()(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in layer.named_parameters() if n != "linear.bias")
 
 
 # --- torch's equivalents ----------------------------------------------------------------------------------------------
@@ -260,6 +291,16 @@ def test_two_gradients_through_passes_of_one_module_are_those_of_each() -> None:
             torch.testing.assert_close(layer.linear.weight.grad, alone.linear.weight.grad)
 
 
+def test_weight_standardizations_row_of_table_1() -> None:
+    """LN 2016; its weights sum to 0, so that a number added to all inputs of a case is not seen."""
+    (spec,) = train_specs(["model=invariances", "norm=weight_standardization", "norm.eps=0"], False)
+    (record,) = probes.compute(spec)
+    invariant = {"W_rescale", "w_vector_rescale", "case_recenter", "affine"}
+    found = {key: value for key, value in record.items() if isinstance(value, float)}
+    assert {key for key, value in found.items() if value <= INVARIANT} == invariant
+    assert all(value > NOT for key, value in found.items() if key not in invariant)
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +317,11 @@ def test_a_unit_that_does_not_vary_is_refused_by_lasagne_alone() -> None:
 def test_a_time_axis_has_no_rule_for_batch_means(options: Options) -> None:
     with pytest.raises(NormbenchError, match=r"'hidden.0'.*norm.init=preserve and norm.mean_only_bn=false"):
         make("weight", "sequence", contract.defaults("weight") | options)
+
+
+def test_units_with_one_input_have_no_standardized_weight() -> None:
+    with pytest.raises(NormbenchError, match=r"each unit has one input, so that its weight would always be 0\."):
+        create_norm("weight_standardization", 4, inputs=1)
 
 
 def test_a_class_must_be_of_the_kind_that_is_declared() -> None:

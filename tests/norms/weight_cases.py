@@ -23,7 +23,7 @@ NUMBERS = {
     "momentum": [0.1, 0.4],
     "iterations": [1, 3],
     "start_iterations": [15, 2],
-    "eps": [1e-12, 1e-3],
+    "eps": [1e-12, 1e-3],  # weight standardization has 1e-5
     "gain_init": [1 / 1.21, 0.5],
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import default_artifact, publish, published
 from normbench.papers.claims import Artifact
+from normbench.papers.ours import today
+from normbench.runs.record import RunRecord
 from normbench.web import report
 
 CONTRAST = [[1, {"arm": "ln"}], [-1, {"arm": "none"}]]
@@ -132,8 +135,7 @@ def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_pat
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("id: me2030/net", f"id: {name}"))
     papers = artifacts.papers(tmp_path)
-    assert [*artifacts.papers()] == ["ln2016", "bln2022", "overview"]
-    assert list(papers) == ["ln2016", "bln2022", "overview", "me2030"]
+    assert list(papers) == [*artifacts.papers(), "me2030"]
     assert papers["me2030"].title == "me2030" and papers["bln2022"].title.startswith("Batch Layer Normalization")
     assert [entry["artifact"] for entry in papers["me2030"].contents] == ["me2030/net", "me2030/other"]
     assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
@@ -183,3 +185,36 @@ def test_an_experiment_of_ones_own_is_told_from_an_artifact(tmp_path: Path):
         artifacts.select(["mine/one"], tmp_path)
     with pytest.raises(NormbenchError, match="mine/one is not an artifact"):
         artifacts.select(["mine/one"])
+
+
+# --- a scorecard whose arms have each a learning rate of their own ---------------------------------------------------
+
+
+def _rated(arm: str, control: str, lr: float, values: list[float]) -> list[RunRecord]:
+    runs = []
+    for seed, value in enumerate(values, 1):
+        records = [
+            {"epoch": n, "step": 10 * n, "split": split, "mode": "eval", "nll": value + (n != 1)}
+            for n in (0, 1, 2)
+            for split in ("valid", "test")
+        ]
+        config = {"optim": {"lr": lr}, "monitor": {"split": "valid", "metric": "nll", "goal": "min"}}
+        place = {"control": control, "config": config, "records": records, "steps": 20}
+        runs.append(RunRecord(f"{arm}{control}{lr}{seed}", "e", arm, seed, "done", 2, **place))
+    return runs
+
+
+def test_each_arm_has_the_rate_that_validation_chooses() -> None:
+    rates = [
+        *_rated("mnist-none", "rate-low", 0.1, [3.0, 1.0]),
+        *_rated("mnist-none", "rate-mid", 0.3, [1.5, 1.5]),
+        *_rated("mnist-none", "rate-high", 0.9, [0.1, math.nan]),
+    ]
+    assert today.chosen(rates, "mnist-none", today.TASKS["mnist"]) == 0.3, "not the one that diverged"
+    assert today.chosen(rates[:4], "mnist-none", today.TASKS["mnist"]) is None, "a rate has no runs yet"
+    artifact = artifacts.load("ours/today")
+    for lr, warned in ((0.3, False), (0.1, True)):
+        runs = [*rates, *_rated("mnist-none", "", lr, [1.0, 2.0]), *_rated("mnist-layer", "", lr, [0.5, 1.0])]
+        assert bool(today.caution(artifact, runs)) == warned
+    less = [entry for entry in today.table(artifact, runs) if entry.row == "LN" and entry.quantity.startswith("less")]
+    assert [(entry.mean, entry.n) for entry in less] == [(-0.75, 2)]

@@ -58,6 +58,8 @@ BOUNDARIES = {
     "false opposite": ("opposite", "direction", 0.0, 0.0, 9.0, 0.025),
     "false negligible": ("negligible", "direction", 1.0, 1.0, 0.3, 0.05),
     "false equivalence": ("holds", "equivalence", 1.0, 0.0, 0.1, 0.05),
+    "false no worse": ("holds", "no_worse", 1.0, -999.0, 9.0, 0.05),
+    "false worse": ("opposite", "no_worse", 1.0, 1.0, 9.0, 0.025),
     "false difference": ("opposite", "equivalence", 1.0, 1.0, 9.0, 0.05),  # on either side
 }
 

@@ -125,6 +125,25 @@ def test_an_equivalence_has_its_own_margin(mean: float, half: float, expected: s
 
 
 @pytest.mark.parametrize(
+    ("mean", "half", "better", "expected"),
+    [
+        (0.0, 1.2, "lower", "holds"),
+        (0.0, 1.4, "lower", "undecided"),
+        (-2.5, 1.4, "lower", "holds"),
+        (2.5, 1.4, "lower", "opposite"),
+        (2.5, 1.6, "lower", "undecided"),
+        (-2.5, 1.4, "higher", "opposite"),
+        (2.5, 9.0, "higher", "undecided"),
+        (2.5, 3.0, "higher", "holds"),
+    ],
+)
+def test_no_worse_has_a_margin_on_one_side(mean: float, half: float, better: str, expected: str) -> None:
+    part = direction(kind="no_worse", expect=None, within=1.0)
+    part = replace(part, endpoint=replace(part.endpoint, better=better))
+    assert word(effects(mean, half), part=part) == expected
+
+
+@pytest.mark.parametrize(
     ("paper", "band", "expected"),
     [
         (0.0, 2.5, "holds"),  # prediction interval ± 2.45

@@ -24,6 +24,7 @@ THIRD = stats.signs_needed(1 / 3) or 0
 PART: dict[str, Any] = {  # undecided, of a spread of 1
     "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
     "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None,
+    "better": "lower",
     "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
 }  # fmt: skip
 SHA = {"claims_sha256": "c", "pack_sha256": "p"}
@@ -115,6 +116,8 @@ def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
         ({"examples": 900}, "seeds", 787),  # beside such a spread that of the examples is nothing
         ({"prediction": None, "sd": 1e-17}, "out of reach", None),  # all seeds alike up to rounding
         ({"kind": "equivalence", "within": 0.05}, "out of reach", None),
+        ({"kind": "no_worse", "within": 0.6, "better": "higher"}, "seeds", 27),
+        ({"kind": "no_worse", "within": 0.05, "better": "higher"}, "out of reach", None),
         ({"kind": "size"}, "single runs", None),
         ({"effect": None, "sd": None}, "no mean", 6),
     ],

@@ -134,5 +134,37 @@ class NormPropagation:
         return np.array([[(self.act(value) - self.mean) / self.std for value in row] for row in z])
 
 
-REFERENCES = {"weight": Weight, "spectral": Spectral, "norm_propagation": NormPropagation}
-FREE = {"weight": "unit", "spectral": "matrix", "norm_propagation": "unit"}  # LN 2016, Table 1: first and third column
+class WeightStandardization:
+    """Each unit's weights less their mean, over their standard deviation and eps."""
+
+    def __init__(
+        self, weight: np.ndarray, bias: np.ndarray | None, activation: str, options: Mapping[str, Any]
+    ) -> None:
+        self.weight, self.bias, self.options = weight, bias, options
+        self.act = ACTIVATIONS[activation]
+
+    def effective(self) -> np.ndarray:
+        found = []
+        for w in self.weight:
+            mean = math.fsum(w) / len(w)
+            std = math.sqrt(math.fsum((v - mean) ** 2 for v in w) / len(w))
+            found.append([(v - mean) / (std + self.options["eps"]) for v in w])
+        return np.array(found)
+
+    def __call__(self, rows: np.ndarray, training: bool) -> np.ndarray:
+        z = products(rows, self.effective()) + (0.0 if self.bias is None else self.bias)
+        return np.array([[self.act(value) for value in row] for row in z])
+
+
+REFERENCES = {
+    "weight": Weight,
+    "spectral": Spectral,
+    "norm_propagation": NormPropagation,
+    "weight_standardization": WeightStandardization,
+}
+FREE = {  # LN 2016, Table 1: first and third column
+    "weight": "unit",
+    "spectral": "matrix",
+    "norm_propagation": "unit",
+    "weight_standardization": "unit",
+}

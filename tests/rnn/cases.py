@@ -28,9 +28,13 @@ VALID = ("batch", PER_STEP[1] | {"use_mask": True, "bias": False, "gain_init": 0
 def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Sites:
     """Sites below any path; `chosen` gives by the cell's own names a normalizer, perhaps with options.
 
-    `input` chooses all that begins with it, as a prefix in norm.sites does; `keep_bias`: the preceding bias stays.
+    `input` chooses all that begins with it, as a prefix in norm.sites does; `keep_bias`: the preceding bias stays;
+    `weight`: beside the others, of the matrices.
     """
     sizes = cell.site_sizes(hidden_size)
+
+    def every(norm: str) -> dict[str, Any]:
+        return {option: compose.choice("norm", norm)[option] for option in compose.declaration("norm", norm)["options"]}
 
     def of(path: str) -> tuple[Site, Choice | None]:
         name = next(n for n in sizes if path == n or path.endswith(f".{n}"))
@@ -42,11 +46,14 @@ def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[s
         norm, options = (entry, {}) if isinstance(entry, str) else entry
         if "file" in options:
             return site, Choice(norm, "state", {}, True, False, 1, options["file"])
-        node = compose.choice("norm", norm)
-        every = {option: node[option] for option in compose.declaration("norm", norm)["options"]}
         keep = bool(options.get("keep_bias", True))
         given = {k: v for k, v in options.items() if k != "keep_bias"}
-        return site, Choice(norm, "weight" if norm in WEIGHT else "state", every | given, keep, False, 1)
+        kind, of_weight = (
+            "weight" if norm in WEIGHT else "state",
+            chosen.get("weight") if "weight" in site.kinds else None,
+        )
+        weight = Choice(of_weight, "weight", every(of_weight), True, False, 1) if isinstance(of_weight, str) else None
+        return site, Choice(norm, kind, every(norm) | given, keep, False, 1, weight=weight)
 
     return of
 

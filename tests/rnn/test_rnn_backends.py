@@ -56,11 +56,13 @@ def both(backend: str, layer: Any, *arguments: Any, **keywords: Any) -> tuple[di
 
 
 def rows(kind: str) -> list[dict[str, Any]]:
-    """Each normalizer at each site alone and at all, each bias, each option."""
+    """Each kind of normalizer at each site alone and at all, each bias, each option."""
     sites = NORMS[kind]
     found: list[dict[str, Any]] = [{}]
-    for norm in ("layer", "rms", OUT):
+    for norm in ("layer", "rms", OUT, "derf"):
         found += [{"norms": {site: norm}} for site in sites] + [{"norms": dict.fromkeys(sites, norm)}]
+    found += [{"norms": dict.fromkeys(sites, norm)} for norm in ("dyt", "scale")]
+    found.append({"norms": dict(zip(sites, ("dyt", "scale", "derf", "dyt"), strict=False))})
     mixed = [("rms", {"bias": True, "eps": 0.1}), ("layer", {"eps": 1e-3}), ("layer", {"affine": False}), "rms"]
     found.append({"norms": dict(zip(sites, mixed, strict=False))})
     found.append({"norms": {site: ("layer", {"bias": False}) for site in sites}})
@@ -68,6 +70,7 @@ def rows(kind: str) -> list[dict[str, Any]]:
         found.append({"bias": bias, "norms": dict.fromkeys(sites, "layer") if layered else {}})
     found.append({"learn_h0": True, **({"update": "old"} if kind == "gru" else {"forget_bias": 1.5})})
     found.append({"norms": dict.fromkeys(("input", "hidden"), "weight")})
+    found.append({"norms": {**dict.fromkeys(sites, "layer"), "weight": "weight"}})
     if kind == "lstm":
         found += [{"scaled": True}, {"scaled": True, "norms": {"input": "layer"}}]
         found += [{"clip": 0.3}, {"clip": 0.3, "norms": dict.fromkeys(sites, "layer")}]
@@ -99,6 +102,7 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
     mask[:2, 4:] = torch.tensor([[True, False], [False, False]])
     cases = [dict.fromkeys(sites, PER_STEP), dict.fromkeys(sites, VALID)]
     cases += [{**dict.fromkeys(sites, "layer"), site: norm} for site in sites for norm in (PER_STEP, VALID)]
+    cases += [{**dict.fromkeys(sites, "derf"), site: VALID} for site in sites]
     for norms, padding in itertools.product(cases, (None, mask)):
         results = []
         for name in ("loop", backend):
@@ -227,7 +231,7 @@ def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("norm", ["layer", OUT, PER_STEP])
+@pytest.mark.parametrize("norm", ["layer", OUT, "scale", "derf", PER_STEP])
 def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
     layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], norm))
     parameters = [p.detach().requires_grad_() for p in layer.parameters()]
@@ -306,9 +310,10 @@ def test_second_derivatives_after_a_change_of_mode_are_refused(backend: str) -> 
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("hidden", [1, 4])
-def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int) -> None:
-    """A cell of one unit never varies, one of zeros not at first: no division by a deviation of zero."""
-    layer = make("lstm", 3, hidden, {"cell": ("layer", {"eps_mode": "out"})})
+@pytest.mark.parametrize("norm", [("layer", {"eps_mode": "out"}), "scale", "derf"])
+def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int, norm: Any) -> None:
+    """A cell of one unit never varies, one of zeros not at first: no division by a deviation or a length of zero."""
+    layer = make("lstm", 3, hidden, dict.fromkeys(("hidden", "cell"), norm))
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
             if "norms" not in name:
@@ -321,7 +326,7 @@ def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int) ->
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+@pytest.mark.parametrize("norm", ["layer", "derf", PER_STEP])
 def test_a_second_backward_pass_is_like_the_first(backend: str, kind: str, norm: Any) -> None:
     layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], norm), bias="inside")
     with backends.using(backend):
@@ -351,12 +356,12 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
         getattr(layer.cells[0], frozen).requires_grad_(True)
 
 
-DYT = Path(__file__).parents[2] / "examples" / "own_normalizer" / "dyt.py"
+ISRU = Path(__file__).parents[2] / "examples" / "own_normalizer" / "isru.py"
 
 
 def own(kind: str, steps: str) -> Any:
     """A layer with a user's element-wise normalizer at some sites, another normalizer at the others."""
-    chosen = [("dyt", {"file": str(DYT)}), "layer"]
+    chosen = [("isru", {"file": str(ISRU)}), "layer"]
     return make(
         kind, 9 if steps else 5, 4, {site: chosen[at % 2 if steps else 0] for at, site in enumerate(NORMS[kind])}
     )
@@ -417,7 +422,8 @@ def test_a_normalizer_that_the_kernel_lacks_is_noted() -> None:
     kinds = {"lstm.input": "pre_activation", "lstm.hidden": "state", "words": "pre_activation"}
     sites = {p: {"kinds": [kind], "axes": ["batch", "time", "feature"], "features": 6} for p, kind in kinds.items()}
     config = {"model": {"name": "own", "declares": {"sites": sites}}}
-    for name, file, ways in (("layer", "", []), ("group", "", ["plain loop"]), ("dyt", str(DYT), ["torch's"])):
+    kernels = [(name, "", []) for name in ("layer", "dyt", "derf", "scale")]
+    for name, file, ways in (*kernels, ("group", "", ["plain loop"]), ("isru", str(ISRU), ["torch's"])):
         choice = Choice(name, "state", {}, True, False, 1, file)
         found = notes(config, dict.fromkeys(sites, choice))
         assert [way in note for way, note in zip(ways, found, strict=True)] == [True for _ in ways]
@@ -468,7 +474,7 @@ def test_products_are_torchs(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+@pytest.mark.parametrize("norm", ["layer", "derf", PER_STEP])
 def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the cache does not hold is not for the kernel's own products."""
     monkeypatch.setattr(kernel, "CACHED", 0)

@@ -284,16 +284,18 @@ def test_any_normalizer_that_serves_a_state_trains_at_every_site(kind: str, norm
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
+@pytest.mark.parametrize("beside", [None, "layer"])
 @pytest.mark.parametrize("norm", ["weight", "spectral"])
 @pytest.mark.parametrize("kind", TORCH)
-def test_weight_normalizers_make_the_matrices_of_both_products(kind: str, norm: str) -> None:
-    layer = make(kind, 5, 4, {"input": norm, "hidden": norm}, seed=None)
+def test_weight_normalizers_make_the_matrices_of_both_products(kind: str, norm: str, beside: str | None) -> None:
+    products = dict.fromkeys(("input", "hidden"), beside) if beside else {}
+    layer = make(kind, 5, 4, products | {"weight": norm} if beside else {"input": norm, "hidden": norm}, seed=None)
     with torch.no_grad():
         for name in ("weight_ih", "weight_hh"):
             getattr(layer.cells[0], name).mul_(3)
     modes.start(layer)
     (cell,) = layer.cells
-    reference = make(kind, 5, 4, seed=None)
+    reference = make(kind, 5, 4, products, seed=None)
     weights = cell.eval().sequence_weights(2)
     with torch.no_grad():
         reference.cells[0].weight_ih.copy_(weights.weight_ih)

@@ -19,6 +19,7 @@ LAYERED = {
     "gru": dict.fromkeys(("input", "hidden"), "layer"),
     "rnn": {"summed": "layer"},
 }
+FUSED = ("layer", "dyt", "derf", "scale")
 BACKENDS = ["loop", *FAST]
 
 
@@ -44,11 +45,12 @@ def test_a_thousand_steps(backend: str, kind: str) -> None:
     assert all(value.isfinite().all() for value in normed.values())
 
 
-def test_the_kernels_float32_is_as_good_as_torchs() -> None:
+@pytest.mark.parametrize("norm", FUSED)
+@pytest.mark.parametrize("scale", [1, 100])
+def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None:
     """Both against float64 at a short T: a long one is chaotic, where correct variants part."""
-    double = make("lstm", 16, 32, LAYERED["lstm"])
-    single = make("lstm", 16, 32, LAYERED["lstm"]).float()
-    x = draw(8, 20, 16)
+    norms, x = dict.fromkeys(LAYERED["lstm"], norm), draw(8, 20, 16) * scale
+    double, single = make("lstm", 16, 32, norms), make("lstm", 16, 32, norms).float()
     wanted = gradients(double, x)
     errors = {}
     for backend in ["loop", "aten", *(["c"] if has_kernel() else [])]:
@@ -74,9 +76,10 @@ def test_equal_bytes_every_time(backend: str, kind: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
 @pytest.mark.parametrize("where", ["input", "weight"])
-def test_nan_goes_through(backend: str, kind: str, where: str) -> None:
+@pytest.mark.parametrize("norm", FUSED)
+def test_nan_goes_through(backend: str, kind: str, where: str, norm: str) -> None:
     """To every later step of that row and to the gradients; to no other row."""
-    layer = make(kind, 5, 20, LAYERED[kind]).float()
+    layer = make(kind, 5, 20, dict.fromkeys(LAYERED[kind], norm)).float()
     x = draw(3, 6, 5).float()
     if where == "input":
         x[1, 2, 0] = math.nan

@@ -53,7 +53,7 @@ class Dropped(Normalizer):
         return F.dropout(self.norm(x) + self.start, 0.1, self.training)
 
 
-class _Power(torch.autograd.Function):
+class _OwnBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, square):
         square.lerp_(x.square().mean(0), 0.1)
@@ -65,14 +65,14 @@ class _Power(torch.autograd.Function):
         return gradient / (ctx.saved_tensors[0] + 1e-5).sqrt(), None
 
 
-@normalizer("power")
-class Power(Normalizer):
+@normalizer("own_backward")
+class OwnBackward(Normalizer):
     def __init__(self, site):
         super().__init__(site)
         self.register_buffer("square", torch.ones(site.features))
 
     def forward(self, x, mask=None):
-        return _Power.apply(x, self.square)
+        return _OwnBackward.apply(x, self.square)
 
 
 @normalizer("scripted")

@@ -6,10 +6,12 @@ import inspect
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tiny
 import torch
+from smallest import small
 
 from normbench.config import compose, identity
 from normbench.errors import NormbenchError
@@ -21,7 +23,9 @@ TORCHS = {
     cls for cls in vars(torch.optim).values() if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
 } - {torch.optim.Optimizer}
 USED = [
-    name for name, facts in FACTS.items() if hasattr(torch.optim, facts.get("class", "")) and "refused" not in facts
+    name
+    for name, facts in FACTS.items()
+    if hasattr(torch.optim, facts.get("class", "")) and not {"refused", "matrices"} & facts.keys()
 ]
 # How it is computed, which is ours to choose, and what another choice is for.
 LEFT_OUT = {"params", "foreach", "fused", "capturable", "differentiable"}
@@ -179,6 +183,57 @@ def test_a_class_that_this_torch_lacks_is_one_line() -> None:
     config = tiny.spec("optim=sgd").config["optim"]
     with pytest.raises(NormbenchError, match=r"optim=sgd: torch \S+ has no Newest\.$"):
         optim.build(config | {"declares": config["declares"] | {"class": "Newest"}}, layer())
+
+
+# --- two parts -------------------------------------------------------------------------------------------------------
+
+MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9")
+
+
+@MUON
+@pytest.mark.parametrize("decay_norms", [True, False])
+def test_muon_takes_the_matrices_of_hidden_layers_and_adamw_the_rest(decay_norms: bool) -> None:
+    """As torch's two classes, each with its own; and it goes on after a stop."""
+    spec = small("imdb_rnn", "optim=muon", f"optim.decay_norms={decay_norms}".lower())
+    chosen, outer = spec.config["optim"], spec.config["model"]["declares"]["outer"]
+    model, other, again = (models.build(spec.config, spec.sites) for _ in range(3))
+    ours = optim.build(chosen, model, outer)
+    stepped(ours, model, range(3))
+    again.load_state_dict(model.state_dict())
+    resumed = optim.build(chosen, again, outer)
+    optim.load_state(resumed, again, {k: v.clone() for k, v in optim.state_tensors(ours, model).items()})
+    found = stepped(ours, model, range(3, 6))
+    assert all(torch.equal(a, b) for a, b in zip(found, stepped(resumed, again, range(3, 6)), strict=True))
+
+    named = dict(other.named_parameters())
+    hidden = [f"lstm.{i}.cells.0.weight_{kind}" for i in (0, 1) for kind in ("ih", "hh")] + ["dense.linear.weight"]
+    rest = {name: p for name, p in named.items() if name not in hidden}
+    bare = [p for name, p in rest.items() if name.split(".")[-1].startswith("bias") and not decay_norms]
+    whole = [p for p in rest.values() if not any(p is b for b in bare)]
+    muon = torch.optim.Muon([named[name] for name in hidden], lr=0.02, weight_decay=0.01)
+    groups = [{"params": whole}, *([{"params": bare, "weight_decay": 0.0}] if bare else [])]
+    adamw = torch.optim.AdamW(groups, lr=chosen["lr"], betas=(0.9, 0.95), eps=1e-10, weight_decay=0.01)
+    for step in range(6):
+        stepped(muon, other, range(step, step + 1))
+        adamw.step()
+    torch.testing.assert_close(found, [p.detach() for p in named.values()], rtol=1e-5, atol=1e-6)
+
+
+@MUON
+def test_a_run_with_muon_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    words = ("model.hidden_sizes=[8,6]", "optim=muon", "schedule=step", "schedule.step_size=4")
+    assert tiny.train(tmp_path / "calm", *words) == "done"
+    assert tiny.train(tmp_path / "stopped", *words, stopping=tiny.after(7)) == "interrupted"
+    assert tiny.train(tmp_path / "stopped", *words) == "done"
+    assert tiny.result(tmp_path / "stopped") == tiny.result(tmp_path / "calm")
+
+
+@MUON
+def test_muon_where_it_cannot_serve_is_one_line() -> None:
+    with pytest.raises(NormbenchError, match="optim=muon: the model has no matrix between"):
+        optim.build(tiny.spec("optim=muon").config["optim"], layer(), ["weight"])
+    with pytest.raises(NormbenchError, match="schedule=one_cycle takes one learning rate, optim=muon has two"):
+        tiny.spec("optim=muon", "schedule=one_cycle", "schedule.total_steps=12")
 
 
 # --- three Adams -----------------------------------------------------------------------------------------------------

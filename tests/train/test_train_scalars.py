@@ -12,8 +12,8 @@ import tiny
 import torch
 
 from normbench.compare import answer
-from normbench.compare.answer import Question
 from normbench.compare.groups import tasks
+from normbench.compare.question import Question, value
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import pack, run_file
@@ -102,7 +102,7 @@ def test_it_is_compared_like_others(spec: Callable[..., Any], tmp_path: Path) ->
     question = Question.of(task, {"split": "train", "metric": "spread"})
     for run in task.runs:
         (folder,) = (tmp_path / "runs").glob(f"**/*{run.id}")
-        assert answer.value(run, question) == logged(folder, "spread")[2]
+        assert value(run, question) == logged(folder, "spread")[2]
     assert answer.compare(task, question).groups
     path = tmp_path / "pack.jsonl.gz"
     pack.write(path, task.runs)

@@ -12,8 +12,9 @@ import compared
 import plotly.graph_objects
 import pytest
 
-from normbench.compare.answer import Question, compare
+from normbench.compare.answer import compare
 from normbench.compare.groups import tasks
+from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
 from normbench.stats.series import aggregate

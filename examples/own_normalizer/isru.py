@@ -1,11 +1,11 @@
-"""Dynamic tanh (Zhu et al. 2025): a plain module of PyTorch; nothing of normbench is needed."""
+"""Inverse square root unit (Carlile et al. 2017): a plain module of PyTorch; nothing of normbench is needed."""
 
 import torch
 from torch import Tensor, nn
 
 
-class DyT(nn.Module):
-    """y = gain * tanh(alpha * x) + bias, alpha one number for all features."""
+class ISRU(nn.Module):
+    """y = gain * x / sqrt(1 + (alpha x)^2) + bias, alpha one number for all features."""
 
     def __init__(self, features: int, alpha: float = 0.5) -> None:
         super().__init__()
@@ -14,4 +14,4 @@ class DyT(nn.Module):
         self.bias = nn.Parameter(torch.zeros(features))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.gain * torch.tanh(self.alpha * x) + self.bias
+        return self.gain * x * torch.rsqrt(1 + (self.alpha * x).square()) + self.bias
