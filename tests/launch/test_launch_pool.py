@@ -222,6 +222,7 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     assert calm.curve.read_bytes() == run.curve.read_bytes()
 
 
+@pytest.mark.slow  # by default the command's own test has it
 def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     workers = driven.workers()
     driven.process.send_signal(signal.SIGINT)
