@@ -58,6 +58,7 @@ def test_a_sweeps_configurations_are_documents(normbench, capfd) -> None:
 )
 def test_lenet5_trains_with(norm: str, sites: str, label: str, normbench, capfd) -> None:
     length = ("train.epochs=0", "train.steps=2", "eval.unit=updates", "eval.every=2", "train.batch_size=20")
+    length += ("eval.strides={train: 0, valid: 50, test: 50}",)
     words = ("train", "model=lenet5", "data=coloured_digits", *length, f"norm={norm}")
     assert normbench(*words, f"norm.sites={sites}") == 0
     assert label in capfd.readouterr().out

@@ -30,6 +30,7 @@ EMBEDDED = [name for name in SETS if "sha256" in compose.declaration("data", nam
 TEXTS = ["imdb", "flickr8k_captions", "coco", "cnn_cloze", "novel_cloze", "novel_triples", "book_corpus"]
 CACHED = [*(name for name in TEXTS if name != "coco"), "cifar10"]
 WORD = "zebra"
+Found = tuple[str, dict[str, Any], data.Dataset]
 
 
 def small(name: str, root: Path, held: str = "") -> dict[str, Any]:
@@ -62,10 +63,18 @@ def test_all_sets_are_tried() -> None:
     assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 20
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_sizes_shapes_and_types_are_the_declared_ones(name: str, tmp_path: Path) -> None:
-    config = small(name, tmp_path)
-    loaded = data.load(config, tmp_path, seed=1)
+@pytest.fixture(scope="module", params=SETS)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """A set's name, configuration and data, loaded once for the tests that only look at it."""
+    root = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root))
+        config = small(request.param, root)
+        return request.param, config, data.load(config, root, seed=1)
+
+
+def test_sizes_shapes_and_types_are_the_declared_ones(found: Found) -> None:
+    name, config, loaded = found
     facts, sizes = config["declares"], {part: len(split) for part, split in loaded.splits.items()}
     assert loaded.name == name and {"train", "test"} <= set(sizes) and all(sizes.values())
     declared = facts.get("sizes", {})
@@ -112,9 +121,8 @@ BY_CHANCE = {
 }
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_no_example_is_in_two_parts(name: str, tmp_path: Path) -> None:
-    splits = data.load(small(name, tmp_path), tmp_path, seed=1).splits
+def test_no_example_is_in_two_parts(found: Found) -> None:
+    name, splits = found[0], found[2].splits
     if name not in BY_CHANCE:
         seen = {part: set(examples(split)) for part, split in splits.items()}
         assert sum(map(len, seen.values())) == len(set().union(*seen.values()))

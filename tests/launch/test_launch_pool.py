@@ -97,7 +97,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
 
 
-def test_every_run_gets_its_outcome(own: Path, tmp_path: Path, forked: None) -> None:
+def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy.
 
     One more prints from a thread that goes on after it, while its worker trains others.
@@ -171,10 +171,9 @@ class Driven:
 
 
 @pytest.fixture
-def driven(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driven]:
-    """Two runs of three on their way; or as many as asked for, each on a worker that takes seconds to start."""
-    jobs = getattr(request, "param", 2)
-    running = Driven(tmp_path / "runs", jobs, *range(1, jobs + 2))
+def driven(tmp_path: Path) -> Iterator[Driven]:
+    """Two runs of three on their way, each on a worker that takes seconds to start."""
+    running = Driven(tmp_path / "runs", 2, 1, 2, 3)
     try:
         assert tiny.wait_until(running.trains, 600)
         yield running
@@ -222,6 +221,7 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     assert calm.curve.read_bytes() == run.curve.read_bytes()
 
 
+@pytest.mark.slow  # by default the command's own test has it
 def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     workers = driven.workers()
     driven.process.send_signal(signal.SIGINT)
@@ -232,22 +232,6 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     assert not any(alive(number) for number in workers)
     assert [s.content["status"] for s in driven.stored()] == ["interrupted"] * 2
     assert all(s.content["step"] > 0 for s in driven.stored())
-
-
-@pytest.mark.slow  # by default the command's own test has it
-@pytest.mark.parametrize("driven", [1], indirect=True)
-def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
-    """The workers are stopped in their tracks first, so that they cannot be what ends it."""
-    workers = driven.workers()
-    for number in workers:
-        os.kill(number, signal.SIGSTOP)
-    driven.process.send_signal(signal.SIGINT)
-    assert not tiny.wait_until(lambda: driven.process.poll() is not None, 1), "the first one waits for the workers"
-    driven.process.send_signal(signal.SIGINT)
-    driven.process.wait(600)
-    assert driven.process.returncode != 0
-    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
-    assert {s.state for s in driven.stored()} == {"interrupted"}
 
 
 def test_a_deadline_that_has_passed_starts_nothing(tmp_path: Path) -> None:

@@ -273,12 +273,6 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     assert tiny.train(run) == "done"
 
 
-def test_a_lock_without_its_process_refuses_no_writer(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "lock").write_text("process 1 on this machine since 00:00")
-    assert tiny.train(tmp_path / "run") == "done"
-
-
 def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
