@@ -66,9 +66,9 @@ def run_of(results: Path, seed: int) -> Path:
     return writing.directory(results / "runs", tiny.spec(f"seed={seed}")).path
 
 
-def flip(path: Path, at: int = -9) -> None:
+def flip(path: Path, at: int = -9, bit: int = 1) -> None:
     content = bytearray(path.read_bytes())
-    content[at] ^= 1
+    content[at] ^= bit
     path.write_bytes(content)
 
 
@@ -101,7 +101,8 @@ def replaced(path: Path) -> None:
 
 
 EVERY: dict[str, Damage] = {  # what can become of any file
-    "a bit": lambda path: flip(path, path.stat().st_size // 2),
+    # of a bit that makes no digit another one: the last of a float may be without meaning
+    "a bit": lambda path: flip(path, path.stat().st_size // 2, 0x10),
     "cut": lambda path: os.truncate(path, path.stat().st_size * 2 // 3),
     "gone": Path.unlink,
     "another file's content": replaced,
