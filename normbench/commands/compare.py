@@ -18,7 +18,7 @@ from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
 from normbench.errors import NormbenchError
 from normbench.runs import table
-from normbench.runs.record import RunRecord
+from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
@@ -124,7 +124,7 @@ def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, conf
 
 def has_curves(task: groups.Task) -> bool:
     """Whether any run was evaluated: those of probes are not."""
-    return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
+    return any(block.mode in EVALUATED for run in task.runs for block in run.records.blocks)
 
 
 def _compare(task: groups.Task, asked: Mapping[str, str]) -> Comparison:

@@ -12,7 +12,7 @@ from typing import Any
 from normbench.compare import configuration
 from normbench.config.evaluation import EARLIER
 from normbench.config.plan import ADHOC
-from normbench.runs.record import RunRecord
+from normbench.runs.record import NO_MONITOR, RunRecord
 from normbench.runs.store import FINISHED
 
 FIDELITY = "fidelity"
@@ -90,6 +90,7 @@ class Task:
     budget: Budget
     cells: tuple[Cell, ...]
     data_options: str = ""  # the options of its data that other tasks have otherwise
+    other_lengths: tuple[int, ...] = ()  # updates of further runs of its experiments, which another program made
 
     @property
     def title(self) -> str:
@@ -112,6 +113,7 @@ class Task:
     def monitored(self) -> Mapping[str, str]:
         """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""
         found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
+        found -= {tuple(NO_MONITOR.values())} if len(found) == 1 else set()
         return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
 
     @cached_property
@@ -173,9 +175,12 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
     same: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that differ only in their seed
+    lengths = _logged_lengths(runs)
     flats = configuration.flats([run.config for run in runs])
     for run, config in zip(runs, flats, strict=True):
         budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+        if run.logged and run.status == "diverged":  # it ends where it diverged, not where it was to end
+            budget = max(lengths[run.experiment]), "updates"
         key = id(config), run.fidelity, budget
         if key not in same:
             flat = {**config, FIDELITY: run.fidelity}
@@ -196,10 +201,21 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
             Cell(_short(cell), values[cell], _by_seed(group), among, _repeated_seeds(group))
             for cell, group in members.items()
         )
-        found.append(
-            Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, options)
-        )
+        others = {n for c in cells for run in c.runs for n in lengths.get(run.experiment, ())} - {int(count)}
+        task = _short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells
+        found.append(Task(*task, options, tuple(sorted(others))))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
+
+
+def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[int]]:
+    """The updates of runs that another program made, by experiment: of those that did not diverge, if any."""
+    found: dict[str, set[int]] = {}
+    logged = [run for run in runs if run.logged]
+    for run in (run for run in logged if run.status != "diverged"):
+        found.setdefault(run.experiment, set()).add(run.steps)
+    for run in (run for run in logged if run.experiment not in found):
+        found[run.experiment] = {max(other.steps for other in logged if other.experiment == run.experiment)}
+    return found
 
 
 def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:

@@ -15,7 +15,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord
-from normbench.stored import LOGGED, RUN_GROUPS
+from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER = "imported"
 LEVEL = 3  # of compression: numbers take four times as long at 9, for no smaller file
@@ -87,7 +87,7 @@ def record(
         "data": {"name": data},
         "norm": {"name": arm},
         "seed": seed,
-        "import": {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
+        IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
     } | ({"monitor": dict(monitor)} if monitor else {})
     for option, value in {**(axes or {}), **({"control": control} if control else {})}.items():
         group, _, option_of_it = option.partition(".")  # runs are averaged and compared by their configuration
@@ -148,12 +148,12 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
 
 def _log(run: RunRecord) -> str:
     """What makes it one run where it was logged, as text."""
-    key = run.config["import"]["run"]
+    key = run.config[IMPORT]["run"]
     return key if isinstance(key, str) else json.dumps(key, sort_keys=True)
 
 
 def _map(run: RunRecord) -> Any:
-    return run.config["import"].get("map_sha256")
+    return run.config[IMPORT].get("map_sha256")
 
 
 def _length(run: RunRecord) -> tuple[int, int]:
