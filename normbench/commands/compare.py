@@ -70,7 +70,9 @@ def command(
     metric: Annotated[
         str | None, option("the metric to compare", "METRIC", show_default="the model's first rate, such as error")
     ] = None,
-    split: Annotated[str | None, option("the split to compare on", "SPLIT", show_default="test")] = None,
+    split: Annotated[
+        str | None, option("the split to compare on", "SPLIT", show_default="test, else the one that is monitored")
+    ] = None,
     at: Annotated[
         Literal["end", "best"] | None,
         option("the last evaluation, or each run's best by what it monitors", show_default="end"),

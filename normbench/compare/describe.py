@@ -202,8 +202,8 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
         yield f"{f'{longer} runs are longer ones' if longer > 1 else 'One run is a longer one'}, cut to {task.length}."
     if task.other_lengths:
         yield (
-            f"Further runs of it end elsewhere, and are compared apart: after {_join([*map(str, task.other_lengths)])} "
-            "updates. `length: common` in the map of their import cuts all to the shortest."
+            f"Further runs of it end after {_join([*map(str, task.other_lengths)])} updates, and are compared apart. "
+            "Import them with length: common in the map, and all are cut to the shortest."
         )
     ends = {q.curve(run)[-1][0] for run in task.runs if run.logged and run.status == "done" and q.curve(run)}
     if q.at == END and len(ends) > 1:

@@ -116,6 +116,11 @@ class Task:
         found -= {tuple(NO_MONITOR.values())} if len(found) == 1 else set()
         return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
 
+    @property
+    def has_best(self) -> bool:
+        """Whether any run says which metric chooses its best evaluation."""
+        return any(run.monitor["metric"] for run in self.runs)
+
     @cached_property
     def differing(self) -> dict[str, list[Any]]:
         """The keys of the configuration that differ between its cells."""

@@ -78,13 +78,15 @@ class Question:
                 raise unknown(f"{key}={value}: {why}", value, choices)
             return value
 
-        split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
+        held_out = (name for name in logged if name != "train")
+        first = next(name for name in ("test", task.monitored.get("split"), *held_out, "train") if name in logged)
+        split = part("split", first, logged, f"{task.title} has none.")
         here = {metric.name: metric for metric in logged[split]}
         others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
         why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
         at = part("at", END, (END, BEST), "that is no point of a run.")
-        if at == BEST and not any(run.monitor["metric"] for run in task.runs):
+        if at == BEST and not task.has_best:
             raise NormbenchError(f"at={BEST}: {task.title} declares no metric that chooses the best.")
         by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
         for key in by:
