@@ -6,6 +6,7 @@ results/imported/NAME/logged/runs.jsonl.gz    of `normbench import ... --as NAME
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,17 +19,23 @@ from normbench.runs.record import RunRecord
 from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER = "imported"
+NAME = re.compile(r"[\w-][\w.-]{0,99}")
 LEVEL = 3  # of compression: numbers take four times as long at 9, for no smaller file
 
 
 def place(results: Path, name: str) -> Path:
-    """The pack of this name."""
+    """The pack of this name. NormbenchError for a name that is no name of a folder."""
+    if not NAME.fullmatch(name):
+        raise NormbenchError(
+            f"'{name}' is no name to import runs as: letters, digits, - . _ and no . at its beginning."
+        )
     return results / FOLDER / name / LOGGED / pack.NAME
 
 
 def names(results: Path) -> list[str]:
     """The names that something was imported as."""
-    return sorted(path.parents[1].name for path in place(results, "*").parents[2].glob(f"*/{LOGGED}/{pack.NAME}"))
+    packs = (results / FOLDER).glob(f"*/{LOGGED}/{pack.NAME}")
+    return sorted(path.parents[1].name for path in packs if NAME.fullmatch(path.parents[1].name))
 
 
 def remove(results: Path, name: str) -> None:

@@ -95,6 +95,13 @@ def test_two_imports_at_once_are_both_there(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if files.is_leftover(path.name)]
 
 
+@pytest.mark.parametrize("name", ["", "../x", ".x", "a/b", "a b", "x\n"])
+def test_a_name_is_that_of_a_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(NormbenchError, match="no name"):
+        imported.write(tmp_path, name, [logged.run()])
+    assert not [*tmp_path.iterdir()]
+
+
 def test_remove_deletes_one_name(tmp_path: Path) -> None:
     for name in ("x", "y"):
         imported.write(tmp_path, name, [logged.run(name=name)])
