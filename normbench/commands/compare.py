@@ -203,7 +203,11 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
         ("at the end" if q.at == END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
+        (
+            best,
+            q.at == END and c.task.has_best and not all(row.lacks(row.best) for row in group.rows),
+            lambda _, texts: texts.best,
+        ),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

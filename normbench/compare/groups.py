@@ -90,7 +90,7 @@ class Task:
     budget: Budget
     cells: tuple[Cell, ...]
     data_options: str = ""  # the options of its data that other tasks have otherwise
-    other_lengths: tuple[int, ...] = ()  # updates of further runs of its experiments, which another program made
+    other_lengths: tuple[str, ...] = ()  # of further runs of its experiments, which another program made
 
     @property
     def title(self) -> str:
@@ -102,8 +102,7 @@ class Task:
     @property
     def length(self) -> str:
         """`10 epochs`."""
-        count, unit = self.budget
-        return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+        return _length(self.budget)
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -183,9 +182,9 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     lengths = _logged_lengths(runs)
     flats = configuration.flats([run.config for run in runs])
     for run, config in zip(runs, flats, strict=True):
-        budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+        budget = _budget(run)
         if run.logged and run.status == "diverged":  # it ends where it diverged, not where it was to end
-            budget = max(lengths[run.experiment]), "updates"
+            budget = max(lengths[run.experiment])
         key = id(config), run.fidelity, budget
         if key not in same:
             flat = {**config, FIDELITY: run.fidelity}
@@ -206,20 +205,29 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
             Cell(_short(cell), values[cell], _by_seed(group), among, _repeated_seeds(group))
             for cell, group in members.items()
         )
-        others = {n for c in cells for run in c.runs for n in lengths.get(run.experiment, ())} - {int(count)}
+        others = {n for c in cells for run in c.runs for n in lengths.get(run.experiment, ())} - {(int(count), unit)}
         task = _short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells
-        found.append(Task(*task, options, tuple(sorted(others))))
+        found.append(Task(*task, options, tuple(map(_length, sorted(others)))))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
 
-def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[int]]:
-    """The updates of runs that another program made, by experiment: of those that did not diverge, if any."""
-    found: dict[str, set[int]] = {}
+def _budget(run: RunRecord) -> Budget:
+    return (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+
+
+def _length(budget: Budget) -> str:
+    count, unit = budget
+    return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+
+
+def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[Budget]]:
+    """The lengths of runs that another program made, by experiment: of those that did not diverge, if any."""
+    found: dict[str, set[Budget]] = {}
     logged = [run for run in runs if run.logged]
     for run in (run for run in logged if run.status != "diverged"):
-        found.setdefault(run.experiment, set()).add(run.steps)
+        found.setdefault(run.experiment, set()).add(_budget(run))
     for run in (run for run in logged if run.experiment not in found):
-        found[run.experiment] = {max(other.steps for other in logged if other.experiment == run.experiment)}
+        found[run.experiment] = {max(_budget(other) for other in logged if other.experiment == run.experiment)}
     return found
 
 
@@ -232,8 +240,8 @@ def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
     alike: dict[tuple[str, str, bool], dict[str, dict[int, list[RunRecord]]]] = {}  # by configuration and length
     fingerprints: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
     for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
-        if configuration.is_probe(str(flat.get("model", ""))):
-            continue  # has no shorter one in it
+        if configuration.is_probe(str(flat.get("model", ""))) or run.logged:
+            continue  # has no shorter one in it, or nobody knows where it was evaluated
         if id(flat) not in fingerprints:
             rest = {key: value for key, value in flat.items() if key.partition(".")[0] != configuration.ARM_GROUP}
             fingerprints[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)

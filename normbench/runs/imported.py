@@ -77,7 +77,8 @@ def record(
     Args:
         key, arm, seed, control, axes: as of `run_id`.
         curve: records of mode `logged`, or running, eval where the map says so; see `Curve.of_columns`.
-        steps: the last step of the monitored series, or where nothing is monitored of all of them.
+        steps: the last step of the monitored series, or where nothing is monitored of all of them; where `clocks` of
+            `about` are ["epoch"], in epochs.
         diverged: which series end without a finite number, in words; "" where none does.
         monitor: {split, metric, goal}; None where it is not declared: then nothing is best.
         metrics: by name what the map declares: {goal: min or max, unit: fraction, ...}.
@@ -109,7 +110,7 @@ def record(
         seed=seed,
         status="diverged" if diverged else "done",
         reason=diverged,
-        epochs=0,
+        epochs=steps if (about or {}).get("clocks") == ["epoch"] else 0,
         steps=steps,
         axes=axes or {},
         control=control,

@@ -310,8 +310,9 @@ def waiting(task: Task) -> list[dict[str, Any]]:
 def clocks(task: Task) -> list[str]:
     """The clocks that every cell has."""
     batches = all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells)
+    updates = not all(run.logged and run.epochs for run in task.runs)  # of those the log has the epochs alone
     timed = any(run.seconds for run in task.runs)
-    has = {"epoch": task.budget[1] == "epochs", "step": True, "examples": batches, "seconds": timed}
+    has = {"epoch": task.budget[1] == "epochs", "step": updates, "examples": batches, "seconds": timed}
     return [clock for clock in AXES if has[clock]]
 
 

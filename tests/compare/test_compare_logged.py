@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import compared
 import logged
 import pytest
 
-from normbench.compare import answer, describe, suggested_seeds
+from normbench.compare import answer, describe, groups, suggested_seeds
 from normbench.compare.configuration import flat
 from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.stats.series import best_step, series
-from normbench.web.board import Board
+from normbench.web import board
 
 SEEDS = range(1, 7)
 
@@ -59,11 +60,13 @@ def test_nothing_is_best_where_no_metric_is_declared_for_it() -> None:
     c = compare(task)
     assert {(row.at.diverged, row.best.diverged, row.best.n) for row in rows(c).values()} == {(0, 0, 0)}
     assert not any("diverged" in line for line in describe.notes(c))
+    lost = [logged.run("bn", seed, end="NaN", monitor=None) for seed in SEEDS]
+    assert (row := rows(compare(only([*task.runs, *lost])))["bn"]).at.diverged == 6 and row.best.diverged == 0
     with pytest.raises(NormbenchError, match="at=best"):
         compare(task, at="best")
     assert best_step(task.runs[0]) is None and best_step(logged.run()) == 100
-    (board,) = (Board(task, c.question, "step"),)
-    assert [option["key"] for option in board.json()["choices"]["at"]["options"]] == ["end"]
+    page = board.Board(task, c.question, "step")
+    assert [option["key"] for option in page.json()["choices"]["at"]["options"]] == ["end"]
 
 
 def test_a_metric_that_is_logged_elsewhere_is_no_divergence() -> None:
@@ -86,15 +89,22 @@ def test_a_run_that_diverged_early_counts_where_it_was_to_end() -> None:
 def test_runs_of_several_lengths_are_two_tasks_that_name_each_other() -> None:
     runs = [logged.run("ln", seed, points=10 if seed < 4 else 8) for seed in SEEDS]
     first, second = tasks(runs)
-    assert {first.other_lengths, second.other_lengths} == {(80,), (100,)}
+    assert {first.other_lengths, second.other_lengths} == {("80 updates",), ("100 updates",)}
     assert any("80 updates" in line and "length: common" in line for line in describe.notes(compare(first)))
 
 
-def test_ends_of_unequal_length_within_a_task_are_said() -> None:
-    import dataclasses
+def test_a_log_of_epochs_alone_has_no_updates() -> None:
+    runs = [logged.run(arm, seed, epochs=True) for arm in ("base", "ln") for seed in SEEDS]
+    task = only(runs)
+    c = compare(task)
+    assert task.length == "100 epochs" and c.question.clock == "epoch" and board.clocks(task) == ["epoch"]
+    assert rows(c)["ln"].at.n == 6
+    assert len(groups.with_longer([*runs, logged.run("ln", 9, points=20, epochs=True)])) == len(runs) + 1, "none is cut"
 
+
+def test_ends_of_unequal_length_within_a_task_are_said() -> None:
     runs = [logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS]
-    shorter = dataclasses.replace(logged.run("ln", 7, points=8), steps=100)
+    shorter = replace(logged.run("ln", 7, points=8), steps=100)
     assert any("unequal length" in line for line in describe.notes(compare(only([*runs, shorter]))))
     assert not any("unequal length" in line for line in describe.notes(compare(only(runs))))
 
