@@ -15,7 +15,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.record import PLACE, RunRecord
 from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER = "imported"
@@ -84,6 +84,11 @@ def record(
         metrics: by name what the map declares: {goal: min or max, unit: fraction, ...}.
         about: what else is recorded: source, files, map_sha256, clocks, hparams, counted.
     """
+    for metric in metrics or {}:
+        if metric in PLACE:
+            raise NormbenchError(
+                f"metric {metric}: that name says where a value stands. Give it another name in the map."
+            )
     goals = {metric: facts.get("goal") for metric, facts in (metrics or {}).items()}
     declares = {
         "metrics": [metric for metric, goal in goals.items() if goal],

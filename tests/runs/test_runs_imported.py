@@ -102,6 +102,12 @@ def test_a_name_is_that_of_a_folder(name: str, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("metric", ["step", "split", "order"])
+def test_a_metric_is_not_called_as_what_places_it(metric: str) -> None:
+    with pytest.raises(NormbenchError, match=f"metric {metric}"):
+        logged.run(metrics={metric: {}})
+
+
 def test_remove_deletes_one_name(tmp_path: Path) -> None:
     for name in ("x", "y"):
         imported.write(tmp_path, name, [logged.run(name=name)])
