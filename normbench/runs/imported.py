@@ -149,7 +149,7 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
             there = merged.get(run.id)
             if there is None or _map(there) != _map(run) or _length(run) >= _length(there):
                 merged[run.id] = run
-        if (content := _dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
+        if (content := dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
             files.atomic_write(path, content)
     lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
     if stay:
@@ -158,21 +158,25 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
     return lines
 
 
+def log_of(run: RunRecord) -> Any:
+    """What makes it one run where it was logged: the key of `run_id`."""
+    return run.config.get(IMPORT, {}).get("run")
+
+
 def _log(run: RunRecord) -> str:
-    """What makes it one run where it was logged, as text."""
-    key = run.config[IMPORT]["run"]
-    return key if isinstance(key, str) else json.dumps(key, sort_keys=True)
+    return key if isinstance(key := log_of(run), str) else json.dumps(key, sort_keys=True)
 
 
 def _map(run: RunRecord) -> Any:
-    return run.config[IMPORT].get("map_sha256")
+    return run.config.get(IMPORT, {}).get("map_sha256")
 
 
 def _length(run: RunRecord) -> tuple[int, int]:
     return run.steps, len(run.records)
 
 
-def _dump(name: str, runs: Sequence[RunRecord]) -> bytes:
+def dump(name: str, runs: Sequence[RunRecord]) -> bytes:
+    """The content of a pack. NormbenchError for more than one can hold."""
     body = b"".join(map(pack.columns, sorted(runs, key=pack.place)))
     if len(body) > pack.LARGEST:
         raise NormbenchError(

@@ -6,6 +6,7 @@ import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
+import fake
 import logged
 import pytest
 
@@ -127,6 +128,10 @@ def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None
     assert [*check.findings()] == [] and check.seen["imported runs"] == 2
     (tmp_path / "imported" / "x").rename(tmp_path / "imported" / "renamed")
     assert {finding.kind for finding in Check(tmp_path).findings()} == {"id"}
+    bare = [replace(run, config={}) for run in pack.read(imported.place(tmp_path, "renamed"))]
+    for content in (imported.dump("x", bare), fake.sealed_pack(['{"curves": [[]]}'], schema=3)):
+        imported.place(tmp_path, "renamed").write_bytes(content)
+        assert {finding.kind for finding in Check(tmp_path).findings()} < {"id", "damage"}
     imported.place(tmp_path, "renamed").write_bytes(b"no pack")
     assert [finding.kind for finding in Check(tmp_path).findings()] == ["damage"]
 
