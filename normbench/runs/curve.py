@@ -15,24 +15,29 @@ CODES = {int: "BHiq", float: "d"}  # of arrays of a type, the smallest first
 class Block:
     """The records of one split, mode and variant that have the same keys: a column for each further key."""
 
-    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
-        first = records[0]
-        self.split, self.mode = first["split"], first["mode"]
-        self.variant: Mapping[str, Any] = first.get("variant", {})
-        self._place = {key: value for key, value in first.items() if key in ("split", "mode", "variant")}
-        keys = [key for key in first if key not in self._place]
-        self.columns = {key: _column([*map(itemgetter(key), records)]) for key in keys}
+    def __init__(self, place: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> None:
+        self.place = place
+        self.split, self.mode = place["split"], place["mode"]
+        self.variant: Mapping[str, Any] = place.get("variant", {})
+        self.columns = {key: _column(values) for key, values in columns.items()}
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]]) -> Block:
+        place = {key: value for key, value in records[0].items() if key in ("split", "mode", "variant")}
+        return cls(place, {key: [*map(itemgetter(key), records)] for key in records[0] if key not in place})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for values in zip(*self.columns.values(), strict=True):
-            yield {**self._place, **dict(zip(self.columns, values, strict=True))}
+            yield {**self.place, **dict(zip(self.columns, values, strict=True))}
 
 
 def _column(values: Sequence[Any]) -> Sequence[Any]:
     """Numbers of one type in an array, which gives them back as they were."""
+    if isinstance(values, array):
+        return values
     kinds = {*map(type, values)}
     for code in CODES.get(kinds.pop(), "") if len(kinds) == 1 else "":
         try:
@@ -66,8 +71,26 @@ class Curve(Sequence[Mapping[str, Any]]):
                 block = found[key] = len(found), []
             order.append(block[0])
             block[1].append(record)
-        self.blocks = [Block(own) for _, own in found.values()]
+        self.blocks = [Block.of(own) for _, own in found.values()]
         self.order = _column(order)  # of each record its block
+
+    @classmethod
+    def of_columns(cls, blocks: Iterable[Mapping[str, Any]]) -> Curve:
+        """The records of {split, mode, columns: {step, epoch, metrics, ...: values}}, by ascending step.
+
+        Columns are lists, or arrays of `array`, of one length; the steps of each block ascend.
+        """
+        curve = cls()
+        for block in blocks:
+            place = {key: value for key, value in block.items() if key != "columns"}
+            curve.blocks.append(Block(place, block["columns"]))
+            if len({*map(len, block["columns"].values())}) > 1:
+                raise ValueError(f"columns of {place} are not of one length")
+        steps = [step for block in curve.blocks for step in block.columns["step"]]
+        numbers = [number for number, block in enumerate(curve.blocks) for _ in range(len(block))]
+        curve.order = _column([numbers[place] for place in sorted(range(len(steps)), key=steps.__getitem__)])
+        curve.last_step = max(steps, default=0)
+        return curve
 
     def __len__(self) -> int:
         return len(self.order)

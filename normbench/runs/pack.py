@@ -1,9 +1,12 @@
-"""Published packs: compressed JSON lines, a header and one line per run with its labels, configuration and records.
+"""Packs: compressed JSON lines, a header and one line per run with its labels, configuration and records.
 
 The header has the number of runs, the hash of the pack, when the runs began (UTC, by id; of those that know it), and a
 seal over itself. The hash of the pack is that of all lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`. A line
 has the hash of its curve, that of a raw curve.jsonl. All are SHA-256. When a run began is in the header and not in its
 line, so that neither hash depends on it: the same runs made again have the same.
+
+A pack of schema 3 has columns instead of records, and is what `normbench.runs.imported` writes:
+`"curves": [{"split": "valid", "mode": "logged", "columns": {"step": [...], "loss": [...]}}]`.
 """
 
 from __future__ import annotations
@@ -24,10 +27,13 @@ from typing import Any, Protocol, TypeVar
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, own
+from normbench.runs.curve import Curve
 from normbench.runs.record import BESIDE, RunRecord, curve_sha256
+from normbench.stored import LOGGED
 
-SCHEMA = 2
+SCHEMA, COLUMNS = 2, 3
 NAME = "runs.jsonl.gz"
+_CURVES = b', "curves": '
 _ID = re.compile(rb'"id": "([0-9a-f]{12})"')  # of a line: no option has this key
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
@@ -38,7 +44,7 @@ KINDS: dict[str, Any] = {  # what everything else relies on, also in a pack that
     "records": list,
     "seconds": (int, float, type(None)),
 }
-DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
+DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 
 
 class _Run(Protocol):
@@ -54,12 +60,13 @@ def sha256(runs: Iterable[RunRecord]) -> str:
     return hashlib.sha256(_lines(runs)).hexdigest()
 
 
+def place(run: RunRecord) -> tuple[str | int, ...]:
+    """By what the runs of a pack are sorted."""
+    return run.control, run.arm, json.dumps(dict(run.axes), sort_keys=True), run.seed, run.id
+
+
 def _lines(runs: Iterable[RunRecord]) -> bytes:
-    """Sorted by arm, axes and seed, the same bytes for the same runs."""
-
-    def place(run: RunRecord) -> tuple[str | int, ...]:
-        return run.control, run.arm, json.dumps(dict(run.axes), sort_keys=True), run.seed, run.id
-
+    """The same bytes for the same runs."""
     contents = (
         {name: getattr(run, name) for name in FIELDS}
         | {"records": list(run.records), "curve_sha256": curve_sha256(run.records)}
@@ -70,15 +77,33 @@ def _lines(runs: Iterable[RunRecord]) -> bytes:
 
 def dump(runs: Sequence[RunRecord]) -> bytes:
     """The content of a pack."""
-    body = _lines(runs)
-    head: dict[str, Any] = {"schema": SCHEMA, "runs": len(runs), "sha256": hashlib.sha256(body).hexdigest()}
-    if began := {run.id: run.began for run in sorted(runs, key=lambda run: run.id) if run.began}:
-        head["began"] = began
+    began = {run.id: run.began for run in sorted(runs, key=lambda run: run.id) if run.began}
+    return packed({"schema": SCHEMA, "runs": len(runs)}, _lines(runs), {"began": began} if began else {})
+
+
+def packed(first: Mapping[str, Any], body: bytes, more: Mapping[str, Any], level: int = 9) -> bytes:
+    """A header of what is given and the hash of the lines, and the lines, compressed."""
+    head = {**first, "sha256": hashlib.sha256(body).hexdigest(), **more}
     head["header_sha256"] = files.seal(head)
     buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="", compresslevel=level) as file:
         file.write((json.dumps(head) + "\n").encode() + body)
     return buffer.getvalue()
+
+
+def columns(run: RunRecord) -> bytes:
+    """The line of a run of schema 3; the id is its first key, the curves, the only part without spaces, its last."""
+    import orjson
+
+    blocks = [
+        {**block.place, "columns": {key: list(values) for key, values in block.columns.items()}}
+        for block in run.records.blocks
+    ]
+    curves = orjson.dumps(blocks)
+    content = {name: getattr(run, name) for name in sorted(FIELDS - {"records"})}
+    head = {"id": run.id} | content | {"evaluations": len(run.records)}
+    head["curve_sha256"] = hashlib.sha256(curves).hexdigest()
+    return json.dumps(head).encode()[:-1] + _CURVES + curves + b"}\n"
 
 
 def write(path: Path, runs: Sequence[RunRecord]) -> None:
@@ -134,7 +159,8 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
+        way_out = "Restore it (git checkout), or delete it and publish or import again."
+        raise NormbenchError(f"{path} is damaged ({error}). {way_out}", code=4) from None
 
 
 class Pack:
@@ -150,7 +176,7 @@ class Pack:
             raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
         first, _, body = text.partition(b"\n")
         head = reading.parse(first)
-        if (schema := head["schema"]) != SCHEMA:
+        if (schema := head["schema"]) not in (SCHEMA, COLUMNS):
             raise _of_another_schema(path, schema)
         if head.pop("header_sha256", "") != files.seal(head):
             raise ValueError("its header was changed")
@@ -171,6 +197,9 @@ class Pack:
 
     def head(self, line: bytes) -> Packed:
         """A run without its records: its line has them as `_lines` wrote them, which saves their parse."""
+        head, curves, _ = line.rpartition(_CURVES)
+        if curves:
+            return Packed(self._dated(head + b"}"), reading.decode(head + b"}")["evaluations"], line)
         before, start, rest = line.partition(b'"records": [')
         records, end, after = rest.rpartition(b'], "seconds": ')
         return Packed(self._dated(before + start + end + after), records.count(b'"step": '), line)
@@ -182,16 +211,17 @@ class Pack:
 
 def _run(line: bytes) -> RunRecord:
     """The run of a line. TypeError where a key is of another type."""
-    found = {key: value for key, value in reading.decode(line).items() if key in FIELDS}
+    content = reading.decode(line)
+    found = {key: value for key, value in content.items() if key in FIELDS}
     for name in KINDS.keys() & found.keys():
         if not isinstance(found[name], KINDS[name]):
             raise TypeError(f"{name} is {found[name]!r:.40}")
-    return RunRecord(**found)
+    return RunRecord(**found | ({"records": Curve.of_columns(content["curves"])} if "curves" in content else {}))
 
 
 def _of_another_schema(path: Path, schema: Any) -> Exception:
-    line = f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}"
-    if isinstance(schema, int) and schema > SCHEMA:
+    line = f"{path} has schema {schema!r:.40}, this version reads {SCHEMA} and {COLUMNS}"
+    if isinstance(schema, int) and schema > COLUMNS:
         return NormbenchError(f"{line}: update normbench.")
     way_out = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
     return NormbenchError(f"{line}. {way_out}", code=4)
@@ -243,3 +273,8 @@ def paths(results: Path, name: str = NAME) -> list[Path]:
     found = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
     whole = (p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))
     return sorted(whole, key=lambda path: (mine not in path.parents, path))
+
+
+def published(results: Path, name: str = NAME) -> list[Path]:
+    """Those of `paths` that have verdicts beside them: others are of runs that another program logged."""
+    return [path for path in paths(results, name) if path.parent.name != LOGGED]

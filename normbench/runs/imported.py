@@ -1,0 +1,187 @@
+"""Runs that other programs logged: where they lie, their ids, and the packs that hold them.
+
+results/imported/NAME/logged/runs.jsonl.gz    of `normbench import ... --as NAME`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError, unknown
+from normbench.runs import files, pack
+from normbench.runs.curve import Curve
+from normbench.runs.record import PLACE, RunRecord
+from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
+
+FOLDER = "imported"
+NAME = re.compile(r"[\w-][\w.-]{0,99}")
+LEVEL = 3  # of compression: numbers take four times as long at 9, for no smaller file
+
+
+def place(results: Path, name: str) -> Path:
+    """The pack of this name. NormbenchError for a name that is no name of a folder."""
+    if not NAME.fullmatch(name):
+        raise NormbenchError(
+            f"'{name}' is no name to import runs as: letters, digits, - . _ and no . at its beginning."
+        )
+    return results / FOLDER / name / LOGGED / pack.NAME
+
+
+def names(results: Path) -> list[str]:
+    """The names that something was imported as."""
+    packs = (results / FOLDER).glob(f"*/{LOGGED}/{pack.NAME}")
+    return sorted(path.parents[1].name for path in packs if NAME.fullmatch(path.parents[1].name))
+
+
+def remove(results: Path, name: str) -> None:
+    """Delete what was imported as `name`. NormbenchError where there is nothing."""
+    path = place(results, name)
+    if not path.exists():
+        raise unknown(f"nothing was imported as '{name}' into {results}.", name, names(results))
+    with files.alone(results / FOLDER):
+        path.unlink(missing_ok=True)  # first: without it nothing reads the folder
+        shutil.rmtree(path.parents[1], ignore_errors=True)
+
+
+def run_id(name: str, key: Any, arm: str, seed: int, control: str = "", axes: Mapping[str, Any] | None = None) -> str:
+    """First 12 hex digits of the SHA-256 of what names a run, and not of its values: a longer log has the same id.
+
+    key: what makes it one run where it was logged, as JSON: a relative path, an id, the values of columns.
+    """
+    named = {"import": 1, "name": name, "run": key, "arm": arm, "seed": seed, "control": control, "axes": axes or {}}
+    return files.seal(named)[:12]
+
+
+def record(
+    name: str,
+    key: Any,
+    arm: str,
+    seed: int,
+    curve: Curve,
+    steps: int,
+    control: str = "",
+    axes: Mapping[str, Any] | None = None,
+    diverged: str = "",
+    monitor: Mapping[str, str] | None = None,
+    metrics: Mapping[str, Mapping[str, Any]] | None = None,
+    data: str = "unknown",
+    about: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """A run of a log, with the configuration that what reads runs needs.
+
+    Args:
+        key, arm, seed, control, axes: as of `run_id`.
+        curve: records of mode `logged`, or running, eval where the map says so; see `Curve.of_columns`.
+        steps: the last step of the monitored series, or where nothing is monitored of all of them; where `clocks` of
+            `about` are ["epoch"], in epochs.
+        diverged: which series end without a finite number, in words; "" where none does.
+        monitor: {split, metric, goal}; None where it is not declared: then nothing is best.
+        metrics: by name what the map declares: {goal: min or max, unit: fraction, ...}.
+        about: what else is recorded: source, files, map_sha256, clocks, hparams, counted.
+    """
+    for metric in metrics or {}:
+        if metric in PLACE:
+            raise NormbenchError(
+                f"metric {metric}: that name says where a value stands. Give it another name in the map."
+            )
+    goals = {metric: facts.get("goal") for metric, facts in (metrics or {}).items()}
+    declares = {
+        "metrics": [metric for metric, goal in goals.items() if goal],
+        "rising": [metric for metric, goal in goals.items() if goal == "max"],
+        "shares": [metric for metric, facts in (metrics or {}).items() if facts.get("unit") == "fraction"],
+    }
+    config: dict[str, Any] = {
+        "model": {"name": f"{FOLDER}/{name}", "declares": declares},
+        "data": {"name": data},
+        "norm": {"name": arm},
+        "seed": seed,
+        IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
+    } | ({"monitor": dict(monitor)} if monitor else {})
+    for option, value in {**(axes or {}), **({"control": control} if control else {})}.items():
+        group, _, option_of_it = option.partition(".")  # runs are averaged and compared by their configuration
+        if group in RUN_GROUPS and option_of_it:
+            config.setdefault(group, {})[option_of_it] = value
+        else:
+            config.setdefault("train", {})[option.removeprefix("train.")] = value
+    return RunRecord(
+        id=run_id(name, key, arm, seed, control, axes),
+        experiment=f"{FOLDER}/{name}",
+        arm=arm,
+        seed=seed,
+        status="diverged" if diverged else "done",
+        reason=diverged,
+        epochs=steps if (about or {}).get("clocks") == ["epoch"] else 0,
+        steps=steps,
+        axes=axes or {},
+        control=control,
+        fidelity=LOGGED,
+        config=config,
+        records=curve,
+    )
+
+
+def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
+    """Add runs to the pack of this name, whole or not at all; lines about those that were there and are not among them.
+
+    Of one id that of another map takes the place of the old one, else the longer log does. What was imported from the
+    same log as another arm or seed goes. All others stay: folders can be imported one after the other. NormbenchError
+    for another log of an arm and seed that are there, and for more than a pack can hold.
+    """
+    path, ids, logs = place(results, name), {run.id for run in runs}, {*map(_log, runs)}
+    files.make_folder(path.parent)
+    with files.alone(results / FOLDER), files.alone(path.parent):
+        old = {run.id: run for run in pack.read(path)}
+        gone = [run for run in old.values() if run.id not in ids and _log(run) in logs]
+        stay = [run for run in old.values() if run.id not in ids and _log(run) not in logs]
+        cells = {pack.place(run)[:-1]: run for run in stay}
+        merged = {run.id: run for run in old.values() if run.id in ids or _log(run) not in logs}
+        for run in runs:
+            if other := cells.get(pack.place(run)[:-1]):
+                raise NormbenchError(
+                    f"{FOLDER}/{name} has {run.arm} with seed {run.seed} from {_log(other)}, and {_log(run)} would be "
+                    f"a second one. Import it --as another name, or delete the first: normbench import --remove {name}"
+                )
+            there = merged.get(run.id)
+            if there is None or _map(there) != _map(run) or _length(run) >= _length(there):
+                merged[run.id] = run
+        if (content := dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
+            files.atomic_write(path, content)
+    lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
+    if stay:
+        names = ", ".join(_log(run) for run in stay[:5]) + f" and {len(stay) - 5} more" * (len(stay) > 5)
+        lines.append(f"from earlier imports stay {names} (normbench import --remove {name} deletes all)")
+    return lines
+
+
+def log_of(run: RunRecord) -> Any:
+    """What makes it one run where it was logged: the key of `run_id`."""
+    return run.config.get(IMPORT, {}).get("run")
+
+
+def _log(run: RunRecord) -> str:
+    return key if isinstance(key := log_of(run), str) else json.dumps(key, sort_keys=True)
+
+
+def _map(run: RunRecord) -> Any:
+    return run.config.get(IMPORT, {}).get("map_sha256")
+
+
+def _length(run: RunRecord) -> tuple[int, int]:
+    return run.steps, len(run.records)
+
+
+def dump(name: str, runs: Sequence[RunRecord]) -> bytes:
+    """The content of a pack. NormbenchError for more than one can hold."""
+    body = b"".join(map(pack.columns, sorted(runs, key=pack.place)))
+    if len(body) > pack.LARGEST:
+        raise NormbenchError(
+            f"{FOLDER}/{name} would have {len(body) >> 20} MiB, and a pack has {pack.LARGEST >> 20} at most. Import "
+            "fewer runs --as each of several names, or map fewer series."
+        )
+    head = {"schema": pack.COLUMNS, "form": "columns", "imported": name, "runs": len(runs)}
+    return pack.packed(head, body, {}, LEVEL)
