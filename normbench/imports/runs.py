@@ -22,7 +22,7 @@ from normbench.runs import files, imported
 from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord
 
-Place = tuple[str, str]  # split and metric
+Place = tuple[str, str, str]  # split, metric and mode
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
     for part in own:
         for entry, name in entries(part, map):
             metric = entry.metric or part.groups.get("metric") or bare(name)
-            place = _split(entry, part), metric
+            place = _split(entry, part), metric, entry.mode or "logged"
             there = chosen.setdefault(place, (entry, name, []))
             if there[1] != name and not part.groups:
                 raise refuse(f"run {key}", f"{there[1]} and {name} are both {metric} of {place[0]}. Map one of them.")
@@ -82,7 +82,7 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
         raise unknown(f"run {key} has none of the series of the map, such as '{wanted}'.", wanted, names)
     return {
         place: (entry, points(name, parts, entry.x or _own_clock(name, parts) or map.x, map))
-        for place, (entry, name, parts) in sorted(chosen.items())
+        for place, (entry, name, parts) in sorted(chosen.items(), key=lambda one: one[0])
     }
 
 
@@ -214,7 +214,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
         if rule == "equal" and len(keys) > 1:
             (low, one), (high, other) = min(keys.items()), max(keys.items())
             raise NormbenchError(
-                f"{' '.join(place)} ends at {low} in {one}, at {high} in {other}: length: common in the map cuts all."
+                f"{' '.join(place[:2])} ends at {low} in {one}, at {high} in {other}: length: common cuts all."
             )
     for run in found:
         curves = {
@@ -226,11 +226,11 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
 
 def _record(name: str, run: Found, map: Map) -> RunRecord:
     monitor = _monitor(run, map)
-    watched = (monitor["split"], monitor["metric"]) if monitor else None
     lasts = {place: int(own.step[-1]) for place, (_, own) in run.curves.items() if len(own.step)}
     if not lasts:
         raise refuse(f"run {run.key}", "has no value of the series of the map.")
-    diverged = [" ".join(place) for place, (_, own) in run.curves.items() if own.diverged]
+    watched = [last for place, last in lasts.items() if monitor and place[:2] == (monitor["split"], monitor["metric"])]
+    diverged = [" ".join(place[:2]) for place, (_, own) in run.curves.items() if own.diverged]
     logs = {part.log.file["path"]: part.log for part in run.parts}
     counted = sum((own.counted for _, own in run.curves.values()), Counter())
     counted["lost_bytes"] = sum(log.lost for log in logs.values())
@@ -240,16 +240,13 @@ def _record(name: str, run: Found, map: Map) -> RunRecord:
         run.key,
         run.arm,
         run.seed,
-        Curve.of_columns(_block(place, entry, own) for place, (entry, own) in run.curves.items()),
-        lasts.get(watched, max(lasts.values())) if watched else max(lasts.values()),
+        Curve.of_columns(_block(place, own) for place, (_, own) in run.curves.items()),
+        max(watched or lasts.values()),
         run.control,
         run.axes,
         f"{', '.join(diverged)} ends in no finite number" if diverged else "",
         monitor,
-        {
-            metric: {key: got for key in ("goal", "unit", "log") if (got := getattr(entry, key)) is not None}
-            for (_, metric), (entry, _) in run.curves.items()
-        },
+        _metrics(run),
         about={
             "source": run.parts[0].log.source,
             "files": [dict(log.file) for _, log in sorted(logs.items())],
@@ -261,6 +258,15 @@ def _record(name: str, run: Found, map: Map) -> RunRecord:
     )
 
 
+def _metrics(run: Found) -> dict[str, dict[str, Any]]:
+    """What the map declares of each metric, for any of its splits."""
+    found: dict[str, dict[str, Any]] = {}
+    for (_, metric, _), (entry, _) in run.curves.items():
+        facts = {key: getattr(entry, key) for key in ("goal", "unit", "log")}
+        found.setdefault(metric, {}).update({key: one for key, one in facts.items() if one is not None})
+    return found
+
+
 def written(map: Map) -> dict[str, Any]:
     """A map as its file has it."""
     return map.model_dump(exclude_none=True)
@@ -269,21 +275,22 @@ def written(map: Map) -> dict[str, Any]:
 def _monitor(run: Found, map: Map) -> dict[str, str] | None:
     if map.monitor is None:
         return None
-    place = map.monitor.split, map.monitor.metric
-    if place not in run.curves:
-        have = [" ".join(one) for one in run.curves]
-        raise unknown(f"run {run.key} has no {' '.join(place)}, which the map monitors.", " ".join(place), have)
-    if not (goal := run.curves[place][0].goal):
-        raise NormbenchError(f"monitor: the series of {' '.join(place)} needs a goal, min or max.")
-    return {"split": place[0], "metric": place[1], "goal": goal}
+    split, metric = map.monitor.split, map.monitor.metric
+    entries = {place[:2]: entry for place, (entry, _) in run.curves.items()}
+    if (split, metric) not in entries:
+        have = [" ".join(one) for one in entries]
+        raise unknown(f"run {run.key} has no {split} {metric}, which the map monitors.", f"{split} {metric}", have)
+    if not (goal := entries[split, metric].goal):
+        raise NormbenchError(f"monitor: the series of {split} {metric} needs a goal, min or max.")
+    return {"split": split, "metric": metric, "goal": goal}
 
 
-def _block(place: Place, entry: Series, own: Points) -> dict[str, Any]:
+def _block(place: Place, own: Points) -> dict[str, Any]:
     epoch = own.step if own.epoch is None else own.epoch
     if (epoch == np.rint(epoch)).all():
         epoch = epoch.astype(np.int64)
     columns = {"step": array("q", own.step.tobytes()), "epoch": _array(epoch), place[1]: _array(own.value)}
-    return {"split": place[0], "mode": entry.mode or "logged", "columns": columns}
+    return {"split": place[0], "mode": place[2], "columns": columns}
 
 
 def _array(values: np.ndarray) -> Any:

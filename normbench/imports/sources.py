@@ -13,18 +13,19 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.imports import tables, tensorboard, wandb_file
+from normbench.imports import packs, tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log
 from normbench.runs import pack
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
-KINDS: tuple[tuple[str, Callable[..., Log], tuple[str, ...], bool], ...] = (
+KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*tfevents.*", tensorboard.read, ("tensorboard",), True),
     (r".*\.wandb", wandb_file.read, ("wandb",), True),
     (r"trainer_state\.json", tables.read_trainer_state, ("huggingface",), True),
     (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras"), True),
     (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning"), False),
     (r".*\.parquet", tables.read_parquet, ("parquet", "neptune"), False),
+    (r"runs\.jsonl\.gz", packs.read, ("pack",), True),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
 SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log)(\.gz)?$")
@@ -39,7 +40,7 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
         wanted = f" of source {source}" if source else ""
         raise NormbenchError(f"{paths[0]} has no log{wanted}. (normbench import --help)")
     base = Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
-    logs = [_read(path, base, read, by_folder, source) for path, read, by_folder in chosen]
+    logs = [log for path, read, by_folder in chosen for log in _read(path, base, read, by_folder, source)]
     kinds = Counter(log.source for log in logs)
     if len(kinds) > 1:
         counted = ", ".join(f"{kind} ({number})" for kind, number in kinds.most_common())
@@ -58,11 +59,9 @@ def _files(given: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _kind(path: Path, source: str | None) -> tuple[Callable[..., Log], bool] | None:
-    if is_pack(path):
-        return None
+def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], bool] | None:
     for pattern, read, sources, by_folder in KINDS:
-        if re.fullmatch(pattern, path.name) and source in (None, *sources):
+        if re.fullmatch(pattern, path.name) and source in (None, *sources) and (read != packs.read or is_pack(path)):
             return read, by_folder
     return None
 
@@ -78,7 +77,7 @@ def is_pack(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, base: Path, read: Callable[..., Log], by_folder: bool, source: str | None) -> Log:
+def _read(path: Path, base: Path, read: Callable[..., Any], by_folder: bool, source: str | None) -> list[Log]:
     content = reading.read(path, LARGEST)
     where = Path(os.path.relpath(path, base))
     name = where.parent.as_posix() if by_folder else SUFFIXES.sub("", where.as_posix())
@@ -88,7 +87,8 @@ def _read(path: Path, base: Path, read: Callable[..., Log], by_folder: bool, sou
     file = {"path": where.as_posix(), "sha256": digest, "bytes": len(content)}
     kinds = next(sources for pattern, _, sources, _ in KINDS if re.fullmatch(pattern, path.name))
     declared = source or (kinds[0] if by_folder else None)
-    return read(content, path, {"file": file, "path": name}, declared)
+    found = read(content, path, {"file": file, "path": name}, declared)
+    return found if isinstance(found, list) else [found]
 
 
 def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:

@@ -109,7 +109,7 @@ def _decode(
     points: dict[str, list[tuple[np.ndarray, ...]]], hparams: dict[str, Any],
 ) -> None:  # fmt: skip
     """Records of one length: those with the bytes of a scalar of torch together, the others one by one."""
-    rest = places
+    single = np.ones(len(places), dtype=bool)
     if rows is not None and rows.shape[1] > WALL + FLOAT + 6:
         plain = (rows[:, 0] == 9) & (rows[:, 9] == 16) & (rows[:, -FLOAT] == 0x15)
         long = np.argmax(rows[:, WALL : WALL + 10] < 128, axis=1) + 1  # bytes of the step
@@ -122,9 +122,8 @@ def _decode(
                     step |= (found[:, WALL + place].astype(np.int64) & 127) << (7 * place)
                 value = np.ascontiguousarray(found[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
                 points[tag].append((places[own[of_tag]], step, value))
-                plain[own[of_tag]] = False
-                rest = rest[~np.isin(rest, places[own[of_tag]])]
-    for place in rest:
+                single[own[of_tag]] = False
+    for place in places[single]:
         start = int(starts[place])
         _one(content[start : start + int(lengths[place])], int(place), points, hparams)
 

@@ -16,6 +16,7 @@ import yaml
 from normbench import imports
 from normbench.errors import NormbenchError
 from normbench.imports.map_keys import Map
+from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
 FILES = Path(__file__).parent / "files"
@@ -335,3 +336,25 @@ def test_a_long_csv_with_a_control_and_a_common_length(tmp_path: Path) -> None:
 
 def expected_first(run: RunRecord, count: int) -> dict[int, float]:
     return dict(zip(range(0, 100 * count, 100), EXPECTED[f"{run.arm} {run.seed} valid"], strict=False))
+
+
+def test_a_pack_of_our_own_keeps_labels_axes_monitor_and_records() -> None:
+    path = Path(__file__).parents[2] / "results" / "ln2016" / "fig6" / "paper" / pack.NAME
+    published = {(run.arm, run.seed, run.control, str(run.axes)): run for run in pack.read(path)}
+    runs = read(path)
+    assert published.keys() == {(run.arm, run.seed, run.control, str(run.axes)) for run in runs}
+    for run in runs[:5]:
+        own = published[run.arm, run.seed, run.control, str(run.axes)]
+        assert run.monitor == own.monitor and run.steps == own.steps
+        for key in ("nll", "error"):
+            assert numbers(run, key) == numbers(own, key) != set()
+
+
+def numbers(run: RunRecord, key: str) -> set[Any]:
+    """Those of default evaluations; `both` is one of the words for a mode that may be either."""
+    modes = {"both": "logged"}
+    return {
+        (record["split"], modes.get(record["mode"], record["mode"]), record["step"], record["epoch"], record[key])
+        for record in run.records
+        if key in record and "variant" not in record
+    }
