@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from normbench.check import leftovers, plans, published, raw
+from normbench.check import imports, leftovers, plans, published, raw
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.runs import store
@@ -30,6 +30,7 @@ class Check:
             closed += [finding.place] if finding.kind == "permission" else []
             yield finding
         yield from published.check(self.results, self._ids, self.seen)
+        yield from imports.check(self.results, self.seen)
         yield from plans.check(self.results)
         for stored in store.scan(self.results / "runs"):
             self.seen["raw runs"] += 1

@@ -38,7 +38,7 @@ FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effect
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
     """Every place, the histories of its verdicts, and the published measurements."""
     judged: dict[Path, dict[tuple[str, str, str], str]] = {results: {}, own(results): {}}
-    for place in sorted({path.parent for name in FILES for path in pack.paths(results, name)}):
+    for place in sorted({path.parent for name in FILES for path in pack.published(results, name)}):
         verdicts, found = _place(place, ids, seen)
         yield from found
         for claim in verdicts["claims"]:

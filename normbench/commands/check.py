@@ -13,9 +13,9 @@ EPILOG = """examples:
   normbench check --repair                              remove leftovers of killed commands, and nothing else
   normbench check --json | python -m json.tool
 
-checked: packs, verdicts and tables (judged again from their packs), histories, contrasts, figures; of raw runs status,
-configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not output.log, report/ and pages that
-scripts write. Files that are being written are skipped.
+checked: packs, imported ones too, verdicts and tables (judged again from their packs), histories, contrasts, figures;
+of raw runs status, configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not output.log,
+report/ and pages that scripts write. Files that are being written are skipped.
 
 Hashes find damage, not forgery: a file that is changed together with its hash is not found.
 

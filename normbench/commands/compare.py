@@ -18,7 +18,7 @@ from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
 from normbench.errors import NormbenchError
 from normbench.runs import table
-from normbench.runs.record import RunRecord
+from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
@@ -70,7 +70,9 @@ def command(
     metric: Annotated[
         str | None, option("the metric to compare", "METRIC", show_default="the model's first rate, such as error")
     ] = None,
-    split: Annotated[str | None, option("the split to compare on", "SPLIT", show_default="test")] = None,
+    split: Annotated[
+        str | None, option("the split to compare on", "SPLIT", show_default="test, else the one that is monitored")
+    ] = None,
     at: Annotated[
         Literal["end", "best"] | None,
         option("the last evaluation, or each run's best by what it monitors", show_default="end"),
@@ -124,7 +126,7 @@ def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, conf
 
 def has_curves(task: groups.Task) -> bool:
     """Whether any run was evaluated: those of probes are not."""
-    return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
+    return any(block.mode in EVALUATED for run in task.runs for block in run.records.blocks)
 
 
 def _compare(task: groups.Task, asked: Mapping[str, str]) -> Comparison:
@@ -201,7 +203,11 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         (arm, True, lambda row, _: row.arm),
         ("n", True, lambda row, _: str(row.at.n)),
         ("at the end" if q.at == END else f"at the {best}", True, lambda _, texts: texts.at),
-        (best, q.at == END and not all(row.lacks(row.best) for row in group.rows), lambda _, texts: texts.best),
+        (
+            best,
+            q.at == END and c.task.has_best and not all(row.lacks(row.best) for row in group.rows),
+            lambda _, texts: texts.best,
+        ),
         (f"against {base}", bool(base), lambda _, texts: texts.difference),
         ("p", bool(base), lambda _, texts: texts.p),
         ("Holm", bool(base), lambda _, texts: texts.holm),

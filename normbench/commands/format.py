@@ -21,7 +21,7 @@ def where_published(path: Path) -> str:
     """Where to find published results, if this folder has none. Else empty."""
     from normbench.runs import pack
 
-    if pack.paths(path):
+    if pack.published(path):
         return ""
     return (
         f"nothing is published below {path}: `normbench reproduce all --max-time 0`, in a new folder and without "

@@ -25,7 +25,7 @@ from normbench.launch.run_missing import ensure_runs
 from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
-from normbench.runs.resolve import resolve
+from normbench.runs.resolve import ours
 from normbench.stats import rerun_diff
 from normbench.stats.rerun_diff import Gap, RerunDiff, Row
 from normbench.train.weights import refuse_edited
@@ -62,7 +62,7 @@ def command(
     if epochs and steps:
         raise NormbenchError("--epochs and --steps exclude each other.")
     asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
-    first = resolve(run, results)
+    first = ours(run, results)
     if first.status not in store.FINISHED:
         raise NormbenchError(f"run {first.id} is {first.status}: only a finished run can be compared.")
     refuse_edited(first, config_dir)

@@ -20,6 +20,7 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
 
     record = resolve(run, results)
     records = [*record.records]
+    at = "step" if record.logged else "epoch"
     content = {
         "id": record.id,
         "status": record.status,
@@ -34,7 +35,7 @@ def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: J
         "records": len(records),
         "curve_sha256": curve_sha256(records),
         **({"was": record.was} if record.was else {}),
-        "last": [r for r in records if r["epoch"] == records[-1]["epoch"]],  # [] without records
+        "last": [r for r in records if r.get(at) == records[-1][at]],  # [] without records
     }
     if as_json:
         terminal.say_json(content)

@@ -21,8 +21,8 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
+from normbench.runs import imported, pack, store
 from normbench.runs import own as own_folder
-from normbench.runs import pack, store
 
 EPILOG = """examples:
   normbench status
@@ -57,9 +57,21 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
         say(console, f"note: {note}")
     if hint := format.where_published(results):
         say(console, hint)
-    for path in pack.paths(results):
+    for path in pack.published(results):
         whose = "own" if own_folder(results) in path.parents else "published"
         say(console, f"{whose}: {_describe_published(path, path.parent.relative_to(path.parents[3]), config_dir)}")
+    for name in imported.names(results):
+        say(console, f"imported: {_describe_imported(imported.place(results, name), name)}")
+
+
+def _describe_imported(path: Path, name: str) -> str:
+    try:
+        heads = [packed.head for packed in pack.heads(path)]
+    except NormbenchError as error:
+        return f"{name}: {error}"
+    arms = format.plural(len({run.arm for run in heads}), "arm")
+    diverged = sum(run.status == "diverged" for run in heads)
+    return f"{name} · {format.plural(len(heads), 'run')} of {arms}{f', {diverged} diverged' if diverged else ''}"
 
 
 def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str:

@@ -140,16 +140,18 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
 
 
 def _row(cell: Cell, question: Question) -> Row:
-    lost: list[float | None] = [None] * len(cell.diverged)
+    def lost(at: str = "") -> list[float | None]:
+        return [None for run in cell.diverged if at != BEST or run.monitor["metric"]]
+
     done = [run for run in cell.done if question.curve(run)]
     values = {run.seed: value(run, question) for run in cell.runs}
     time = None
     if question.level is not None:
         times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
-        time = times_entry(times, len(lost), "", "", "", CLOCKS[question.clock])
+        time = times_entry(times, len(lost()), "", "", "", CLOCKS[question.clock])
 
     def entry(at: str) -> Entry:
-        found = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost]
+        found = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost(at)]
         return estimate_entry(found, "", "", "", question.metric.unit)
 
     return Row(

@@ -27,7 +27,7 @@ from normbench.config import compose, grammar
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import SHORTEST, RunRecord, begun_by
-from normbench.stored import LATER_GROUPS, OWN, RUN_GROUPS
+from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = RUN_GROUPS
@@ -49,10 +49,11 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     ('lenet5', 'layer', 1e-05, 'none')
     """
     found: dict[str, Any] = {}
+    known = IMPORT not in config
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):
-            if group in LATER_GROUPS:
+            if group in LATER_GROUPS and known:
                 found[group] = "none"
             continue
         name = str(node.get("name", ""))
@@ -68,7 +69,10 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     for group in ("model", "data", ARM_GROUP):
         names = [name for name in sorted(own) if (name if name in ("model", "data") else ARM_GROUP) == group]
         found |= {f"{group}.{FILE}": "+".join(own[name][:8] for name in names)} if names else {}
-    root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
+    root = {
+        **(_legacy("", "") if known else {}),
+        **{f"train.{key}": value for key, value in (config.get("train") or {}).items()},
+    }
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}
     return found
 

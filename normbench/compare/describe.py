@@ -200,6 +200,14 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
             )
     if longer := sum(bool(run.cut_from) for run in task.runs):
         yield f"{f'{longer} runs are longer ones' if longer > 1 else 'One run is a longer one'}, cut to {task.length}."
+    if task.other_lengths:
+        yield (
+            f"Further runs of it end after {_join(task.other_lengths)}, and are compared apart. "
+            "Import them with length: common in the map, and all are cut to the shortest."
+        )
+    ends = {q.curve(run)[-1][0] for run in task.runs if run.logged and run.status == "done" and q.curve(run)}
+    if q.at == END and len(ends) > 1:
+        yield f"Ends of unequal length are compared: after {min(ends):g} to {max(ends):g} {task.budget[1]}."
     if unfinished := Counter(run.status for cell in task.cells for run in cell.unfinished):
         yield f"Not counted: {', '.join(f'{count} {state}' for state, count in sorted(unfinished.items()))}."
     if unlogged := [row.arm for group in c.groups if not group.tuned for row in group.rows if row.unlogged]:

@@ -12,7 +12,7 @@ from typing import Any
 from normbench.compare import configuration
 from normbench.config.evaluation import EARLIER
 from normbench.config.plan import ADHOC
-from normbench.runs.record import RunRecord
+from normbench.runs.record import NO_MONITOR, RunRecord
 from normbench.runs.store import FINISHED
 
 FIDELITY = "fidelity"
@@ -90,6 +90,7 @@ class Task:
     budget: Budget
     cells: tuple[Cell, ...]
     data_options: str = ""  # the options of its data that other tasks have otherwise
+    other_lengths: tuple[str, ...] = ()  # of further runs of its experiments, which another program made
 
     @property
     def title(self) -> str:
@@ -101,8 +102,7 @@ class Task:
     @property
     def length(self) -> str:
         """`10 epochs`."""
-        count, unit = self.budget
-        return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+        return _length(self.budget)
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -112,7 +112,13 @@ class Task:
     def monitored(self) -> Mapping[str, str]:
         """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""
         found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
+        found -= {tuple(NO_MONITOR.values())} if len(found) == 1 else set()
         return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
+
+    @property
+    def has_best(self) -> bool:
+        """Whether any run says which metric chooses its best evaluation."""
+        return any(run.monitor["metric"] for run in self.runs)
 
     @cached_property
     def differing(self) -> dict[str, list[Any]]:
@@ -173,9 +179,12 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
     same: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that differ only in their seed
+    lengths = _logged_lengths(runs)
     flats = configuration.flats([run.config for run in runs])
     for run, config in zip(runs, flats, strict=True):
-        budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+        budget = _budget(run)
+        if run.logged and run.status == "diverged":  # it ends where it diverged, not where it was to end
+            budget = max(lengths[run.experiment])
         key = id(config), run.fidelity, budget
         if key not in same:
             flat = {**config, FIDELITY: run.fidelity}
@@ -196,10 +205,30 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
             Cell(_short(cell), values[cell], _by_seed(group), among, _repeated_seeds(group))
             for cell, group in members.items()
         )
-        found.append(
-            Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, options)
-        )
+        others = {n for c in cells for run in c.runs for n in lengths.get(run.experiment, ())} - {(int(count), unit)}
+        task = _short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells
+        found.append(Task(*task, options, tuple(map(_length, sorted(others)))))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
+
+
+def _budget(run: RunRecord) -> Budget:
+    return (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+
+
+def _length(budget: Budget) -> str:
+    count, unit = budget
+    return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+
+
+def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[Budget]]:
+    """The lengths of runs that another program made, by experiment: of those that did not diverge, if any."""
+    found: dict[str, set[Budget]] = {}
+    logged = [run for run in runs if run.logged]
+    for run in (run for run in logged if run.status != "diverged"):
+        found.setdefault(run.experiment, set()).add(_budget(run))
+    for run in (run for run in logged if run.experiment not in found):
+        found[run.experiment] = {max(_budget(other) for other in logged if other.experiment == run.experiment)}
+    return found
 
 
 def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -211,8 +240,8 @@ def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
     alike: dict[tuple[str, str, bool], dict[str, dict[int, list[RunRecord]]]] = {}  # by configuration and length
     fingerprints: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
     for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
-        if configuration.is_probe(str(flat.get("model", ""))):
-            continue  # has no shorter one in it
+        if configuration.is_probe(str(flat.get("model", ""))) or run.logged:
+            continue  # has no shorter one in it, or nobody knows where it was evaluated
         if id(flat) not in fingerprints:
             rest = {key: value for key, value in flat.items() if key.partition(".")[0] != configuration.ARM_GROUP}
             fingerprints[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)

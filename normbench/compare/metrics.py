@@ -10,7 +10,7 @@ from pathlib import Path
 from normbench.compare import configuration
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.runs.record import PLACE, RunRecord
+from normbench.runs.record import EVALUATED, PLACE, RunRecord
 from normbench.stats.series import LOSSES
 
 NAMES = {"nll": "NLL"}
@@ -64,12 +64,12 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
         order = {name: place for place, name in reversed([*enumerate(declared)])}
         keys: dict[str, set[str]] = {}
         for block in run.records.blocks:
-            if block.mode in ("eval", "both") and not block.variant:
+            if block.mode in EVALUATED and not block.variant:
                 logged_here = () if "order" in block.columns else block.columns
                 keys.setdefault(block.split, set()).update({*logged_here} - {*PLACE})
         for split, names in keys.items():
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):
-                goals = {**dict.fromkeys(declares.get("metrics") or LOSSES, "min"), monitor["metric"]: monitor["goal"]}
+                goals = {**dict.fromkeys(declares.get("metrics", LOSSES), "min"), monitor["metric"]: monitor["goal"]}
                 goals |= dict.fromkeys(declares.get("rising") or (), "max")
                 rising = goals[name] == "max" if name in goals else None
                 metric = Metric(name, name in (declares.get("shares") or ()), rising)

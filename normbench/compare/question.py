@@ -78,12 +78,16 @@ class Question:
                 raise unknown(f"{key}={value}: {why}", value, choices)
             return value
 
-        split = part("split", "test" if "test" in logged else next(iter(logged)), logged, f"{task.title} has none.")
+        held_out = (name for name in logged if name != "train")
+        first = next(name for name in ("test", task.monitored.get("split"), *held_out, "train") if name in logged)
+        split = part("split", first, logged, f"{task.title} has none.")
         here = {metric.name: metric for metric in logged[split]}
         others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
         why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
         at = part("at", END, (END, BEST), "that is no point of a run.")
+        if at == BEST and not task.has_best:
+            raise NormbenchError(f"at={BEST}: {task.title} declares no metric that chooses the best.")
         by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
         for key in by:
             if key not in task.differing:
@@ -159,6 +163,8 @@ def _level(asked: str, metric: Metric) -> float:
 
 def has_logged(run: RunRecord, question: Question, at: str = "") -> bool:
     """Whether the run logs what `value` reads, finite or not: one that does not is no diverged one."""
+    if run.logged:
+        return _point(run, question, at or question.at) is not None
     monitor = run.monitor
     last = (at or question.at) == END
     return bool(question.curve(run)) and (last or bool(series(run, monitor["split"], "eval", monitor["metric"])))
@@ -171,10 +177,16 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
     """
     if run.status != "done":
         return None
-    split, mode, metric = question.where
-    when = "last" if (at or question.at) == END else "best"
-    found = at_epoch(run, split, metric, when, variant, mode)
+    found = _point(run, question, at or question.at, variant)
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
+
+
+def _point(run: RunRecord, question: Question, at: str, variant: str | None = None) -> float | None:
+    """As logged; of a run of another program the end is that of the curve: each may have its own."""
+    if run.logged and at == END:
+        return next((y for _, y in reversed(question.curve(run))), None)
+    split, mode, metric = question.where
+    return at_epoch(run, split, metric, "last" if at == END else "best", variant, mode)
 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:

@@ -71,11 +71,12 @@ def commands(
     without: dict[str, dict[str, None]] = {}  # by the reason for no command the normalizers
     lacks = ""  # the first choice that is not known here: one's own have many, and one way out
     for cell in cells:
-        run, gone, words = cell.runs[0], "", {}
+        run, words = cell.runs[0], {}
+        gone = "another program made them; import its further logs" if cell.runs[0].logged else ""
         axes = {key: str(value) for key, value in run.axes.items()}
         fidelity = {"fidelity": run.fidelity} if run.fidelity != "paper" else {}
         with contextlib.suppress(NormbenchError):  # a choice that is not known here: its experiment may know it
-            gone = edited(run.config, run.id, config_dir)
+            gone = gone or edited(run.config, run.id, config_dir)
         if not gone and run.experiment in claimed:
             options = [*(["--controls"] if run.control else []), *(["--fidelity", run.fidelity] if fidelity else [])]
             arms.setdefault(((run.experiment, *options), tuple(configuration.format_words(axes))), []).append(run.arm)

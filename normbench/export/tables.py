@@ -58,7 +58,8 @@ class Layout:
         import pyarrow
 
         constants = [(name, values.type) for name, values in self.constants.items()]
-        return pyarrow.schema(constants + list(self._of_records.items()))
+        records = [(f"metric {key}" if key in self.constants else key, kind) for key, kind in self._of_records.items()]
+        return pyarrow.schema(constants + records)
 
     @property
     def _of_records(self) -> dict[str, Any]:

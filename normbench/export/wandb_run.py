@@ -27,6 +27,7 @@ PLACES = {
     "whole": " (whole split)",
     "along": " (along training)",
 }  # by a record's mode; evaluation has no suffix
+COLUMNS = {"epoch": "epoch", "step": "updates"}  # what W&B has of a record's place
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Target:
 
     def has(self, run: RunRecord) -> bool:
         """Whether all epochs of a run were sent."""
-        return self.arrived(run.id) >= max((record["epoch"] for record in run.records), default=-1)
+        return self.arrived(run.id) >= max((record[_clock(run)] for record in run.records), default=-1)
 
     @property
     def files(self) -> str:
@@ -111,27 +112,33 @@ def name(run: RunRecord) -> str:
     return configuration.describe_config(run.config) if run.experiment == ADHOC else run.arm
 
 
-def epochs(records: Sequence[Mapping[str, Any]], after: float) -> Iterator[dict[str, Any]]:
+def _clock(run: RunRecord) -> str:
+    """What orders its records: another program may have logged no epochs, or many records of one."""
+    return "step" if run.logged else "epoch"
+
+
+def epochs(records: Sequence[Mapping[str, Any]], after: float, clock: str = "epoch") -> Iterator[dict[str, Any]]:
     """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`.
 
-    Without passes over other orders and parts of the examples.
+    Without passes over other orders and parts of the examples. clock: `step` for one per update that was logged.
     """
     merged: dict[float, dict[str, Any]] = {}
     for record in records:
-        if record["epoch"] <= after or "order" in record or "block" in record:
+        if record[clock] <= after or "order" in record or "block" in record:
             continue
         variant = f" ({text(record['variant'])})" if record.get("variant") else ""
         place = f"{record['split']}{PLACES.get(record['mode'], '')}{variant}"
-        row = merged.setdefault(record["epoch"], {"epoch": record["epoch"], "updates": record["step"]})
+        place_in_run = {name: record[key] for key, name in COLUMNS.items() if key in record}
+        row = merged.setdefault(record[clock], place_in_run)
         row |= {f"{place}/{key}": float(value) for key, value in record.items() if key not in PLACE}
-    yield from (merged[epoch] for epoch in sorted(merged))
+    yield from (merged[place] for place in sorted(merged))
 
 
 class WandbRun:
     """An open W&B run; NormbenchError with one line when W&B does not take it."""
 
     def __init__(self, run: RunRecord, target: Target) -> None:
-        self.id, self.target = run.id, target
+        self.id, self.target, self.clock = run.id, target, _clock(run)
         self.sent = target.arrived(run.id) if target.mode == "online" else -1.0
         target.make_folder()
         if target.mode == "offline":
@@ -168,16 +175,16 @@ class WandbRun:
             asked_wrongly = type(error).__name__ in ASKED_WRONGLY
             raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}", 2 if asked_wrongly else 4) from None
         if target.mode == "online":  # of an interrupted run the server may have more than the ledger says
-            newest = self.run.summary.get("epoch")
+            newest = self.run.summary.get(COLUMNS[self.clock])
             self.sent = max(self.sent, newest) if isinstance(newest, int | float) else self.sent
-        self.run.define_metric("epoch")
-        self.run.define_metric("*", step_metric="epoch")
+        self.run.define_metric(COLUMNS[self.clock])
+        self.run.define_metric("*", step_metric=COLUMNS[self.clock])
 
     def log(self, records: Sequence[Mapping[str, Any]]) -> None:
         """The epochs of `records` that have not arrived yet."""
-        for row in epochs(records, self.sent):
+        for row in epochs(records, self.sent, self.clock):
             self.run.log(row)
-            self.sent = row["epoch"]
+            self.sent = row[COLUMNS[self.clock]]
 
     def finish(self, status: str, reason: str = "", seconds: float | None = None) -> None:
         """Close it with the run's status; a diverged run counts as a result, an interrupted one as failed."""

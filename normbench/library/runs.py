@@ -11,7 +11,7 @@ from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.runs import root
-from normbench.runs.record import PLACE, RunRecord
+from normbench.runs.record import EVALUATED, PLACE, RunRecord
 from normbench.runs.table import finished
 from normbench.stats.series import PARTS, best_step
 from normbench.stored import RUN_GROUPS
@@ -30,10 +30,10 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     >>> curves = load_runs("model=mnist_mlp", records=True)         # doctest: +SKIP
 
     Columns: `run` (the id), `experiment`, `arm`, `seed`, `fidelity`, `control`, `status` (done, diverged), `source`
-    (published, smoke, own); the configuration, the names of what was chosen (`model`, `norm`, `data`, `optim`, ...) and
-    every option of what was trained that any of the runs has (`optim.lr`, `train.batch_size`), lists as text, and the
-    length; `last SPLIT METRIC` and `best SPLIT METRIC` of the default evaluation, after the last update and where what
-    the run monitors is best. What a run lacks is missing.
+    (published, smoke, own, imported); the configuration, the names of what was chosen (`model`, `norm`, `data`,
+    `optim`, ...) and every option of what was trained that any of the runs has (`optim.lr`, `train.batch_size`), lists
+    as text, and the length; `last SPLIT METRIC` and `best SPLIT METRIC` of the default evaluation, after the last
+    update and where what the run monitors is best. What a run lacks is missing.
 
     Args:
         words: which runs, all where there are none, as `normbench compare` takes them: `norm=layer,batch`, `seed=1-5`,
@@ -86,9 +86,11 @@ def _metrics(run: RunRecord) -> dict[str, float]:
     moments = {"last": run.steps, "best": best_step(run)}
     found: dict[str, float] = {}
     for record in run.records:
-        if record["mode"] not in ("eval", "both") or record.get("variant") or PARTS & record.keys():
+        if record["mode"] not in EVALUATED or record.get("variant") or PARTS & record.keys():
             continue
         values = {key: float(value) for key, value in record.items() if key not in PLACE}
-        for name in (name for name, step in moments.items() if step and record["step"] == step):
+        for name, step in moments.items():
+            if not step or (record["step"] != step and (name == "best" or not run.logged)):
+                continue  # of another program each series may end elsewhere
             found |= {f"{name} {record['split']} {key}": value for key, value in values.items()}
     return found

@@ -67,7 +67,8 @@ def collect(
             lives[root] = history.read(root)
         except NormbenchError as error:
             damaged.append(Damaged(root / history.NAME, str(error)))
-    for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
+    found_in = (path.parent for name in ("verdicts.json", pack.NAME) for path in pack.published(results, name))
+    for place in sorted({*found_in}):
         root = place.parents[2]
         try:
             entry = read(place, config_dir=config_dir, only=only)

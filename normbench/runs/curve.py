@@ -84,6 +84,8 @@ class Curve(Sequence[Mapping[str, Any]]):
         for block in blocks:
             place = {key: value for key, value in block.items() if key != "columns"}
             curve.blocks.append(Block(place, block["columns"]))
+            if len({*map(len, block["columns"].values())}) > 1:
+                raise ValueError(f"columns of {place} are not of one length")
         steps = [step for block in curve.blocks for step in block.columns["step"]]
         numbers = [number for number, block in enumerate(curve.blocks) for _ in range(len(block))]
         curve.order = _column([numbers[place] for place in sorted(range(len(steps)), key=steps.__getitem__)])

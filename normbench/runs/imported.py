@@ -6,6 +6,7 @@ results/imported/NAME/logged/runs.jsonl.gz    of `normbench import ... --as NAME
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,21 +15,27 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
-from normbench.stored import LOGGED, RUN_GROUPS
+from normbench.runs.record import PLACE, RunRecord
+from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER = "imported"
+NAME = re.compile(r"[\w-][\w.-]{0,99}")
 LEVEL = 3  # of compression: numbers take four times as long at 9, for no smaller file
 
 
 def place(results: Path, name: str) -> Path:
-    """The pack of this name."""
+    """The pack of this name. NormbenchError for a name that is no name of a folder."""
+    if not NAME.fullmatch(name):
+        raise NormbenchError(
+            f"'{name}' is no name to import runs as: letters, digits, - . _ and no . at its beginning."
+        )
     return results / FOLDER / name / LOGGED / pack.NAME
 
 
 def names(results: Path) -> list[str]:
     """The names that something was imported as."""
-    return sorted(path.parents[1].name for path in place(results, "*").parents[2].glob(f"*/{LOGGED}/{pack.NAME}"))
+    packs = (results / FOLDER).glob(f"*/{LOGGED}/{pack.NAME}")
+    return sorted(path.parents[1].name for path in packs if NAME.fullmatch(path.parents[1].name))
 
 
 def remove(results: Path, name: str) -> None:
@@ -70,12 +77,18 @@ def record(
     Args:
         key, arm, seed, control, axes: as of `run_id`.
         curve: records of mode `logged`, or running, eval where the map says so; see `Curve.of_columns`.
-        steps: the last step of the monitored series, or where nothing is monitored of all of them.
+        steps: the last step of the monitored series, or where nothing is monitored of all of them; where `clocks` of
+            `about` are ["epoch"], in epochs.
         diverged: which series end without a finite number, in words; "" where none does.
         monitor: {split, metric, goal}; None where it is not declared: then nothing is best.
         metrics: by name what the map declares: {goal: min or max, unit: fraction, ...}.
         about: what else is recorded: source, files, map_sha256, clocks, hparams, counted.
     """
+    for metric in metrics or {}:
+        if metric in PLACE:
+            raise NormbenchError(
+                f"metric {metric}: that name says where a value stands. Give it another name in the map."
+            )
     goals = {metric: facts.get("goal") for metric, facts in (metrics or {}).items()}
     declares = {
         "metrics": [metric for metric, goal in goals.items() if goal],
@@ -87,7 +100,7 @@ def record(
         "data": {"name": data},
         "norm": {"name": arm},
         "seed": seed,
-        "import": {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
+        IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
     } | ({"monitor": dict(monitor)} if monitor else {})
     for option, value in {**(axes or {}), **({"control": control} if control else {})}.items():
         group, _, option_of_it = option.partition(".")  # runs are averaged and compared by their configuration
@@ -102,7 +115,7 @@ def record(
         seed=seed,
         status="diverged" if diverged else "done",
         reason=diverged,
-        epochs=0,
+        epochs=steps if (about or {}).get("clocks") == ["epoch"] else 0,
         steps=steps,
         axes=axes or {},
         control=control,
@@ -148,12 +161,12 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
 
 def _log(run: RunRecord) -> str:
     """What makes it one run where it was logged, as text."""
-    key = run.config["import"]["run"]
+    key = run.config[IMPORT]["run"]
     return key if isinstance(key, str) else json.dumps(key, sort_keys=True)
 
 
 def _map(run: RunRecord) -> Any:
-    return run.config["import"].get("map_sha256")
+    return run.config[IMPORT].get("map_sha256")
 
 
 def _length(run: RunRecord) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.curve import Curve
-from normbench.stored import MONITOR
+from normbench.stored import LOGGED, MONITOR
 
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
@@ -54,7 +54,7 @@ def check_record(record: Any) -> None:
     """TypeError, ValueError where this is no record: a place in a run, and metrics."""
     if not isinstance(record, dict):
         raise TypeError(f"{record!r:.40} is not a record")
-    step, epoch = record.get("step"), record.get("epoch")
+    step, epoch = record.get("step"), record.get("epoch", 0)  # another program may have logged no epochs
     if type(step) is not int or not 0 <= step < HIGHEST or not _is_finite(epoch) or not 0 <= epoch < HIGHEST:
         raise TypeError(f"{record!r:.40} has no step and epoch")
     if not isinstance(record.get("split"), str) or not isinstance(record.get("mode"), str):
@@ -83,6 +83,8 @@ BESIDE = ("elsewhere", "cut_from", "source", "path")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
+EVALUATED = ("eval", "both", LOGGED)  # modes of records that stand for evaluation
+NO_MONITOR = {"split": "", "metric": "", "goal": "min"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class RunRecord:
     runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
     did, in UTC; "" of older runs. `elsewhere`: experiment
     and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
-    `source`: published, smoke or own, where all runs of a results folder are read. `path`: its directory, or its pack.
+    `source`: published, smoke, own or imported, where all runs of a results folder are read. `path`: its directory, or
+    its pack.
     """
 
     id: str
@@ -145,8 +148,13 @@ class RunRecord:
 
     @property
     def monitor(self) -> Mapping[str, str]:
-        """What is best: split, metric and goal (min, max)."""
-        return {**MONITOR, **self.config.get("monitor", {})}
+        """What is best: split, metric and goal (min, max); no metric where that was not declared."""
+        return {**(NO_MONITOR if self.logged else MONITOR), **self.config.get("monitor", {})}
+
+    @property
+    def logged(self) -> bool:
+        """Whether another program made it: its length and its evaluations were not planned here."""
+        return self.fidelity == LOGGED
 
     def is_called(self, word: str) -> bool:
         """Whether a word is its experiment or arm, here or elsewhere, or begins its id."""
@@ -164,7 +172,7 @@ class RunRecord:
 
     def cut(self, steps: int) -> RunRecord:
         """The same run as if it had been asked for so many updates only: one that diverged later is done by then."""
-        if steps >= self.steps and self.status != "diverged":
+        if steps >= self.steps and (self.status != "diverged" or self.logged):
             return self
         later = evaluation_complete(self.records, steps)
         records = Curve(record for record in self.records if record["step"] <= steps)

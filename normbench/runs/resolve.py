@@ -32,6 +32,16 @@ def resolve(name: str, results: Path) -> RunRecord:
     return _raw(copies[-1])
 
 
+def ours(name: str, results: Path) -> RunRecord:
+    """As `resolve`; NormbenchError for a run of another program, of which there is a log alone."""
+    found = resolve(name, results)
+    if found.logged:
+        raise NormbenchError(
+            f"run {found.id} was made by another program: there is its log alone ({found.experiment})."
+        )
+    return found
+
+
 def _raw(stored: store.Stored) -> RunRecord:
     try:
         if stored.reason:

@@ -19,7 +19,9 @@ from normbench.runs.curve import Curve
 from normbench.runs.damaged import Damaged, left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
+from normbench.stored import LOGGED
 
+SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
 MOST = 1_000_000  # records of curves in memory, 30 MB
 
 
@@ -141,7 +143,7 @@ class Runs:
         found = {}
         for run in pack.one_each(packed):
             source = "published" if run.id in published else "own"
-            head = replace(run.head, source=source if run.head.fidelity != "smoke" else "smoke")
+            head = replace(run.head, source=SOURCES.get(run.head.fidelity, source))
             found[run.id] = replace(run, head=head)
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.eval_variants import DEFAULT, Variant, select, text
-from normbench.runs.record import RunRecord
+from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
@@ -48,6 +48,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
     """(x, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
+    Those of mode `logged`, of another program, stand for `eval`.
     variant: words that name one, as `normbench.eval_variants` reads them (`momentum=0.01`); None is the default
     evaluation, and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
@@ -60,7 +61,7 @@ def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
     split, mode, metric = of
     asked = of, text(variant), x
     if asked not in run.cache:
-        modes = (mode, "both") if mode in ("eval", "train") else (mode,)
+        modes = EVALUATED if mode == "eval" else (mode, "both") if mode == "train" else (mode,)
         run.cache[asked] = {
             place: float(value)  # float() also reads the log's "NaN", "Infinity", "-Infinity"
             for one in modes

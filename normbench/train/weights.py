@@ -12,14 +12,14 @@ from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
 from normbench.runs import run_file, store
 from normbench.runs.record import RunRecord
-from normbench.runs.resolve import resolve
+from normbench.runs.resolve import ours
 
 LARGEST = 1 << 37  # bytes of weights
 
 
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
-    found = resolve(name, results)
+    found = ours(name, results)
     raw = store.by_id([found.id], store.directories(results / "runs", {found.id}))
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.path)
     if not folder.is_dir():

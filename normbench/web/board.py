@@ -188,10 +188,11 @@ class Board:
         """The choices of the page, each with its current value."""
         q, task = self.question, self.task
         logged = metrics.logged([run for run in task.runs if run.records])
+        best = f"at the best by {describe.chosen_by(task)}"
         choices: dict[str, tuple[str, dict[str, str]]] = {
             "split": (q.split, {name: name for name in logged}),
             "metric": (q.metric.name, {m.name: m.title for m in logged[q.split]}),
-            "at": (q.at, {END: "at the end", BEST: f"at the best by {describe.chosen_by(task)}"}),
+            "at": (q.at, {END: "at the end", **({BEST: best} if task.has_best else {})}),
             "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
         }
@@ -309,8 +310,9 @@ def waiting(task: Task) -> list[dict[str, Any]]:
 def clocks(task: Task) -> list[str]:
     """The clocks that every cell has."""
     batches = all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells)
+    updates = not all(run.logged and run.epochs for run in task.runs)  # of those the log has the epochs alone
     timed = any(run.seconds for run in task.runs)
-    has = {"epoch": task.budget[1] == "epochs", "step": True, "examples": batches, "seconds": timed}
+    has = {"epoch": task.budget[1] == "epochs", "step": updates, "examples": batches, "seconds": timed}
     return [clock for clock in AXES if has[clock]]
 
 

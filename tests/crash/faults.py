@@ -30,7 +30,8 @@ import tiny
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish
-from normbench.runs import pack
+from normbench.runs import imported, pack
+from normbench.runs.curve import Curve
 from normbench.runs.writing import directory
 
 DARK, OVER = 77, 3  # exit codes of a process whose power went; that was done before the fault came
@@ -187,9 +188,30 @@ def nothing(folder: Path) -> None:
     pass
 
 
+def logged(lengths: dict[str, int]) -> list[Any]:
+    """Runs of another program, each of so many points."""
+    curves = ((key, n, {"step": [*range(n)], "loss": [1 / (1 + s) for s in range(n)]}) for key, n in lengths.items())
+    return [
+        imported.record(
+            "x", key, "ln", number, Curve.of_columns([{"split": "valid", "mode": "logged", "columns": c}]), n
+        )
+        for number, (key, n, c) in enumerate(curves)
+    ]
+
+
+def before_import(folder: Path) -> None:
+    imported.write(folder, "x", logged({"a": 10, "b": 2000}))
+
+
+def import_more(folder: Path) -> None:
+    imported.write(folder, "x", logged({"a": 3000, "b": 10, "c": 5}))
+
+
 COMMANDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "train": (nothing, train),
     "publish": (before_publish, publish_all),
+    "import": (before_import, import_more),
+    "first_import": (nothing, import_more),
 }
 
 

@@ -13,7 +13,14 @@ import pytest
 DRIVER = Path(__file__).with_name("faults.py")
 FAULTS = ("EIO", "ENOSPC", "power")
 # of each command and of each fault some; all of them are tried by the slow test
-SAMPLE = ("train:power:7:67", "publish:EIO:2:19", "train:ENOSPC:30:97")
+SAMPLE = (
+    "train:power:7:67",
+    "publish:EIO:2:19",
+    "import:power:1:3",
+    "import:ENOSPC:2:3",
+    "first_import:power:2:3",
+    "train:ENOSPC:30:97",
+)
 
 
 def tried(folder: Path, *words: str) -> dict[str, dict]:
@@ -32,7 +39,7 @@ def test_a_fault_at_some_operations_of_each_command(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("command", ["train", "publish"])
+@pytest.mark.parametrize("command", ["train", "publish", "import", "first_import"])
 def test_a_fault_at_every_operation(command: str, fault: str, tmp_path: Path) -> None:
     ((_, found),) = tried(tmp_path, f"{command}:{fault}:1:1").items()
     assert found["wrong"] == [] and sum(found["ends"].values()) >= 9

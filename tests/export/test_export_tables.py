@@ -37,6 +37,13 @@ def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
     assert len(notes) == 2 and str(broken) in notes[1] and "curve.jsonl" in notes[1]
 
 
+def test_a_metric_is_not_mistaken_for_a_label() -> None:
+    (run,) = madeup.runs(1, epochs=2)[:1]
+    run = replace(run, records=[{**record, "seed": 0.5, "norm": 0.25} for record in run.records])
+    frame = tables.frame([run])
+    assert {*frame["seed"]} == {run.seed} and {*frame["metric seed"]} == {0.5} and {*frame["metric norm"]} == {0.25}
+
+
 def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
     runs = madeup.runs(2, epochs=2)
     records = [dict(record) for record in runs[0].records]
@@ -110,9 +117,9 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
 
 def test_a_metric_that_a_later_run_of_an_arm_has_gets_its_column(tmp_path: Path):
     first, *_ = runs = [run for run in madeup.runs(tables.BATCH + 2, epochs=1) if run.arm == "ln"]
-    runs[0] = replace(first, records=[{**record, "norm": 2.0} for record in first.records])
+    runs[0] = replace(first, records=[{**record, "grad_norm": 2.0} for record in first.records])
     assert len(runs) > tables.BATCH
     tables.write_csv(runs, tmp_path / "curves.csv")
     with open(tmp_path / "curves.csv", newline="") as file:
-        found = [row["norm"] for row in csv.DictReader(file)]
+        found = [row["grad_norm"] for row in csv.DictReader(file)]
     assert found.count("2") == len(first.records) and len(found) == sum(len(run.records) for run in runs)

@@ -1,0 +1,128 @@
+"""Runs that another program logged, compared: nothing about them is guessed, and none is left out in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import compared
+import logged
+import pytest
+
+from normbench.compare import answer, describe, groups, suggested_seeds
+from normbench.compare.configuration import flat
+from normbench.compare.groups import Task, tasks
+from normbench.compare.question import Question
+from normbench.errors import NormbenchError
+from normbench.runs.record import RunRecord
+from normbench.stats.series import best_step, series
+from normbench.web import board
+
+SEEDS = range(1, 7)
+
+
+def only(runs: Sequence[RunRecord]) -> Task:
+    (task,) = tasks(runs)
+    return task
+
+
+def compare(task: Task, **asked: str) -> answer.Comparison:
+    return answer.compare(task, Question.of(task, asked))
+
+
+def rows(c: answer.Comparison) -> dict[str, answer.Row]:
+    return {row.arm: row for group in c.groups for row in group.rows}
+
+
+def test_they_are_a_task_of_their_own_that_says_so() -> None:
+    ours = compared.runs()
+    theirs = [logged.run(arm, seed, name="mnist_mlp", data="digits") for arm in ("none", "ln") for seed in SEEDS]
+    found = tasks([*ours, *theirs])
+    assert [task.title for task in found] == [
+        "mnist_mlp on digits, 20 epochs",
+        "imported/mnist_mlp on digits, 100 updates, logged",
+    ]
+    c = compare(found[1], metric="loss")
+    assert c.groups[0].winner and rows(c)["ln"].at.n == 6
+    assert not describe.notes(c)[1:], "no test split, and nothing else"
+
+
+def test_goals_and_units_are_those_of_the_map() -> None:
+    task = only([logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS])
+    assert (q := compare(task).question).metric.better == "higher" and q.metric.unit == "%", "acc is a fraction"
+    assert compare(task, metric="loss").question.metric.better == "lower"
+    bare = only([logged.run(arm, seed, metrics={}, monitor=None) for arm in ("base", "ln") for seed in SEEDS])
+    assert {compare(bare, metric=name).question.metric.better for name in ("loss", "acc")} == {""}
+
+
+def test_nothing_is_best_where_no_metric_is_declared_for_it() -> None:
+    task = only([logged.run(arm, seed, monitor=None) for arm in ("base", "ln") for seed in SEEDS])
+    c = compare(task)
+    assert {(row.at.diverged, row.best.diverged, row.best.n) for row in rows(c).values()} == {(0, 0, 0)}
+    assert not any("diverged" in line for line in describe.notes(c))
+    lost = [logged.run("bn", seed, end="NaN", monitor=None) for seed in SEEDS]
+    assert (row := rows(compare(only([*task.runs, *lost])))["bn"]).at.diverged == 6 and row.best.diverged == 0
+    with pytest.raises(NormbenchError, match="at=best"):
+        compare(task, at="best")
+    assert best_step(task.runs[0]) is None and best_step(logged.run()) == 100
+    page = board.Board(task, c.question, "step")
+    assert [option["key"] for option in page.json()["choices"]["at"]["options"]] == ["end"]
+
+
+def test_a_metric_that_is_logged_elsewhere_is_no_divergence() -> None:
+    """The accuracy is not logged at the step of the best loss, and the loss of train ends earlier than valid's."""
+    task = only([logged.run(arm, seed, points=9) for arm in ("base", "ln") for seed in SEEDS])
+    for asked in ({"split": "train", "metric": "loss"}, {"metric": "acc", "at": "best"}, {"metric": "acc"}):
+        assert {row.diverged for row in rows(compare(task, **asked)).values()} == {0}, asked
+    assert rows(compare(task, split="train"))["ln"].at.n == 6
+
+
+def test_a_run_that_diverged_early_counts_where_it_was_to_end() -> None:
+    runs = [logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS]
+    early = [logged.run("bn", seed, points=3, end="NaN") for seed in SEEDS]
+    task = only([*runs, *early])
+    row = rows(compare(task))["bn"]
+    assert (row.diverged, row.at.n, row.lost) == (6, 0, True)
+    assert only(early).length == "30 updates", "all diverged: the longest"
+
+
+def test_runs_of_several_lengths_are_two_tasks_that_name_each_other() -> None:
+    runs = [logged.run("ln", seed, points=10 if seed < 4 else 8) for seed in SEEDS]
+    first, second = tasks(runs)
+    assert {first.other_lengths, second.other_lengths} == {("80 updates",), ("100 updates",)}
+    assert any("80 updates" in line and "length: common" in line for line in describe.notes(compare(first)))
+
+
+def test_a_log_of_epochs_alone_has_no_updates() -> None:
+    runs = [logged.run(arm, seed, epochs=True) for arm in ("base", "ln") for seed in SEEDS]
+    task = only(runs)
+    c = compare(task)
+    assert task.length == "100 epochs" and c.question.clock == "epoch" and board.clocks(task) == ["epoch"]
+    assert rows(c)["ln"].at.n == 6
+    assert len(groups.with_longer([*runs, logged.run("ln", 9, points=20, epochs=True)])) == len(runs) + 1, "none is cut"
+
+
+def test_ends_of_unequal_length_within_a_task_are_said() -> None:
+    runs = [logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS]
+    shorter = replace(logged.run("ln", 7, points=8), steps=100)
+    assert any("unequal length" in line for line in describe.notes(compare(only([*runs, shorter]))))
+    assert not any("unequal length" in line for line in describe.notes(compare(only(runs))))
+
+
+def test_axes_and_controls_tell_cells_apart() -> None:
+    runs = [logged.run("ln", s, key=f"{s}{lr}", axes={"optim.lr": lr}) for s in SEEDS for lr in (0.1, 0.01)]
+    task = only([*runs, *(logged.run("ln", s, control="low", axes={"optim.lr": 0.1}) for s in SEEDS)])
+    assert len(task.cells) == 3 and {*task.differing} == {"optim.lr", "train.control"}
+    assert not {"schedule", "clip", "train.sampler"} & flat(runs[0].config).keys(), "nobody knows"
+
+
+def test_no_command_here_makes_further_seeds_of_them() -> None:
+    c = compare(only([logged.run(arm, seed) for arm in ("base", "ln") for seed in (1, 2)]))
+    (line,) = suggested_seeds.suggested_commands(c)
+    assert line.startswith("# ")
+
+
+def test_records_that_were_logged_stand_for_evaluation_alone() -> None:
+    run = logged.run()
+    assert len(series(run, "valid", "eval", "loss", x="step")) == 11
+    assert series(run, "valid", "train", "loss", x="step") == series(run, "valid", "eval", "loss") == []

@@ -1,0 +1,137 @@
+"""Runs of other programs: their pack is whole or not there, and a name has one run of each log."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import logged
+import pytest
+
+from normbench.check import Check
+from normbench.errors import NormbenchError
+from normbench.runs import files, imported, pack, table
+from normbench.runs.curve import Curve
+from normbench.runs.record import RunRecord, check_record
+
+HOSTILE = {"path": "${oc.env:HOME}/x", '"id": "0123456789ab"': '], "curves": [{"\u202e</script>'}
+
+
+def held(results: Path, name: str = "x") -> dict[str, RunRecord]:
+    return {run.config["import"]["run"]: run for run in pack.read(imported.place(results, name))}
+
+
+def test_a_run_comes_back_as_it_was_with_and_without_its_curve(tmp_path: Path) -> None:
+    runs = [
+        logged.run("ln", 1, about={"hparams": HOSTILE}, axes={"optim.lr": 0.1, "width": 3}, control="lr-low"),
+        logged.run("bn", 2, end="-Infinity"),
+        logged.run("bn", 3, end=1e300),
+    ]
+    assert imported.write(tmp_path, "x", runs) == [] and imported.names(tmp_path) == ["x"]
+    whole = sorted(pack.read(path := imported.place(tmp_path, "x")), key=lambda run: run.id)
+    assert whole == sorted(runs, key=lambda run: run.id)
+    assert [[*run.records] for run in whole] == [[*run.records] for run in sorted(runs, key=lambda run: run.id)]
+    heads = pack.heads(path)
+    assert [head.head for head in heads] == [replace(run, records=Curve()) for run in sorted(runs, key=pack.place)]
+    assert [head.evaluations for head in heads] == [len(run.records) for run in sorted(runs, key=pack.place)]
+    assert [head.whole() for head in heads] == sorted(runs, key=pack.place)
+    assert [one.id for one in pack.heads(path, {runs[0].id})] == [runs[0].id], "the id in its hparams is none"
+    for record in runs[1].records:
+        check_record(record)
+
+
+def test_records_stand_by_step_and_columns_are_of_one_length() -> None:
+    records = [*logged.run().records]
+    assert [r["step"] for r in records] == sorted(r["step"] for r in records) and Curve(records) == records
+    with pytest.raises(ValueError):
+        Curve.of_columns([{"split": "valid", "mode": "logged", "columns": {"step": [1, 2], "loss": [0.5]}}])
+
+
+def test_the_same_runs_again_change_nothing_and_a_longer_log_counts(tmp_path: Path) -> None:
+    imported.write(tmp_path, "x", [logged.run("ln", 1), logged.run("ln", 2)])
+    path = imported.place(tmp_path, "x")
+    before, content = path.stat(), path.read_bytes()
+    assert imported.write(tmp_path, "x", [logged.run("ln", 2), logged.run("ln", 1)]) == []
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == (before.st_mtime_ns, content)
+    (line,) = imported.write(tmp_path, "x", [logged.run("ln", 1, points=12)])
+    assert "1 runs" in line and "ln_s2" in line
+    assert {key: run.steps for key, run in held(tmp_path).items()} == {"ln_s1": 120, "ln_s2": 100}
+    imported.write(tmp_path, "x", [logged.run("ln", 1, points=4)])
+    assert held(tmp_path)["ln_s1"].steps == 120
+    imported.write(tmp_path, "x", [logged.run("ln", 1, points=4, about={"map_sha256": "other"})])
+    assert held(tmp_path)["ln_s1"].steps == 40, "by another map"
+
+
+def test_a_log_has_one_run_and_an_arm_and_seed_one_log(tmp_path: Path) -> None:
+    imported.write(tmp_path, "x", [logged.run("ln", 1, key="a"), logged.run("ln", 2, key="b")])
+    (moved, stay) = imported.write(tmp_path, "x", [logged.run("layer", 1, key="a")])
+    assert "a is layer seed 1 now" in moved and "b" in stay
+    assert {key: run.arm for key, run in held(tmp_path).items()} == {"a": "layer", "b": "ln"}
+    content = imported.place(tmp_path, "x").read_bytes()
+    with pytest.raises(NormbenchError, match=r"ln with seed 2 from b, and c"):
+        imported.write(tmp_path, "x", [logged.run("ln", 2, key="c")])
+    assert imported.place(tmp_path, "x").read_bytes() == content
+
+
+def test_more_than_a_pack_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "LARGEST", 1000)
+    with pytest.raises(NormbenchError, match="imported/x"):
+        imported.write(tmp_path, "x", [logged.run()])
+    assert not imported.names(tmp_path)
+
+
+def _write(results: Path, number: int) -> None:
+    imported.write(results, "x", [logged.run("ln", seed) for seed in range(10 * number, 10 * number + 5)])
+
+
+def test_two_imports_at_once_are_both_there(tmp_path: Path) -> None:
+    at_once = [multiprocessing.get_context("fork").Process(target=_write, args=(tmp_path, n)) for n in range(4)]
+    for process in at_once:
+        process.start()
+    for process in at_once:
+        process.join()
+    assert [process.exitcode for process in at_once] == [0] * 4 and len(held(tmp_path)) == 20
+    assert not [path for path in tmp_path.rglob("*") if files.is_leftover(path.name)]
+
+
+@pytest.mark.parametrize("name", ["", "../x", ".x", "a/b", "a b", "x\n"])
+def test_a_name_is_that_of_a_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(NormbenchError, match="no name"):
+        imported.write(tmp_path, name, [logged.run()])
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("metric", ["step", "split", "order"])
+def test_a_metric_is_not_called_as_what_places_it(metric: str) -> None:
+    with pytest.raises(NormbenchError, match=f"metric {metric}"):
+        logged.run(metrics={metric: {}})
+
+
+def test_remove_deletes_one_name(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        imported.write(tmp_path, name, [logged.run(name=name)])
+    imported.remove(tmp_path, "x")
+    assert imported.names(tmp_path) == ["y"] and not imported.place(tmp_path, "x").parents[1].exists()
+    with pytest.raises(NormbenchError, match="Choose from: y"):
+        imported.remove(tmp_path, "z")
+
+
+def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None:
+    imported.write(tmp_path, "x", [logged.run(), logged.run("bn", axes={"optim.lr": 0.1})])
+    check = Check(tmp_path)
+    assert [*check.findings()] == [] and check.seen["imported runs"] == 2
+    (tmp_path / "imported" / "x").rename(tmp_path / "imported" / "renamed")
+    assert {finding.kind for finding in Check(tmp_path).findings()} == {"id"}
+    imported.place(tmp_path, "renamed").write_bytes(b"no pack")
+    assert [finding.kind for finding in Check(tmp_path).findings()] == ["damage"]
+
+
+def test_a_table_of_runs_has_them_by_their_source(tmp_path: Path) -> None:
+    imported.write(tmp_path, "x", [logged.run(), logged.run("bn", end="NaN")])
+    runs, notes = table.finished(tmp_path)
+    assert notes == [] and {(run.source, run.fidelity, run.status) for run in runs} == {
+        ("imported", "logged", "done"),
+        ("imported", "logged", "diverged"),
+    }
+    assert {len(run.records) for run in runs} == {len(logged.run().records)}, "a diverged one is not cut"
