@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +27,6 @@ sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files
 exporter, Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs of normbench.
 docs/keys.md has the keys of a map, examples/imports some maps.
 """
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 COUNTED = {  # in `counted`: what is said of it
     "repeated": "repeated steps, of which the last counts",
     "rewound": "points that a resumed run logged again",
@@ -76,8 +74,7 @@ def _import(
 
     if not paths or name is None:
         raise NormbenchError("import needs PATH and --as NAME, such as: normbench import logs/ --as mine")
-    if not NAME.fullmatch(name):
-        raise NormbenchError(f"--as {name} must be of letters, digits, '_', '-' and '.', at most 64.")
+    path = imported.place(results, name)
     read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
     notes = [*_found(read), *read.notes]
     say(console, "\n".join(notes))
@@ -87,7 +84,6 @@ def _import(
             raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
     for line in imported.write(results, name, read.runs):
         say(console, line)
-    path = imported.place(results, name)
     files.atomic_write(path.with_name("map.yaml"), _yaml(imports.runs.written(read.map)).encode())
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
     return notes, read.guessed

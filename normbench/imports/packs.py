@@ -37,7 +37,7 @@ def _tables(run: RunRecord) -> Iterator[Any]:
 
 def _labels(run: RunRecord) -> dict[str, Any]:
     labels = {"arm": run.arm, "seed": run.seed, "control": run.control, "axes": dict(run.axes)}
-    return flat({"labels": labels, "config": run.config})
+    return flat({"labels": labels, "monitor": run.monitor, "config": run.config})
 
 
 def whole_map(logs: Sequence[Log]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def whole_map(logs: Sequence[Log]) -> dict[str, Any]:
     first = logs[0].config
     names = {name: None for log in logs for table in log.tables for name in table.column_names if name not in PLACE}
     series = [dict(zip(("column", "split", "mode", "metric"), (n, *n.split("/", 2)), strict=True)) for n in names]
-    watched = {key: first.get(f"config.monitor.{key}") for key in ("split", "metric", "goal")}
+    watched = {key: first[f"monitor.{key}"] for key in ("split", "metric", "goal")}
     for one in series:
         if (one["split"], one["metric"]) == (watched["split"], watched["metric"]):
             one["goal"] = watched["goal"]

@@ -286,10 +286,11 @@ def _monitor(run: Found, map: Map) -> dict[str, str] | None:
 
 
 def _block(place: Place, own: Points) -> dict[str, Any]:
-    epoch = own.step if own.epoch is None else own.epoch
-    if (epoch == np.rint(epoch)).all():
-        epoch = epoch.astype(np.int64)
-    columns = {"step": array("q", own.step.tobytes()), "epoch": _array(epoch), place[1]: _array(own.value)}
+    columns: dict[str, Any] = {"step": _array(own.step)}
+    if own.epoch is not None:
+        whole = (own.epoch == np.rint(own.epoch)).all()
+        columns["epoch"] = _array(own.epoch.astype(np.int64) if whole else own.epoch)
+    columns[place[1]] = _array(own.value)
     return {"split": place[0], "mode": place[2], "columns": columns}
 
 

@@ -49,6 +49,16 @@ def test_a_longer_log_of_a_run_takes_its_place(logs: Path, normbench: Any, tmp_p
     assert after.keys() == before.keys() and sorted(after.values()) == [2, 2, 2, 3]
 
 
+def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    lines = [line.split() for line in (root / "examples" / "imports" / "README.md").read_text().splitlines()]
+    commands = [words[1:] for words in lines if words[:1] == ["normbench"]]
+    for words in commands:
+        there = [str(root / word) if (root / word).exists() else word for word in words]
+        assert normbench(*there) == 0, capfd.readouterr().err
+    assert len(commands) == 11 and len(imported.names(tmp_path / "results")) == 7
+
+
 WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])
 
 

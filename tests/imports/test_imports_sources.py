@@ -1,4 +1,4 @@
-"""What real tools wrote is read value for value: tests/imports/files/make.py logged it with them."""
+"""What real tools wrote is read value for value: examples/imports/make.py logged it with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from normbench.imports.map_keys import Map
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parents[2] / "examples" / "imports"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
 CELLS = [(arm, seed) for arm in ("base", "ln") for seed in (1, 2)]
 
