@@ -42,6 +42,23 @@ def tensorboard():
             writer.close()
 
 
+def tensorflow2():
+    """Scalars are tensors, and each split has a folder, as Keras' TensorBoard callback writes them."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    root = fresh("tensorflow2")
+    for arm in ARMS:
+        for seed in (1, 2):
+            for split, folder in (("train", "train"), ("valid", "validation")):
+                writer = EventFileWriter(str(root / f"{arm}_s{seed}" / folder), filename_suffix=".v2")
+                for i, a in enumerate(curve(arm, seed, split)):
+                    writer.add_event(Event(wall_time=1.7e9 + i, step=i, summary=scalar_pb("epoch_loss", a)))
+                writer.add_event(Event(wall_time=1.7e9 + 6, step=6, summary=scalar_pb("epoch_loss", 0.0)))
+                writer.close()
+
+
 def tensorboardx():
     from tensorboardX import SummaryWriter
 

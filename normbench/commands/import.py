@@ -108,6 +108,10 @@ def _found(read: Any) -> list[str]:
     for record in [*first.records][:3]:
         shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
         lines.append(f"  {first.arm} seed {first.seed}: {shown}")
+    series = Counter(place for run in read.runs for place in {(b.split, [*b.columns][-1]) for b in run.records.blocks})
+    lines += [
+        f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
+    ]
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}

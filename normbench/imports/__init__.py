@@ -41,8 +41,9 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
     map = map or Map()
     logs = sources.find(paths, map.source)
     whole, guessed = guess.completed(map, logs)
-    found = runs.runs(name, parts.parts(logs, whole), whole)
-    return Read(found, whole, guessed, [*_notes(logs)])
+    found, empty = runs.runs(name, parts.parts(logs, whole), whole)
+    left = [f"{key} is left out: it has no series of the map" for key in empty]
+    return Read(found, whole, guessed, [*_notes(logs), *left])
 
 
 def _notes(logs: Sequence[Any]) -> list[str]:

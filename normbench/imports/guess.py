@@ -12,8 +12,8 @@ from normbench.imports import packs
 from normbench.imports.log import Log
 from normbench.imports.map_keys import Labels, Map
 from normbench.imports.parts import Part, parts
-from normbench.imports.runs import entries, whole
-from normbench.imports.words import CLOCKS, FOLDER, NOT_CURVES, SEED, bare, seed_of, split_of
+from normbench.imports.runs import by_run, entries, whole
+from normbench.imports.words import CLOCKS, FOLDER, SEED, bare, is_clock, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "neptune": "attribute"}
 IDS = ("wandb", "neptune")  # that have ids of runs
@@ -62,7 +62,7 @@ def _series(found: Sequence[Part], map: Map, source: str) -> list[dict[str, Any]
     for part in found:
         folder = split_of(part.log.path.rpartition("/")[2]) if source == "tensorboard" else ""
         for name in part.names:
-            if name not in NOT_CURVES | clocks and name.lower() not in CLOCKS and _is_number(part, name):
+            if name not in clocks and not is_clock(name) and _is_number(part, name):
                 where[name].add(split_of(name) or folder or ("train" if source in OF_TRAIN else ""))
     if len(where) > MANY:
         prefixes = Counter(name.partition("/")[0] if "/" in name else name.partition("_")[0] for name in where)
@@ -126,9 +126,9 @@ def _clocks(found: Sequence[Part], map: Map, source: str) -> dict[str, Any]:
 def _labels(found: Sequence[Part], map: Map) -> dict[str, Any]:
     """The seed that all runs name, and the arm where it is all that differs."""
     labels, given = map.labels or Labels(), {name for part in found for name in part.groups}
-    runs: dict[str, list[Part]] = defaultdict(list)
-    for part in found:
-        runs[part.key].append(part)
+    runs, _ = by_run(found, map)
+    if not runs:
+        return {}  # which the reader of runs refuses
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
         guessed["seed"] = _seed(runs)
@@ -178,26 +178,21 @@ def _arm(runs: Mapping[str, Sequence[Part]], labels: Labels) -> dict[str, str]:
         if place[1].rpartition(".")[2].rpartition("/")[2].lower() != "seed":
             values[place] = tuple(own.get(place, "") for own in facts.values())
     names = _rest_of_paths(runs)
-    candidates: dict[tuple[int, ...], tuple[str, str]] = {}
+    candidates: dict[tuple[int, ...], list[tuple[str, str]]] = defaultdict(list)  # by how they divide the runs
     of_tool = next(iter(runs.values()))[0].log.source in IDS  # whose folders are named by time and id
-    for place, own in [*values.items(), *([] if of_tool else [(("path", ""), names)])]:
+    for place, own in [*([] if of_tool else [(("path", ""), names)]), *values.items()]:
         if len({*own}) > 1 and (place[0] == "path" or len({*own}) < max(len(runs), 3)):
-            candidates.setdefault(tuple(map(own.index, own)), place)
-    if len(candidates) > 1:
-        could = " or ".join(" ".join(place).strip() for place in candidates.values())
-        raise NormbenchError(f"runs differ in several things: {could}. Write labels: {{arm: ...}} into the map.")
-    if not candidates:
-        return {"value": names[0] or "imported"}
-    ((kind, name),) = candidates.values()
-    if kind != "path":
-        return {kind: name}
+            candidates[tuple(map(own.index, own))].append(place)
     pattern = _pattern(runs, names)
-    if not pattern:
-        raise NormbenchError(
-            f"arms are not plain to see in paths such as {next(iter(runs))}. Write labels: {{arm: {{path: REGEX}}}} "
-            "into the map."
-        )
-    return {"path": pattern}
+    places = [place for own in candidates.values() for place in own]
+    if not places:
+        return {"value": names[0] or "imported"}
+    if len(candidates) == 1 and places[0][0] == "path" and pattern:
+        return {"path": pattern}
+    if len(places) == 1 and places[0][0] != "path":
+        return dict(places)
+    could = " or ".join(" ".join(place).strip() for place in places[:8])
+    raise NormbenchError(f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map.")
 
 
 def _rest_of_paths(runs: Mapping[str, Sequence[Part]]) -> tuple[str, ...]:

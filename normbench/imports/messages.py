@@ -17,7 +17,10 @@ def _pool() -> Any:
 
 
 def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
-    """The class of message `whole`. A type is one of protobuf's, or a message of these; `*` after it: a list."""
+    """The class of message `whole`. A type is one of protobuf's, or a message of these.
+
+    `*` after it: a list; `?`: 0 is told from nothing.
+    """
     from google.protobuf import descriptor_pb2, message_factory
 
     proto = descriptor_pb2.FieldDescriptorProto
@@ -27,7 +30,10 @@ def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
         for field, (number, kind) in fields.items():
             added = message.field.add(name=field, number=number)
             added.label = proto.LABEL_REPEATED if kind.endswith("*") else proto.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
+            if kind.endswith("?"):
+                added.proto3_optional, added.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field}")
+            kind = kind.rstrip("*?")
             if kind in messages:
                 added.type, added.type_name = proto.TYPE_MESSAGE, f".{package}.{kind}"
             else:

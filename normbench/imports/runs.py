@@ -13,11 +13,11 @@ import numpy as np
 
 from normbench.draw.text import hidden, visible
 from normbench.errors import NormbenchError, unknown
+from normbench.imports import words
 from normbench.imports.curves import Points, points
 from normbench.imports.log import refuse
 from normbench.imports.map_keys import CLOCKS, Clocks, Label, Map, Series, text
 from normbench.imports.parts import Part, check_column, found_in
-from normbench.imports.words import bare
 from normbench.runs import files, imported
 from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord
@@ -38,17 +38,27 @@ class Found:
     curves: Mapping[Place, tuple[Series, Points]]
 
 
-def runs(name: str, parts: Sequence[Part], map: Map) -> list[RunRecord]:
-    """The records, sorted by the key of their run. `map` has all that a record needs."""
-    by_key: dict[str, list[Part]] = defaultdict(list)
-    for part in parts:
-        by_key[part.key].append(part)
+def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[RunRecord], list[str]]:
+    """The records, sorted by the key of their run, and the keys of runs without any series of the map."""
+    by_key, empty = by_run(parts, map)
+    if not by_key:
+        names, wanted = sorted({name for part in parts for name in part.names}), map.series[0].name
+        raise unknown(f"no run has a series of the map, such as '{wanted}'.", wanted, names)
     seeds = _seeds(by_key, map)
     found = [_found(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
     _refuse_twins(found)
     if map.length:
         found = [*_of_one_length(found, map.length)]
-    return [_record(name, run, map) for run in found]
+    return [_record(name, run, map) for run in found], empty
+
+
+def by_run(parts: Sequence[Part], map: Map) -> tuple[dict[str, list[Part]], list[str]]:
+    """The parts of each run that has a series of the map, and the keys of the others."""
+    found: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        found[part.key].append(part)
+    empty = [key for key, own in found.items() if not any(True for part in own for _ in entries(part, map))]
+    return {key: own for key, own in found.items() if key not in {*empty}}, empty
 
 
 def _found(key: str, own: Sequence[Part], seed: int, map: Map) -> Found:
@@ -70,16 +80,12 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
     chosen: dict[Place, tuple[Series, str, list[Part]]] = {}
     for part in own:
         for entry, name in entries(part, map):
-            metric = entry.metric or part.groups.get("metric") or bare(name)
-            place = _split(entry, part), metric, entry.mode or "logged"
+            metric = entry.metric or part.groups.get("metric") or words.bare(name)
+            place = _split(entry, part), seen(metric, "metric", key), entry.mode or "logged"
             there = chosen.setdefault(place, (entry, name, []))
             if there[1] != name and not part.groups:
                 raise refuse(f"run {key}", f"{there[1]} and {name} are both {metric} of {place[0]}. Map one of them.")
             there[2].append(part)
-    if not chosen:
-        names = sorted({name for part in own for name in part.names})
-        wanted = map.series[0].name
-        raise unknown(f"run {key} has none of the series of the map, such as '{wanted}'.", wanted, names)
     return {
         place: (entry, points(name, parts, entry.x or _own_clock(name, parts) or map.x, map))
         for place, (entry, name, parts) in sorted(chosen.items(), key=lambda one: one[0])
@@ -87,10 +93,11 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
 
 
 def entries(part: Part, map: Map) -> Iterator[tuple[Series, str]]:
-    """The columns of a part that are series: those named as such first, then those that fit a glob."""
+    """The columns of a part that are series: those named as such first, then those that fit a glob and are no clock."""
     for name in part.names:
-        exact = [entry for entry in map.series if entry.name == name]
-        found = exact or [entry for entry in map.series if fnmatchcase(name, entry.name)]
+        found = [entry for entry in map.series if entry.name == name]
+        if not found and not words.is_clock(name):
+            found = [entry for entry in map.series if fnmatchcase(name, entry.name)]
         if found:
             yield found[0], name
 
@@ -116,9 +123,13 @@ def value(label: Label, own: Sequence[Part], what: str) -> str:
     if len(found) != 1:
         several = " and ".join(sorted(found)[:3]) or "no value"
         raise refuse(f"run {own[0].key}", f"{what} has {several} by {label.place[0]}: {label.place[1]}.")
-    word = next(iter(found))
+    return seen(next(iter(found)), what, own[0].key)
+
+
+def seen(word: str, what: str, key: str) -> str:
+    """A label, which pages and terminals show."""
     if any(map(hidden, word)):
-        raise refuse(f"run {visible(own[0].key)}", f"{what} {visible(word)} has invisible characters: rename it.")
+        raise refuse(f"run {visible(key)}", f"{what} {visible(word)} has invisible characters: rename it.")
     return word
 
 

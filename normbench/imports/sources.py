@@ -34,7 +34,9 @@ NOT_RUN = re.compile(r"(^|/)(checkpoint-\d+|\d{9,}\.\d+)$")  # of Hugging Face, 
 
 def find(paths: Sequence[Path], source: str | None) -> list[Log]:
     """All logs of one source, in the order of their paths; the same file under two names is read once."""
-    found = {os.path.realpath(path): path for given in paths for path in _files(given)}
+    found: dict[str, Path] = {}
+    for path in sorted((path for given in paths for path in _files(given)), key=Path.is_symlink):  # links last
+        found.setdefault(os.path.realpath(path), path)
     chosen = [(path, *kind) for path in sorted(found.values()) if (kind := _kind(path, source))]
     if not chosen:
         wanted = f" of source {source}" if source else ""

@@ -21,7 +21,7 @@ EVENT = {
     "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary")},
     "Summary": {"value": (1, "Value*")},
     "Value": {
-        "tag": (1, "string"), "simple_value": (2, "float"), "tensor": (8, "Tensor"), "metadata": (9, "Metadata"),
+        "tag": (1, "string"), "simple_value": (2, "float?"), "tensor": (8, "Tensor"), "metadata": (9, "Metadata"),
     },
     "Metadata": {"plugin": (1, "Plugin")},
     "Plugin": {"name": (1, "string"), "content": (2, "bytes")},
@@ -44,6 +44,9 @@ TYPES = {1: ("<f4", "float_val"), 2: ("<f8", "double_val"), 3: ("<i4", "int_val"
 
 def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
     """Whole records up to the first that is cut or whose sum is wrong; behind it nothing can be trusted."""
+    head = np.frombuffer(content[:12], dtype=np.uint8)
+    if len(head) == 12 and _crc(head[None, :8]) != head[8:].view("<u4"):
+        raise refuse(path, "is no event file of TensorBoard.")
     starts, lengths, end = _framed(content)
     points: dict[str, list[tuple[np.ndarray, ...]]] = defaultdict(list)  # by tag: places, steps, values
     hparams: dict[str, Any] = {}
@@ -61,8 +64,6 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         if len(own):
             rows = data[starts[own][:, None] + np.arange(lengths[own[0]])] if lengths[own[0]] <= LONGEST else None
             _decode(content, starts, lengths, own, rows, points, hparams)
-    if not len(starts) and len(content) > 0:
-        raise refuse(path, "is no event file of TensorBoard, or its first record is cut.")
     end = end if bad == len(starts) else int(starts[bad]) - 12
     return Log(source="tensorboard", tables=[*_tables(points)], hparams=hparams, lost=len(content) - end, **log)
 
@@ -167,13 +168,8 @@ def _one(record: bytes, place: int, points: dict[str, list[tuple[np.ndarray, ...
         elif one.HasField("tensor"):
             for value in _scalar(one.tensor):
                 points[one.tag].append((np.array([place]), np.array([message.step]), np.array([value])))
-        elif one.tag and _has_value(one):
+        elif one.HasField("simple_value"):
             points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(one.simple_value)])))
-
-
-def _has_value(value: Any) -> bool:
-    """Whether it has a simple value, 0 included, and not a picture."""
-    return bool(value.simple_value) or b"\x15" in value.SerializeToString()
 
 
 def _scalar(tensor: Any) -> Iterator[float]:

@@ -65,7 +65,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     note = "" if finished else "it is not known to have finished"
     return Log(
         source="wandb",
-        tables=[_table(rows)] if rows else [],
+        tables=[_table(rows, path)],
         config=flat(tree),
         clocks=_matched(clocks, {name for row in rows for name in row}),
         run=run,
@@ -107,14 +107,16 @@ def _matched(clocks: dict[str, str], names: set[str]) -> dict[str, str]:
     return {name: clocks[pattern] for name, pattern in pairs if name != clocks[pattern]}
 
 
-def _table(rows: list[dict[str, str]]) -> Any:
+def _table(rows: list[dict[str, str]], path: Path) -> Any:
     """All rows in their order; those with the same keys are parsed together."""
     import pyarrow as pa
 
     shapes: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
         shapes[tuple(row)].append(number)
-    tables = []
+    tables = [pa.table({"": pa.array([], pa.int64())})]
+    if any("" in row.values() for row in rows):
+        raise refuse(path, "has values that are no JSON, which this version does not read. Export its history as CSV.")
     for names, numbers in shapes.items():
         values = zip(*(rows[number].values() for number in numbers), strict=True)
         columns = {name: column(_values(own)) for name, own in zip(names, values, strict=True)}

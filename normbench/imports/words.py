@@ -19,6 +19,11 @@ FOLDER = rf"^(.+?)(?:/(?:{WORD}))?$"  # of a path, what is not the split
 SEED = re.compile(r"[-_./ ]?seed[-_= ]?(\d+)|_s(\d+)(?=$|/)", re.IGNORECASE)
 
 
+def is_clock(name: str) -> bool:
+    """Whether a name is that of a clock, of a time or of an id, and so of no metric."""
+    return name.lower() in CLOCKS or name in NOT_CURVES
+
+
 def split_of(name: str) -> str:
     """The split whose word a name has; "" where it has none, or those of two splits."""
     found = {SPLITS[word.lower()] for word in SPLIT.findall(name)}

@@ -27,7 +27,7 @@ from pyarrow import csv, parquet
 
 from normbench.imports import tensorboard, wandb_file
 
-CALLS = 1
+CALLS = 3
 GOALS = {"csv": 5.0, "parquet": 5.0, "jsonl": 5.0, "tensorboard": 5.0, "wandb": 30.0}
 
 

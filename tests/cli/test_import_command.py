@@ -56,7 +56,7 @@ def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_pat
     for words in commands:
         there = [str(root / word) if (root / word).exists() else word for word in words]
         assert normbench(*there) == 0, capfd.readouterr().err
-    assert len(commands) == 11 and len(imported.names(tmp_path / "results")) == 7
+    assert len(commands) == 12 and len(imported.names(tmp_path / "results")) == 8
 
 
 WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])

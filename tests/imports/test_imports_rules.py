@@ -130,6 +130,12 @@ def test_arms_that_differ_in_two_things_are_never_guessed(tmp_path: Path) -> Non
         read(tmp_path, labels={"arm": {"path": "^([a-z]+)/"}})
 
 
+def test_a_glob_finds_no_clock(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,2")
+    (run,) = read(tmp_path, series=[{"column": "*", "split": "valid"}])
+    assert {key for record in run.records for key in record} == {"step", "split", "mode", "loss"}
+
+
 def test_what_was_guessed_is_a_map_that_needs_no_guess(tmp_path: Path) -> None:
     write(tmp_path, "a/ln_s1.csv", "1,2")
     write(tmp_path, "a/bn_s1.csv", "1,3")

@@ -159,6 +159,23 @@ def test_a_wrong_sum_ends_an_event_file(tmp_path: Path) -> None:
     assert run.config["import"]["counted"]["lost_bytes"] > 60
 
 
+def test_a_zero_is_a_value_and_a_run_without_series_is_left_out(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "tensorboard", tmp_path / "logs")
+    runs = read(tmp_path / "logs", series=[{"tag": "lr", "split": "train"}], labels={"arm": {"hparam": "norm"}})
+    assert [values(run, "train", "lr") for run in runs] == [{0: 0.0}] * 4
+    (empty := tmp_path / "logs" / "ln_s9").mkdir()
+    source = next((FILES / "tensorboard" / "ln_s1").glob("events*"))
+    (empty / source.name).write_bytes(source.read_bytes()[:60])  # the version alone: it was killed at once
+    read_all = imports.read([tmp_path / "logs"], "x")
+    assert cells([*read_all.runs]) == CELLS and any("ln_s9 is left out" in note for note in read_all.notes)
+
+
+def test_a_link_to_a_log_is_no_second_run(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "keras", tmp_path / "logs")
+    (tmp_path / "logs" / "latest.csv").symlink_to(tmp_path / "logs" / "ln_s1.csv")
+    assert cells(read(tmp_path / "logs", source="keras", run="path", labels={"arm": {"path": "(ln|base)"}})) == CELLS
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 ROWS = [(10, 0.5, 0.6), (20, 0.1 + 0.2, 0.45), (30, 1e-7, 0.4)]
@@ -247,26 +264,21 @@ def test_neptune_of_its_documented_form(tmp_path: Path) -> None:
 # --- the six maps of the documentation -------------------------------------------------------------------------------
 
 
-def test_folders_of_keras_callback_have_the_split_in_the_path(tmp_path: Path) -> None:
-    """1: the layout of Keras' TensorBoard callback, of files that torch wrote."""
-    for arm, seed in CELLS:
-        source = next(path for path in (FILES / "tensorboard" / f"{arm}_s{seed}").iterdir() if path.is_file())
-        for split in ("train", "validation"):
-            (tmp_path / f"{arm}_s{seed}" / split).mkdir(parents=True)
-            shutil.copy(source, tmp_path / f"{arm}_s{seed}" / split / f"{source.name}.v2")
+@pytest.mark.parametrize("mapped", [False, True])
+def test_folders_of_each_split_with_scalars_that_are_tensors(mapped: bool) -> None:
+    """1: as TensorFlow 2 and Keras write them; without a map the same is guessed."""
+    split = {"path": "/(train|validation)$", "train": "train", "validation": "valid"}
     keys: dict[str, Any] = {
         "source": "tensorboard",
         "run": {"path": r"^([^/]+_s\d+)"},
-        "series": [
-            {"tag": "valid/loss", "metric": "loss",
-             "split": {"path": "/(train|validation)$", "train": "train", "validation": "valid"}},
-        ],
-    }  # fmt: skip
-    runs = read(tmp_path, **keys)
+        "series": [{"tag": "epoch_loss", "split": split}],
+    }
+    runs = read(FILES / "tensorflow2", **(keys if mapped else {}))
     assert cells(runs) == CELLS
     for run in runs:
-        wanted = {step: float(np.float32(one)) for step, one in expected(run, "valid", range(0, 600, 100)).items()}
-        assert values(run, "valid", "loss") == values(run, "train", "loss") == wanted
+        for name in ("train", "valid"):
+            wanted = {step: float(np.float32(one)) for step, one in expected(run, name, range(6)).items()}
+            assert values(run, name, "epoch_loss") == wanted | {6: 0.0}
 
 
 def test_wandb_by_a_map() -> None:
