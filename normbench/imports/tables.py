@@ -27,9 +27,13 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
     content = _unpacked(content, path)
     whole = content[: content.rfind(b"\n") + 1]
     head = whole[:HEAD].decode("utf-8-sig", "replace")
-    first = head.splitlines()[0] if head else ""
+    first = whole.partition(b"\n")[0].decode("utf-8-sig", "replace").rstrip("\r")
     mark = max(",;\t", key=first.count)
-    names = next(csv_file.reader([first], delimiter=mark), [])
+    try:
+        names = next(csv_file.reader([first], delimiter=mark), [])
+        whole.partition(b"\n")[0].decode()
+    except (csv_file.Error, UnicodeDecodeError) as error:
+        raise refuse(path, f"has no line of column names: {error}.") from None
     if not any(names):
         raise refuse(path, "has no whole line of column names.")
     if twice := sorted({name for name in names if names.count(name) > 1}):

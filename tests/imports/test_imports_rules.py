@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,26 @@ def test_a_file_that_is_none_is_one_line(name: str, content: bytes, tmp_path: Pa
     with pytest.raises(NormbenchError) as caught:
         read(tmp_path / name, labels={"seed": "none"})
     assert caught.value.code == 2
+
+
+LOGS = Path(__file__).parents[2] / "examples" / "imports"
+WORDS = (b"NaN", b",", b'"', b"\n", b"1e400", b"\x00", b"{", b"[[", b"null", b"\xff", b"-1", b"9" * 20)
+
+
+@pytest.mark.parametrize("source", ["tensorboard", "tensorflow2", "wandb", "keras", "lightning", "huggingface"])
+def test_a_damaged_log_is_read_in_part_or_refused_in_one_line(source: str, tmp_path: Path) -> None:
+    dice = random.Random(source)
+    paths = sorted(path for path in (LOGS / source).rglob("*") if path.is_file())
+    clock = {"lightning": {"column": "step"}, "huggingface": {"key": "step"}}.get(source)
+    keys = {"labels": {"seed": "none"}, **({"x": {"step": clock}} if clock else {})}
+    for _ in range(40):
+        path = dice.choice(paths)
+        content = bytearray(path.read_bytes())
+        for _ in range(dice.choice((1, 3))):
+            place = dice.randrange(len(content))
+            content[place : place + dice.choice((0, 1, 4))] = dice.choice((*WORDS, b"", dice.randbytes(1)))
+        (tmp_path / path.name).write_bytes(content[: dice.choice((len(content), len(content) - 9))])
+        try:
+            imports.read([tmp_path / path.name], "x", Map.model_validate(keys))
+        except NormbenchError as error:
+            assert "\n" not in str(error) and error.code == 2

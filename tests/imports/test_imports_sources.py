@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import shutil
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,22 @@ def test_a_link_to_a_log_is_no_second_run(tmp_path: Path) -> None:
     shutil.copytree(FILES / "keras", tmp_path / "logs")
     (tmp_path / "logs" / "latest.csv").symlink_to(tmp_path / "logs" / "ln_s1.csv")
     assert cells(read(tmp_path / "logs", source="keras", run="path", labels={"arm": {"path": "(ln|base)"}})) == CELLS
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "jsonl", "tensorboard", "wandb"])
+def test_logs_of_thousands_of_points_are_read_whole(source: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Those of scripts/bench: W&B's records cross its blocks, steps of an event have one to three bytes."""
+    monkeypatch.syspath_prepend(str(FILES.parents[1] / "scripts" / "bench"))
+    bench = importlib.import_module("imports")
+    for name in ("imports", "harness"):
+        monkeypatch.delitem(sys.modules, name)
+    for run in (0, 1):
+        bench.WRITERS[source](tmp_path, run, 3000)
+    for number, run in enumerate(sorted(read(tmp_path), key=lambda run: run.arm)):
+        wanted = bench.table(number, 3000).to_pylist()
+        kind = np.float32 if source == "tensorboard" else float
+        assert values(run, "valid", "loss") == {row["step"]: float(kind(row["valid/loss"])) for row in wanted}
+        assert run.config["import"]["counted"] == {}
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
