@@ -8,7 +8,6 @@ from pathlib import Path
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
 from normbench.runs import imported, pack
-from normbench.stored import IMPORT
 
 
 def check(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
@@ -21,7 +20,7 @@ def check(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
             continue
         seen["imported runs"] = seen.get("imported runs", 0) + len(runs)
         for run in runs:
-            computed = imported.run_id(name, run.config[IMPORT]["run"], run.arm, run.seed, run.control, run.axes)
+            computed = imported.run_id(name, imported.log_of(run), run.arm, run.seed, run.control, run.axes)
             if computed != run.id:
                 yield Finding("id", path, f"what names run {run.id} gives the id {computed}: the folder was renamed, "
                               f"or one of them was changed. {again}")  # fmt: skip

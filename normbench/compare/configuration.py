@@ -59,7 +59,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         name = str(node.get("name", ""))
         options = {**_legacy(group, name), **node}
         passing = _passing(group, name)
-        found[group] = name
+        found |= {group: name} if "name" in node else {}
         for key, value in options.items():
             if key not in ("name", "declares") and key not in passing:
                 _leaves(f"{group}.{key}", value, found)

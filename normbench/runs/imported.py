@@ -105,7 +105,7 @@ def record(
     for option, value in {**(axes or {}), **({"control": control} if control else {})}.items():
         group, _, option_of_it = option.partition(".")  # runs are averaged and compared by their configuration
         if group in RUN_GROUPS and option_of_it:
-            config.setdefault(group, {"name": "unknown"})[option_of_it] = value
+            config.setdefault(group, {})[option_of_it] = value
         else:
             config.setdefault("train", {})[option.removeprefix("train.")] = value
     return RunRecord(
@@ -132,14 +132,14 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
     same log as another arm or seed goes. All others stay: folders can be imported one after the other. NormbenchError
     for another log of an arm and seed that are there, and for more than a pack can hold.
     """
-    path, logs = place(results, name), {_log(run): run for run in runs}
+    path, ids, logs = place(results, name), {run.id for run in runs}, {*map(_log, runs)}
     files.make_folder(path.parent)
     with files.alone(results / FOLDER), files.alone(path.parent):
         old = {run.id: run for run in pack.read(path)}
-        gone = {run.id for run in old.values() if (new := logs.get(_log(run))) and new.id != run.id}
-        merged = {run_id: run for run_id, run in old.items() if run_id not in gone}
-        stay = merged.keys() - {run.id for run in runs}
-        cells = {pack.place(merged[run_id])[:-1]: merged[run_id] for run_id in stay}
+        gone = [run for run in old.values() if run.id not in ids and _log(run) in logs]
+        stay = [run for run in old.values() if run.id not in ids and _log(run) not in logs]
+        cells = {pack.place(run)[:-1]: run for run in stay}
+        merged = {run.id: run for run in old.values() if run.id in ids or _log(run) not in logs}
         for run in runs:
             if other := cells.get(pack.place(run)[:-1]):
                 raise NormbenchError(
@@ -149,31 +149,34 @@ def write(results: Path, name: str, runs: Sequence[RunRecord]) -> list[str]:
             there = merged.get(run.id)
             if there is None or _map(there) != _map(run) or _length(run) >= _length(there):
                 merged[run.id] = run
-        if (content := _dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
+        if (content := dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
             files.atomic_write(path, content)
-    return [
-        *(f"{_log(old[i])} is {logs[_log(old[i])].arm} seed {logs[_log(old[i])].seed} now, no longer {old[i].arm} "
-          f"seed {old[i].seed}" for i in sorted(gone)),
-        *([f"{len(stay)} runs that were imported before stay: {', '.join(sorted(_log(old[i]) for i in stay)[:5])}"
-           f"{', ...' * (len(stay) > 5)} (normbench import --remove {name} deletes all)"] if stay else []),
-    ]  # fmt: skip
+    lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
+    if stay:
+        names = ", ".join(_log(run) for run in stay[:5]) + f" and {len(stay) - 5} more" * (len(stay) > 5)
+        lines.append(f"from earlier imports stay {names} (normbench import --remove {name} deletes all)")
+    return lines
+
+
+def log_of(run: RunRecord) -> Any:
+    """What makes it one run where it was logged: the key of `run_id`."""
+    return run.config.get(IMPORT, {}).get("run")
 
 
 def _log(run: RunRecord) -> str:
-    """What makes it one run where it was logged, as text."""
-    key = run.config[IMPORT]["run"]
-    return key if isinstance(key, str) else json.dumps(key, sort_keys=True)
+    return key if isinstance(key := log_of(run), str) else json.dumps(key, sort_keys=True)
 
 
 def _map(run: RunRecord) -> Any:
-    return run.config[IMPORT].get("map_sha256")
+    return run.config.get(IMPORT, {}).get("map_sha256")
 
 
 def _length(run: RunRecord) -> tuple[int, int]:
     return run.steps, len(run.records)
 
 
-def _dump(name: str, runs: Sequence[RunRecord]) -> bytes:
+def dump(name: str, runs: Sequence[RunRecord]) -> bytes:
+    """The content of a pack. NormbenchError for more than one can hold."""
     body = b"".join(map(pack.columns, sorted(runs, key=pack.place)))
     if len(body) > pack.LARGEST:
         raise NormbenchError(

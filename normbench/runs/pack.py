@@ -44,7 +44,7 @@ KINDS: dict[str, Any] = {  # what everything else relies on, also in a pack that
     "records": list,
     "seconds": (int, float, type(None)),
 }
-DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
+DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 
 
 class _Run(Protocol):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fake
+import logged
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.papers import history, measured, per_example_effects, published
-from normbench.runs import curve_file, files, outcomes, pack, run_file, slots
+from normbench.runs import curve_file, files, imported, outcomes, pack, run_file, slots
 from normbench.runs.damaged import Damaged
 
 FEW, MANY = 40, 1500
@@ -37,6 +38,7 @@ def whole() -> dict[str, bytes]:
     entry |= {"after": {"verdict": "reproduced", "n": 3}, "cause": ["runs"]}
     return found | {
         pack.NAME: pack.dump([fake.record(spec)]),
+        "columns.gz": imported.dump("x", [logged.run(points=2)]),
         history.NAME: files.line(files.sealed(entry)),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
@@ -57,6 +59,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "run.json": run_file.read,
     "curve.jsonl": lambda path: curve_file.checked(path / "curve.jsonl", json.loads(whole()["run.json"])),
     pack.NAME: lambda path: pack.read(path / pack.NAME),
+    "columns.gz": lambda path: pack.read(path / "columns.gz"),
     "a.json": lambda path: _slot(path)[0],
     history.NAME: history.read,
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
@@ -64,7 +67,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
     "best.npz": lambda path: outcomes.read(path / "best.npz", "test", [""], "nll"),
 }
-SEALED = ("run.json", "curve.jsonl", pack.NAME, "a.json", history.NAME)  # what has a hash of itself, or elsewhere
+# what has a hash of itself, or elsewhere
+SEALED = ("run.json", "curve.jsonl", pack.NAME, "columns.gz", "a.json", history.NAME)
 PUT = [b"[" * 2000, b"{" * 60, b"9" * 400, b"1", b"\0", b"\xff", b"\n", b"\n\n", b"NaN", b"&a *a", b"!!set "]
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
+import fake
 import logged
 import pytest
 
@@ -55,7 +56,7 @@ def test_the_same_runs_again_change_nothing_and_a_longer_log_counts(tmp_path: Pa
     assert imported.write(tmp_path, "x", [logged.run("ln", 2), logged.run("ln", 1)]) == []
     assert (path.stat().st_mtime_ns, path.read_bytes()) == (before.st_mtime_ns, content)
     (line,) = imported.write(tmp_path, "x", [logged.run("ln", 1, points=12)])
-    assert "1 runs" in line and "ln_s2" in line
+    assert "stay ln_s2 (" in line
     assert {key: run.steps for key, run in held(tmp_path).items()} == {"ln_s1": 120, "ln_s2": 100}
     imported.write(tmp_path, "x", [logged.run("ln", 1, points=4)])
     assert held(tmp_path)["ln_s1"].steps == 120
@@ -66,9 +67,13 @@ def test_the_same_runs_again_change_nothing_and_a_longer_log_counts(tmp_path: Pa
 def test_a_log_has_one_run_and_an_arm_and_seed_one_log(tmp_path: Path) -> None:
     imported.write(tmp_path, "x", [logged.run("ln", 1, key="a"), logged.run("ln", 2, key="b")])
     (moved, stay) = imported.write(tmp_path, "x", [logged.run("layer", 1, key="a")])
-    assert "a is layer seed 1 now" in moved and "b" in stay
+    assert "a is no longer ln seed 1" in moved and "b" in stay
     assert {key: run.arm for key, run in held(tmp_path).items()} == {"a": "layer", "b": "ln"}
+    several = [logged.run("ln", 5, key="many", axes={"optim.lr": lr}) for lr in (0.1, 0.01)]
+    imported.write(tmp_path, "x", several)
     content = imported.place(tmp_path, "x").read_bytes()
+    assert len(imported.write(tmp_path, "x", several)) == 1, "all stay: a log may have several runs"
+    assert imported.place(tmp_path, "x").read_bytes() == content
     with pytest.raises(NormbenchError, match=r"ln with seed 2 from b, and c"):
         imported.write(tmp_path, "x", [logged.run("ln", 2, key="c")])
     assert imported.place(tmp_path, "x").read_bytes() == content
@@ -123,6 +128,10 @@ def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None
     assert [*check.findings()] == [] and check.seen["imported runs"] == 2
     (tmp_path / "imported" / "x").rename(tmp_path / "imported" / "renamed")
     assert {finding.kind for finding in Check(tmp_path).findings()} == {"id"}
+    bare = [replace(run, config={}) for run in pack.read(imported.place(tmp_path, "renamed"))]
+    for content in (imported.dump("x", bare), fake.sealed_pack(['{"curves": [[]]}'], schema=3)):
+        imported.place(tmp_path, "renamed").write_bytes(content)
+        assert {finding.kind for finding in Check(tmp_path).findings()} < {"id", "damage"}
     imported.place(tmp_path, "renamed").write_bytes(b"no pack")
     assert [finding.kind for finding in Check(tmp_path).findings()] == ["damage"]
 
