@@ -179,7 +179,7 @@ class Labels(Model):
 
     arm: Label = optional("the setting that is compared")
     seed: Annotated[Any, PlainValidator(_seed), WithJsonSchema({"type": "Label, count or none"})] = optional(
-        "its seed; `count`: the runs of a cell are numbered by path; `none`: so too, and no two runs share one"
+        "its seed; `count`: the runs of an arm and control are numbered; `none`: all runs are, so that none form a pair"
     )
     control: Label = optional("the control; without it none")
     axes: dict[Text, Label] = optional("the value of each axis")

@@ -166,7 +166,8 @@ def _seeds(by_key: Mapping[str, Sequence[Part]], map: Map) -> dict[str, int]:
         counted: Counter[Any] = Counter()
         found = {}
         for key in sorted(by_key):
-            cell = _label("arm", by_key[key], map), _label("control", by_key[key], map)
+            own = by_key[key]
+            cell = () if label == "none" else (_label("arm", own, map), _label("control", own, map))
             counted[cell] += 1
             found[key] = counted[cell]
         return found

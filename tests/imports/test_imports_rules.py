@@ -120,6 +120,9 @@ def test_a_seed_that_a_run_lacks_is_never_guessed(tmp_path: Path) -> None:
         read(tmp_path)
     found = read(tmp_path, labels={"seed": "count", "arm": {"value": "a"}})
     assert [run.seed for run in found] == [1, 2]
+    for word, seeds in (("count", [1, 1]), ("none", [1, 2])):
+        found = read(tmp_path, labels={"seed": word, "arm": {"path": "ln_(.+)"}})
+        assert [(run.arm, run.seed) for run in found] == [*zip(("s1", "x"), seeds, strict=True)]
 
 
 def test_arms_that_differ_in_two_things_are_never_guessed(tmp_path: Path) -> None:
