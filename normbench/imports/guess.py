@@ -17,6 +17,7 @@ from normbench.imports.words import CLOCKS, FOLDER, SEED, bare, is_clock, seed_o
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "neptune": "attribute"}
 IDS = ("wandb", "neptune")  # that have ids of runs
+SETTINGS = {"tensorboard": "hparam", "neptune": "attribute"}  # what sources call a setting
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
 MANY = 100  # series that nobody has chosen
@@ -141,8 +142,8 @@ def _facts(own: Sequence[Part]) -> dict[tuple[str, str], str]:
     """The configuration and hyperparameters of a run."""
     found: dict[tuple[str, str], str] = {}
     for part in own:
-        found |= {("config", key): str(one) for key, one in part.config.items()}
-        found |= {("hparam", key): str(one) for key, one in part.log.hparams.items()}
+        kind = SETTINGS.get(part.log.source, "config")
+        found |= {(kind, key): str(one) for key, one in part.config.items()}
     return found
 
 

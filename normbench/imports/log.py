@@ -26,7 +26,6 @@ class Log:
     source: str
     tables: Sequence[Any]
     config: Mapping[str, Any] = field(default_factory=dict)
-    hparams: Mapping[str, Any] = field(default_factory=dict)
     clocks: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
     lost: int = 0

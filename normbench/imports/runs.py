@@ -144,12 +144,15 @@ def _values(label: Label, own: Sequence[Part], what: str) -> list[Any]:
             check_column(part.log, part.table, name)
         found = [one for part in own for one in part.table.column(name).unique().to_pylist()]
         return [one for one in found if one is not None]
-    settings = {
-        key: one for part in own for key, one in (part.log.hparams if kind == "hparam" else part.config).items()
-    }
+    settings = _settings(own)
     if name not in settings:
         raise unknown(f"run {own[0].key}: {what}: '{name}' is no {kind}.", name, settings)
     return [settings[name]]
+
+
+def _settings(own: Sequence[Part]) -> dict[str, Any]:
+    """The configuration, hyperparameters or attributes of a run: those of its last file count."""
+    return {key: one for part in own for key, one in part.config.items()}
 
 
 def _label(what: str, own: Sequence[Part], map: Map) -> str:
@@ -264,7 +267,7 @@ def _record(name: str, run: Found, map: Map) -> RunRecord:
             "files": [dict(log.file) for _, log in sorted(logs.items())],
             "map_sha256": files.seal(written(map)),
             "clocks": [clock for clock in CLOCKS if x and getattr(x, clock)] or ["step"],  # the tool's own is one
-            "hparams": {key: one for part in run.parts for key, one in {**part.config, **part.log.hparams}.items()},
+            "hparams": _settings(run.parts),
             "counted": {key: count for key, count in sorted(counted.items()) if count},
         },
     )

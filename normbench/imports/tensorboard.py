@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from normbench.imports.log import Log, escaped, refuse
+from normbench.imports.log import Log, flat, refuse
 from normbench.imports.messages import declared
 
+Points = dict[str, list[tuple[np.ndarray, ...]]]  # by tag: places of records, steps, values
 LONGEST = 1 << 12  # bytes of a record that may be a scalar, and whose sum is checked: others are pictures and graphs
 WALL = 10  # bytes of a wall time with its key
 FLOAT = 5  # bytes of a value with its key, at the end of a scalar of torch
@@ -36,7 +37,7 @@ HPARAMS = {
     "Data": {"start": (3, "Start")},
     "Start": {"hparams": (1, "Entry*")},
     "Entry": {"key": (1, "string"), "value": (2, "Any")},
-    "Any": {"number": (2, "double"), "text": (3, "string"), "flag": (4, "bool")},
+    "Any": {"number": (2, "double?"), "text": (3, "string?"), "flag": (4, "bool?")},
 }
 TYPES = {1: ("<f4", "float_val"), 2: ("<f8", "double_val"), 3: ("<i4", "int_val"), 9: ("<i8", "int64_val"),
          19: ("<f2", "half_val")}  # fmt: skip
@@ -48,7 +49,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     if len(head) == 12 and _crc(head[None, :8]) != head[8:].view("<u4"):
         raise refuse(path, "is no event file of TensorBoard.")
     starts, lengths, end = _framed(content)
-    points: dict[str, list[tuple[np.ndarray, ...]]] = defaultdict(list)  # by tag: places, steps, values
+    points: Points = defaultdict(list)
     hparams: dict[str, Any] = {}
     data = np.frombuffer(content, dtype=np.uint8)
     bad = len(starts)
@@ -65,7 +66,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
             rows = data[starts[own][:, None] + np.arange(lengths[own[0]])] if lengths[own[0]] <= LONGEST else None
             _decode(content, starts, lengths, own, rows, points, hparams)
     end = end if bad == len(starts) else int(starts[bad]) - 12
-    return Log(source="tensorboard", tables=[*_tables(points)], hparams=hparams, lost=len(content) - end, **log)
+    return Log(source="tensorboard", tables=[*_tables(points)], config=hparams, lost=len(content) - end, **log)
 
 
 def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
@@ -107,7 +108,7 @@ def _crc(rows: np.ndarray) -> np.ndarray:
 
 def _decode(
     content: bytes, starts: np.ndarray, lengths: np.ndarray, places: np.ndarray, rows: np.ndarray | None,
-    points: dict[str, list[tuple[np.ndarray, ...]]], hparams: dict[str, Any],
+    points: Points, hparams: dict[str, Any],
 ) -> None:  # fmt: skip
     """Records of one length: those with the bytes of a scalar of torch together, the others one by one."""
     single = np.ones(len(places), dtype=bool)
@@ -138,11 +139,7 @@ def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
     order = np.argsort(of, kind="stable")
     for number, own in enumerate(np.split(order, np.flatnonzero(np.diff(of[order])) + 1)):
         same = own[(middle[own] == middle[first[number]]).all(axis=1)]
-        message = _event()()
-        try:
-            message.ParseFromString(rows[same[0]].tobytes())
-        except Exception:  # DecodeError, a class that only protobuf has: the record is looked at by itself
-            continue
+        message = _parsed(_event(), rows[same[0]].tobytes())
         values = message.summary.value
         tag = values[0].tag.encode() if len(values) == 1 else b""
         if tag and middle[first[number]].tobytes()[-len(tag) :] == tag and middle.shape[1] == len(tag) + 6:
@@ -154,22 +151,26 @@ def _event() -> Any:
     return declared("tensorboard", EVENT, "Event")
 
 
-def _one(record: bytes, place: int, points: dict[str, list[tuple[np.ndarray, ...]]], hparams: dict[str, Any]) -> None:
-    from google.protobuf.message import DecodeError
-
-    message = _event()()
-    try:
-        message.ParseFromString(record)
-    except DecodeError:
-        return
+def _one(record: bytes, place: int, points: Points, hparams: dict[str, Any]) -> None:
+    message = _parsed(_event(), record)
     for one in message.summary.value:
         if one.metadata.plugin.name == "hparams":
-            hparams.update(_hparams(one.metadata.plugin.content))
-        elif one.HasField("tensor"):
-            for value in _scalar(one.tensor):
-                points[one.tag].append((np.array([place]), np.array([message.step]), np.array([value])))
-        elif one.HasField("simple_value"):
-            points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(one.simple_value)])))
+            for entry in _parsed(_hparams(), one.metadata.plugin.content).start.hparams:
+                for _, value in entry.value.ListFields():
+                    hparams.update(flat({entry.key: value}))
+        found = _scalar(one.tensor) if one.HasField("tensor") else [one.simple_value] * one.HasField("simple_value")
+        for value in found:
+            points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(value)])))
+
+
+def _parsed(kind: Any, content: bytes) -> Any:
+    """A message, empty where these bytes are none: long records have no checked sum."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except DecodeError:
+        return kind()
 
 
 def _scalar(tensor: Any) -> Iterator[float]:
@@ -183,22 +184,12 @@ def _scalar(tensor: Any) -> Iterator[float]:
         yield float(np.array(values[:1], dtype="<u2").view("<f2")[0] if code == "<f2" else values[0])
 
 
-def _hparams(content: bytes) -> dict[str, Any]:
-    data = declared_hparams()()
-    data.ParseFromString(content)
-    found: dict[str, Any] = {}
-    for entry in data.start.hparams:
-        kinds = [field.name for field, _ in entry.value.ListFields()]
-        found[escaped(entry.key)] = escaped(getattr(entry.value, kinds[0])) if kinds else 0.0
-    return found
-
-
 @cache
-def declared_hparams() -> Any:
+def _hparams() -> Any:
     return declared("hparams", HPARAMS, "Data")
 
 
-def _tables(points: dict[str, list[tuple[np.ndarray, ...]]]) -> Iterator[Any]:
+def _tables(points: Points) -> Iterator[Any]:
     import pyarrow as pa
 
     if not points:

@@ -17,6 +17,7 @@ import yaml
 
 from normbench import imports
 from normbench.errors import NormbenchError
+from normbench.imports import tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
@@ -388,3 +389,15 @@ def numbers(run: RunRecord, key: str) -> set[Any]:
         for record in run.records
         if key in record and "variant" not in record
     }
+
+
+def test_hparams_of_zero_and_without_a_number_are_kept() -> None:
+    data = tensorboard._hparams()()
+    for key, value in (("lr", {"number": 0.0}), ("big", {"number": float("inf")}), ("on", {"flag": False})):
+        data.start.hparams.add(key=key).value.CopyFrom(type(data.start.hparams.add().value)(**value))
+    event = tensorboard._event()()
+    event.summary.value.add().metadata.plugin.name = "hparams"
+    event.summary.value[0].metadata.plugin.content = data.SerializeToString()
+    found: dict[str, Any] = {}
+    tensorboard._one(event.SerializeToString(), 0, {}, found)
+    assert {key: found[key] for key in ("lr", "big", "on")} == {"lr": 0.0, "big": "inf", "on": False}
