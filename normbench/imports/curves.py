@@ -28,7 +28,7 @@ class Points:
 
     @property
     def diverged(self) -> bool:
-        return bool(len(self.value)) and not np.isfinite(self.value[-1])
+        return not np.isfinite(self.value[-1])
 
     def until(self, step: int) -> Points:
         keep = self.step <= step
@@ -106,9 +106,11 @@ def numbers(part: Part, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) -> np.ndarray:
     """Which points stay."""
+    if not len(step):
+        return step
     if rule == "last":
         order = np.argsort(step, kind="stable")
-        last = np.append(np.diff(step[order]) > 0, True)[: len(step)]
+        last = np.append(np.diff(step[order]) > 0, True)
         counted["repeated"] = len(step) - int(last.sum())
         return order[last]
     back = np.flatnonzero(np.diff(step) <= 0) + 1
@@ -121,9 +123,9 @@ def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) ->
             f"step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one that was "
             "begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
         )
-    later = np.append(np.minimum.accumulate(step[::-1])[::-1][1:], np.iinfo(np.int64).max)[: len(step)]
+    later = np.append(np.minimum.accumulate(step[::-1])[::-1][1:], np.iinfo(np.int64).max)
     stay = step < later
-    same = np.append(np.diff(step) == 0, False)[: len(step)]
+    same = np.append(np.diff(step) == 0, False)
     counted["repeated"] = int(np.sum(~stay & same))
     counted["rewound"] = int(np.sum(~stay & ~same))
     return np.flatnonzero(stay)

@@ -94,7 +94,7 @@ def _is_number(part: Part, name: str) -> bool:
     import pyarrow.types as types
 
     kind = part.table.schema.field(part.values or name).type
-    return types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind)
+    return any(is_kind(kind) for is_kind in (types.is_floating, types.is_integer, types.is_decimal, types.is_null))
 
 
 def _clocks(found: Sequence[Part], map: Map, source: str) -> dict[str, Any]:

@@ -41,9 +41,11 @@ class Found:
 def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[RunRecord], list[str]]:
     """The records, sorted by the key of their run, and the keys of runs without any series of the map."""
     by_key, empty = by_run(parts, map)
-    if not by_key:
-        names, wanted = sorted({name for part in parts for name in part.names}), map.series[0].name
-        raise unknown(f"no run has a series of the map, such as '{wanted}'.", wanted, names)
+    there = [entry for part in parts for entry, _ in entries(part, map)]
+    for entry in map.series:
+        if entry not in there:
+            names = sorted({name for part in parts for name in part.names})
+            raise unknown(f"no run has the series '{entry.name}' of the map.", entry.name, names)
     seeds = _seeds(by_key, map)
     found = [_found(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
     _refuse_twins(found)
@@ -86,10 +88,15 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
             if there[1] != name and not part.groups:
                 raise refuse(f"run {key}", f"{there[1]} and {name} are both {metric} of {place[0]}. Map one of them.")
             there[2].append(part)
-    return {
+    found = {
         place: (entry, points(name, parts, entry.x or _own_clock(name, parts) or map.x, map))
         for place, (entry, name, parts) in sorted(chosen.items(), key=lambda one: one[0])
     }
+    if not any(len(own.value) for _, own in found.values()):
+        raise refuse(
+            f"run {key}", f"its series have no value: {', '.join(sorted({one[1] for one in chosen.values()}))}."
+        )
+    return {place: one for place, one in found.items() if len(one[1].value)}
 
 
 def entries(part: Part, map: Map) -> Iterator[tuple[Series, str]]:
@@ -223,7 +230,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
     ends: dict[Place, dict[int, str]] = defaultdict(dict)
     for run in found:
         for place, (_, own) in run.curves.items():
-            if not own.diverged and len(own.step):
+            if not own.diverged:
                 ends[place][int(own.step[-1])] = run.key
     for place, keys in ends.items():
         if rule == "equal" and len(keys) > 1:
@@ -241,9 +248,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
 
 def _record(name: str, run: Found, map: Map) -> RunRecord:
     monitor = _monitor(run, map)
-    lasts = {place: int(own.step[-1]) for place, (_, own) in run.curves.items() if len(own.step)}
-    if not lasts:
-        raise refuse(f"run {run.key}", "has no value of the series of the map.")
+    lasts = {place: int(own.step[-1]) for place, (_, own) in run.curves.items()}
     watched = [last for place, last in lasts.items() if monitor and place[:2] == (monitor["split"], monitor["metric"])]
     diverged = [" ".join(place[:2]) for place, (_, own) in run.curves.items() if own.diverged]
     logs = {part.log.file["path"]: part.log for part in run.parts}

@@ -97,6 +97,15 @@ def test_a_file_cut_in_its_last_line_gives_the_others(tmp_path: Path) -> None:
     assert steps(run) == [1] and counted(run)["lost_bytes"] == 7
 
 
+def test_a_series_without_a_value_is_none(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,0.5,", "2,0.4,", head="step,valid/loss,train/loss")
+    (run,) = read(tmp_path, blank="missing")
+    assert {record["split"] for record in run.records} == {"valid"}
+    write(tmp_path, "ln_s1.csv", "1,", "2,")
+    with pytest.raises(NormbenchError, match="no value"):
+        read(tmp_path, blank="missing")
+
+
 # --- guesses ---------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +174,11 @@ def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> No
     ("head", "keys", "line"),
     [
         (HEAD, {"series": [{"column": "valid/los", "split": "valid"}]}, "Did you mean 'valid/loss'"),
+        (
+            "step,valid/loss,valid/acc",
+            {"series": [{"column": "valid/loss", "split": "valid"}, {"column": "valid/ac", "split": "valid"}]},
+            "Did you mean 'valid/acc'",
+        ),
         (HEAD, {"x": {"step": {"column": "stepp"}}}, "Did you mean 'step'"),
         (HEAD, {"labels": {"arm": {"column": "norm"}}}, "'norm' is not a column"),
         (HEAD, {"run": {"path": "^(x)$"}}, "run: path"),
