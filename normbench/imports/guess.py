@@ -63,7 +63,7 @@ def _series(found: Sequence[Part], map: Map, source: str) -> list[dict[str, Any]
     for part in found:
         folder = split_of(part.log.path.rpartition("/")[2]) if source == "tensorboard" else ""
         for name in part.names:
-            if name not in clocks and not is_clock(name) and _is_number(part, name):
+            if name and name not in clocks and not is_clock(name) and _is_number(part, name):
                 where[name].add(split_of(name) or folder or ("train" if source in OF_TRAIN else ""))
     if len(where) > MANY:
         prefixes = Counter(name.partition("/")[0] if "/" in name else name.partition("_")[0] for name in where)

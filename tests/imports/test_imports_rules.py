@@ -183,6 +183,7 @@ def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> No
         (HEAD, {"labels": {"arm": {"column": "norm"}}}, "'norm' is not a column"),
         (HEAD, {"run": {"path": "^(x)$"}}, "run: path"),
         ("step,step", {}, "two columns 'step'"),
+        (",step", {}, "no series names its split"),
         ("step,valid/loss,valid_loss", {}, "both loss of valid"),
         (HEAD, {"monitor": {"split": "valid", "metric": "loss"}}, "needs a goal"),
         (HEAD, {"labels": {"arm": {"value": "a\x1b[1m"}}}, "invisible"),
