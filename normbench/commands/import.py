@@ -58,7 +58,7 @@ def command(
             say(console, f"imported/{remove} is deleted.")
     else:
         notes, guessed = _import(results, paths or [], name, map_file, yes, console)
-    there = _there(results)
+    there = _there(results) if listed or as_json else []
     if listed:
         lines = [f"{one['name']}: {format.plural(one['runs'], 'run')}, arms {', '.join(one['arms'])}" for one in there]
         say(console, "\n".join(lines) or f"nothing was imported into {results}.")
