@@ -43,6 +43,16 @@ def expected(run: RunRecord, split: str, steps: Any) -> dict[int, float]:
     return dict(zip(steps, EXPECTED[f"{run.arm} {run.seed} {split}"], strict=True))
 
 
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """scripts/bench/imports.py, which writes long logs."""
+    monkeypatch.syspath_prepend(str(FILES.parents[1] / "scripts" / "bench"))
+    found = importlib.import_module("imports")
+    for name in ("imports", "harness"):
+        monkeypatch.delitem(sys.modules, name)
+    return found
+
+
 def test_tensorboard_is_read_bit_for_bit_as_float32_with_hparams_of_the_sub_folder() -> None:
     runs = read(FILES / "tensorboard")
     assert cells(runs) == CELLS
@@ -180,12 +190,8 @@ def test_a_link_to_a_log_is_no_second_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["csv", "parquet", "jsonl", "tensorboard", "wandb"])
-def test_logs_of_thousands_of_points_are_read_whole(source: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_logs_of_thousands_of_points_are_read_whole(source: str, bench: Any, tmp_path: Path) -> None:
     """Those of scripts/bench: W&B's records cross its blocks, steps of an event have one to three bytes."""
-    monkeypatch.syspath_prepend(str(FILES.parents[1] / "scripts" / "bench"))
-    bench = importlib.import_module("imports")
-    for name in ("imports", "harness"):
-        monkeypatch.delitem(sys.modules, name)
     for run in (0, 1):
         bench.WRITERS[source](tmp_path, run, 3000)
     for number, run in enumerate(sorted(read(tmp_path), key=lambda run: run.arm)):
@@ -193,6 +199,19 @@ def test_logs_of_thousands_of_points_are_read_whole(source: str, tmp_path: Path,
         kind = np.float32 if source == "tensorboard" else float
         assert values(run, "valid", "loss") == {row["step"]: float(kind(row["valid/loss"])) for row in wanted}
         assert run.config["import"]["counted"] == {}
+
+
+def test_a_resumed_run_of_wandb_has_two_files_of_one_id(bench: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    whole = bench.table(0, 100)
+    for folder, rows in (("offline-run-1", whole.slice(0, 50)), ("offline-run-2", whole.slice(40))):
+        monkeypatch.setattr(bench, "table", lambda run, points, rows=rows: rows)
+        (tmp_path / folder).mkdir()
+        bench.write_wandb(tmp_path / folder, 0, 100)
+    (run,) = read(tmp_path)
+    assert values(run, "valid", "loss") == dict(
+        zip(*(whole.column(name).to_pylist() for name in whole.column_names), strict=True)
+    )
+    assert run.config["import"]["counted"] == {"rewound": 10} and len(run.config["import"]["files"]) == 2
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
