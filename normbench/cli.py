@@ -42,6 +42,7 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "dashboard": "compare curves in the browser, live; only you can open it, on this machine",
     "report": "write a static HTML site of all published artifacts",
     "export": "write finished runs for other tools: W&B, CSV, parquet",
+    "import": "import curves that other programs logged: TensorBoard, W&B, CSV, ...",
     "check": "check that everything stored is intact and consistent: packs, verdicts, runs, weights; like git fsck",
     "doctor": "check versions, device, threads, compiler, disk, data, W&B",
     "data": "list the data sets, or download one",

@@ -20,6 +20,7 @@ from normbench.commands import answers
 from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
 from normbench.errors import NormbenchError
+from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
 from normbench.papers import claim_keys, describe, measured, published, rules, verdict_keys
 from normbench.papers.claims import Artifact
@@ -245,6 +246,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
         "claims": keys(claim_keys),
         "choices": keys(declaration_keys),
         "published": keys(verdict_keys),
+        "maps": keys(map_keys),
         "answers": keys(answers),
     },
 }

@@ -15,6 +15,7 @@ import madeup
 import pytest
 import yaml
 
+from normbench import imports
 from normbench.config import compose, experiment_file
 from normbench.errors import NormbenchError
 from normbench.papers import claim_file, published
@@ -104,6 +105,18 @@ DATA: dict[str, Any] = {
         "seed": 1, "refused": "r",
     },
 }  # fmt: skip
+MAP: dict[str, Any] = {
+    "source": "csv", "run": {"path": "x"}, "columns": "(?P<arm>x)", "monitor": {"split": "valid", "metric": "loss"},
+    "labels": {"arm": {"column": "norm"}, "seed": {"config": "seed"}, "control": {"hparam": "c", "zz": "b"},
+               "axes": {"optim.lr": {"attribute": "lr"}}},
+    "x": {"step": {"column": "step", "times": 10}, "epoch": {"key": "e"}},
+    "series": [
+        {"column": "loss", "split": {"path": "x", "validation": "valid"}, "metric": "loss", "mode": "eval",
+         "goal": "min", "unit": "nats", "log": True, "x": {"step": {"event": "step"}}},
+        {"tag": "a", "split": "train"}, {"key": "b", "split": "train"}, {"attribute": "c", "split": "train"},
+    ],
+    "repeats": "rewind", "blank": "missing", "length": "equal",
+}  # fmt: skip
 OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",
               "measured", "state", "variants", "apart")  # fmt: skip
 ANY = {"reference", "sources", "initial", "measured", "legacy_default", "space"}  # may have any map
@@ -129,6 +142,7 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
     ),
     "normalizer": ("norm/own.yaml", NORMALIZER, lambda folder, path: compose.choice("norm", "own", folder), OF_CHOICES),
     "model": ("model/own.yaml", MODEL, lambda folder, path: compose.declaration("model", "own", folder), OF_CHOICES),
+    "map": ("maps/own.yaml", MAP, lambda folder, path: imports.read_map(path), ("axes", "control", "split")),
     "data": ("data/own.yaml", DATA, lambda folder, path: compose.declaration("data", "own", folder), OF_CHOICES),
 }
 

@@ -329,6 +329,22 @@ class Brought(Model):
     terms: str = Field(description="the terms of use")
 
 
+class ImportedRuns(Model):
+    """An entry in the answer of `import`."""
+
+    name: str = Field(description="what they are imported as")
+    runs: int = Field(description="how many")
+    arms: list[str] = Field(description="their arms")
+
+
+class Imports(Model):
+    """The answer of `import`, also with --list and --remove."""
+
+    imported: list[ImportedRuns] = Field(description="all that is imported now")
+    notes: list[str] = Field(description="what was found, counted and left out")
+    guessed: dict[str, Any] = Field(description="the keys of the map that were guessed")
+
+
 class Exported(Model):
     """The answer of `export`."""
 
@@ -379,6 +395,7 @@ ANSWERS: dict[str, Any] = {
     "battery": Battery,
     "report": Report,
     "export": Exported,
+    "import": Imports,
     "check": Check,
     "doctor": Doctor,
     "data": DataSets | Brought,

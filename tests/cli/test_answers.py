@@ -35,6 +35,7 @@ CALLS = [
     ("report",),
     ("export", "csv"),
     ("export", "wandb"),
+    ("import", "--list"),
     ("check",),
     ("doctor",),
     ("data",),

@@ -1,0 +1,134 @@
+"""`normbench import`: curves that other programs logged become runs like our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from rich.console import Console
+
+from normbench.commands import format, terminal
+from normbench.commands.options import Json, Results, argument, flag, option
+from normbench.commands.terminal import say
+from normbench.errors import NormbenchError
+from normbench.reading import place
+from normbench.runs import files, imported
+
+EPILOG = """examples:
+  normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
+  normbench import logs/ --as mine --yes                uses it, and writes the map beside the runs
+  normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
+  normbench import --list                               what was imported
+  normbench compare imported/mine --metric loss --split valid
+
+sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories, Neptune's
+exporter, Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs of normbench.
+docs/keys.md has the keys of a map, examples/imports some maps.
+"""
+COUNTED = {  # in `counted`: what is said of it
+    "repeated": "repeated steps, of which the last counts",
+    "rewound": "points that a resumed run logged again",
+    "gaps": "gaps between steps",
+    "blank": "rows without the value",
+    "nonfinite": "values that are not finite",
+}
+
+
+def command(
+    results: Results,
+    paths: Annotated[list[Path] | None, argument("files, or folders that have them", "PATH", parser=place)] = None,
+    name: Annotated[str | None, option("what the runs are imported as", "NAME", "--as")] = None,
+    map_file: Annotated[Path | None, option("what is what in the logs (YAML)", "FILE", "--map", parser=place)] = None,
+    yes: Annotated[bool, flag("--yes", "use what can be guessed safely")] = False,
+    listed: Annotated[bool, flag("--list", "list what was imported")] = False,
+    remove: Annotated[str | None, option("delete what was imported as NAME", "NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read logs, show what was found, and write it into RESULTS/imported/NAME."""
+    console = terminal.console(stderr=as_json)
+    notes: list[str] = []
+    guessed: dict[str, Any] = {}
+    if listed or remove is not None:
+        if paths or name is not None:
+            raise NormbenchError(f"--{'list' if listed else 'remove'} takes no path and no --as.")
+        if remove is not None:
+            imported.remove(results, remove)
+            say(console, f"imported/{remove} is deleted.")
+    else:
+        notes, guessed = _import(results, paths or [], name, map_file, yes, console)
+    there = _there(results) if listed or as_json else []
+    if listed:
+        lines = [f"{one['name']}: {format.plural(one['runs'], 'run')}, arms {', '.join(one['arms'])}" for one in there]
+        say(console, "\n".join(lines) or f"nothing was imported into {results}.")
+    if as_json:
+        terminal.say_json({"imported": there, "notes": notes, "guessed": guessed})
+
+
+def _import(
+    results: Path, paths: list[Path], name: str | None, map_file: Path | None, yes: bool, console: Console
+) -> tuple[list[str], dict[str, Any]]:
+    """What was found and what was guessed, in lines and as keys of a map."""
+    from normbench import imports
+
+    if not paths or name is None:
+        raise NormbenchError("import needs PATH and --as NAME, such as: normbench import logs/ --as mine")
+    path = imported.place(results, name)
+    read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
+    notes = [*_found(read), *read.notes]
+    say(console, "\n".join(notes))
+    if read.guessed:
+        say(console, f"guessed:\n{_yaml(read.guessed)}")
+        if not yes and not _agreed(console):
+            raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
+    for line in imported.write(results, name, read.runs):
+        say(console, line)
+    files.atomic_write(path.with_name("map.yaml"), _yaml(imports.runs.written(read.map)).encode())
+    say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
+    return notes, read.guessed
+
+
+def _there(results: Path) -> list[dict[str, Any]]:
+    """All that is imported."""
+    from normbench.runs import pack
+
+    heads = {name: pack.heads(imported.place(results, name)) for name in imported.names(results)}
+    return [
+        {"name": name, "runs": len(own), "arms": sorted({one.head.arm for one in own})} for name, own in heads.items()
+    ]
+
+
+def _found(read: Any) -> list[str]:
+    """How many runs of which arms; three points of the first one; what was counted."""
+    arms = Counter(run.arm for run in read.runs)
+    counts = ", ".join(f"{arm or repr(arm)} ({count})" for arm, count in arms.items())
+    lines = [f"{format.plural(len(read.runs), 'run')}: {counts}"]
+    first = read.runs[0]
+    for record in [*first.records][:3]:
+        shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
+        lines.append(f"  {first.arm} seed {first.seed}: {shown}")
+    series = Counter(place for run in read.runs for place in {(b.split, [*b.columns][-1]) for b in run.records.blocks})
+    lines += [
+        f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
+    ]
+    facts = first.config["import"]["metrics"]
+    if open_ := [metric for metric in facts if not facts[metric].get("goal")]:
+        lines.append(f"  which way {', '.join(open_)} is better is not declared (goal: min or max in a map): no winner")
+    counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
+    lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
+    ends = {run.steps for run in read.runs if run.status == "done"}
+    if len(ends) > 1:
+        lines.append(f"  ends differ, from {min(ends)} to {max(ends)}: length: common in a map cuts all")
+    if diverged := [run for run in read.runs if run.status == "diverged"]:
+        one = diverged[0]
+        lines.append(f"  {len(diverged)} diverged, such as {one.arm} seed {one.seed}: {one.reason}")
+    return lines
+
+
+def _yaml(content: Any) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _agreed(console: Console) -> bool:
+    return console.is_terminal and console.input("Import so? [y/N] ").strip().lower() in ("y", "yes")

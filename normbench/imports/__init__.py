@@ -1,0 +1,51 @@
+"""Reads curves that other programs logged, as runs like our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normbench import reading
+from normbench.config.validation import validate
+from normbench.errors import NormbenchError
+from normbench.imports import guess, parts, runs, sources
+from normbench.imports.map_keys import Map
+from normbench.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read: the runs, the whole map, and which keys of it were guessed. `notes`: lines about the files."""
+
+    runs: Sequence[RunRecord]
+    map: Map
+    guessed: dict[str, Any]
+    notes: Sequence[str]
+
+
+def read_map(path: Path) -> Map:
+    """The map of a file. NormbenchError with one line that names it."""
+    try:
+        content = reading.load_yaml(reading.read(path, reading.LONGEST).decode())
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NormbenchError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return validate(Map, content, path, "(docs/keys.md: The map of an import)")
+
+
+def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
+    """The runs below these paths. NormbenchError where the map is wrong for them, or a guess would not be safe."""
+    map = map or Map()
+    logs = sources.find(paths, map.source)
+    whole, guessed = guess.completed(map, logs)
+    found, empty = runs.runs(name, parts.parts(logs, whole), whole)
+    left = [f"{key} is left out: it has no series of the map" for key in empty]
+    return Read(found, whole, guessed, [*_notes(logs), *left])
+
+
+def _notes(logs: Sequence[Any]) -> list[str]:
+    cut = [f"{log.file['path']}: {log.lost} bytes after the last whole record are left out" for log in logs if log.lost]
+    return [*cut, *(f"{log.file['path']}: {log.note}" for log in logs if log.note)]

@@ -1,0 +1,131 @@
+"""From columns to a curve: whole steps that rise, blanks and numbers that are not finite, all counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from normbench.imports.log import refuse
+from normbench.imports.map_keys import Clock, Clocks, Map
+from normbench.imports.parts import Part, check_column
+from normbench.runs.record import HIGHEST, LARGEST
+
+SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard", "neptune")  # where a blank is no log, by design
+GAP = 1.5  # times the median distance of two steps
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of one series of one run: steps rise."""
+
+    step: np.ndarray
+    epoch: np.ndarray | None
+    value: np.ndarray
+    counted: Counter[str]
+
+    @property
+    def diverged(self) -> bool:
+        return not np.isfinite(self.value[-1])
+
+    def until(self, step: int) -> Points:
+        keep = self.step <= step
+        epoch = None if self.epoch is None else self.epoch[keep]
+        return Points(self.step[keep], epoch, self.value[keep], self.counted)
+
+
+def points(name: str, own: Sequence[Part], clocks: Clocks, map: Map) -> Points:
+    """Of parts in the order of their files. NormbenchError with the run where the rules of the map refuse it."""
+    pieces = [_piece(name, part, clocks, map) for part in own]
+    step, value = (np.concatenate([piece[place] for piece in pieces]) for place in (0, 2))
+    epoch = np.concatenate([piece[1] for piece in pieces]) if clocks.epoch else None
+    counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
+    if own[0].log.source not in SPARSE:
+        counted["blank"] = sum(part.table.num_rows for part in own) - len(value)
+    kept = _in_order(step, map.repeats or "rewind", f"run {own[0].key}: {name}", counted)
+    step, value = step[kept], value[kept]
+    if len(step) > 2:
+        apart = np.diff(step)
+        counted["gaps"] = int(np.sum(apart > GAP * np.median(apart)))
+    return Points(step, None if epoch is None else epoch[kept], value, counted)
+
+
+def _piece(name: str, part: Part, clocks: Clocks, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, epochs and values of the rows that have a value."""
+    value, there = numbers(part, part.values or name)
+    if map.blank == "diverged":
+        there = np.ones(len(value), dtype=bool)
+    elif not there.all() and map.blank is None and part.log.source not in SPARSE:
+        raise refuse(
+            part.log.file["path"],
+            f"{np.sum(~there)} values of '{name}' are blank: blank: missing in the map for what was not logged, blank: "
+            "diverged for what was NaN.",
+        )
+    value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[there]
+    epoch = _clock(part, clocks.epoch or clocks.step, name, there)
+    whole = _clock(part, clocks.step, name, there) if clocks.step else epoch
+    off = (whole != np.rint(whole)) | (whole < 0) | (whole >= HIGHEST)
+    if off.any():
+        clock = clocks.step or clocks.epoch
+        raise refuse(
+            part.log.file["path"],
+            f"'{clock.name}' is {whole[off][0]:g} for '{name}', no whole number from 0 on: with times: N in the map N "
+            "updates are one.",
+        )
+    return np.rint(whole).astype(np.int64), epoch, value
+
+
+def _clock(part: Part, clock: Clock, name: str, there: np.ndarray) -> np.ndarray:
+    found, given = numbers(part, clock.name)
+    if not given[there].all():
+        raise refuse(
+            part.log.file["path"],
+            f"{np.sum(~given[there])} values of '{name}' have no '{clock.name}': clocks are mixed. Give the series its "
+            "own x.",
+        )
+    scaled = found[there] * (clock.times or 1)
+    near = np.rint(scaled)
+    return np.where(np.isclose(scaled, near, rtol=1e-12, atol=1e-9), near, scaled)
+
+
+def numbers(part: Part, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A column as float64, and where it is not null. NormbenchError where it has something else than numbers."""
+    import pyarrow as pa
+
+    check_column(part.log, part.table, name)
+    column = part.table.column(name).combine_chunks()
+    try:
+        found = column.cast(pa.float64())
+    except pa.ArrowException as error:
+        raise refuse(part.log.file["path"], f"column '{name}' has no numbers: {error}.") from None
+    there = found.is_valid().to_numpy(zero_copy_only=False)
+    return found.fill_null(np.nan).to_numpy(zero_copy_only=False), there
+
+
+def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) -> np.ndarray:
+    """Which points stay."""
+    if not len(step):
+        return step
+    if rule == "last":
+        order = np.argsort(step, kind="stable")
+        last = np.append(np.diff(step[order]) > 0, True)
+        counted["repeated"] = len(step) - int(last.sum())
+        return order[last]
+    back = np.flatnonzero(np.diff(step) <= 0) + 1
+    if len(back) and rule == "refuse":
+        raise refuse(where, f"step {step[back[0]]} comes after {step[back[0] - 1]}, and repeats: refuse is in the map.")
+    again = back[(step[back] < step[back - 1]) & (step[back] <= step[0])]
+    if len(again):
+        raise refuse(
+            where,
+            f"step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one that was "
+            "begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
+        )
+    later = np.append(np.minimum.accumulate(step[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    stay = step < later
+    same = np.append(np.diff(step) == 0, False)
+    counted["repeated"] = int(np.sum(~stay & same))
+    counted["rewound"] = int(np.sum(~stay & ~same))
+    return np.flatnonzero(stay)

@@ -1,0 +1,56 @@
+"""A log as its reader gives it, and the run that logs make together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+
+LARGEST = 1 << 31  # bytes of a file, and unpacked
+
+
+@dataclass(frozen=True)
+class Log:
+    """One file: `tables` of pyarrow, in which null is a blank and NaN a number.
+
+    `path`: that on which the map's regular expressions are tried. `clocks`: by series, the key that the tool itself has
+    as its clock. `run`: the tool's own id. `lost`: bytes behind the last whole record. `file`: path, sha256, bytes.
+    """
+
+    file: Mapping[str, Any]
+    path: str
+    source: str
+    tables: Sequence[Any]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    clocks: Mapping[str, str] = field(default_factory=dict)
+    run: str = ""
+    lost: int = 0
+    note: str = ""
+
+
+def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and what Hydra would resolve is not."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{before}{key}"
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{name}.")
+            continue
+        if not isinstance(value, str | bool | int | float | None):
+            value = json.dumps(value, default=str)
+        plain = not isinstance(value, float) or abs(value) < float("inf")
+        found[escaped(name)] = escaped(value if plain else str(value))
+    return found
+
+
+def escaped(value: Any) -> Any:
+    """A text without `${`, which Hydra's configurations may not have."""
+    return value.replace("${", "$\\{") if isinstance(value, str) else value
+
+
+def refuse(path: Path | str, what: str) -> NormbenchError:
+    return NormbenchError(f"{path}: {what}")

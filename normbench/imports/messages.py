@@ -1,0 +1,42 @@
+"""Protobuf messages declared at run time: the fields that are read, by name, number and type; others are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+Fields = Mapping[str, tuple[int, str]]
+
+
+@cache
+def _pool() -> Any:
+    from google.protobuf import descriptor_pool
+
+    return descriptor_pool.DescriptorPool()
+
+
+def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
+    """The class of message `whole`. A type is one of protobuf's, or a message of these.
+
+    `*` after it: a list; `?`: 0 is told from nothing.
+    """
+    from google.protobuf import descriptor_pb2, message_factory
+
+    proto = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            added = message.field.add(name=field, number=number)
+            added.label = proto.LABEL_REPEATED if kind.endswith("*") else proto.LABEL_OPTIONAL
+            if kind.endswith("?"):
+                added.proto3_optional, added.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field}")
+            kind = kind.rstrip("*?")
+            if kind in messages:
+                added.type, added.type_name = proto.TYPE_MESSAGE, f".{package}.{kind}"
+            else:
+                added.type = getattr(proto, f"TYPE_{kind.upper()}")
+    _pool().AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{package}.{whole}"))

@@ -1,0 +1,124 @@
+"""Cuts tables into the parts of runs: by path, id, columns, the long and the wide form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from normbench.errors import unknown
+from normbench.imports.log import Log, flat, refuse
+from normbench.imports.map_keys import Label, Long, Map, text
+
+NEPTUNE = Long(name="attribute_path", value="float_value")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one run; `names`: the columns that may be series. `groups`: named ones of a column of the wide form."""
+
+    key: str
+    log: Log
+    table: Any
+    names: Sequence[str]
+    config: Mapping[str, Any]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    values: str = ""  # of the long form: the column that has the values of its one name
+
+
+def parts(logs: Sequence[Log], map: Map) -> list[Part]:
+    """Errors name a column that is not there, or a path that the regular expression does not find."""
+    return [part for log in logs for table in log.tables for part in _of_table(log, table, map)]
+
+
+def _of_table(log: Log, table: Any, map: Map) -> Iterator[Part]:
+    if map.columns:
+        yield from _wide(log, table, map.columns)
+        return
+    columns = [*map.run] if isinstance(map.run, list) else ["run_id"] if log.source == "neptune" else []
+    for values, rows in _groups(log, table, columns):
+        key = json.dumps(values) if isinstance(map.run, list) else values[0] if columns else _key(log, map)
+        config = {**log.config, **({} if log.source != "neptune" else _attributes(rows))}
+        if long := (NEPTUNE if log.source == "neptune" else map.long):
+            yield from _long(log, rows, long, key, config)
+        else:
+            yield Part(key, log, rows, rows.column_names, config)
+
+
+def _key(log: Log, map: Map) -> str:
+    if map.run == "run_id":
+        return log.run or log.path
+    return found_in(log.path, map.run.path, "run") if isinstance(map.run, Label) else log.path
+
+
+def found_in(path: str, pattern: str, what: str) -> str:
+    """The first group of a regular expression in a path, or all that it matches."""
+    found = re.search(pattern, path)
+    if not found:
+        raise refuse(path, f"{what}: path: '{pattern}' is not found in it.")
+    return found[1] if found.re.groups else found[0]
+
+
+def check_column(log: Log, table: Any, name: str) -> None:
+    if name not in table.column_names:
+        raise unknown(f"{log.file['path']}: '{name}' is not a column.", name, table.column_names)
+
+
+def _groups(log: Log, table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+    """The rows with the same values in these columns, in their order."""
+    if not columns:
+        yield [], table
+        return
+    import numpy as np
+
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    for name in columns:
+        check_column(log, table, name)
+        encoded = table.column(name).combine_chunks().dictionary_encode()
+        own = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    table, starts = table.take(order), np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, [*starts, len(order)][1:], strict=True):
+        rows = table.slice(start, end - start)
+        yield [text(rows.column(name)[0].as_py()) for name in columns], rows
+
+
+def _long(log: Log, table: Any, long: Long, key: str, config: Mapping[str, Any]) -> Iterator[Part]:
+    """A part for each name, in which the column of values has this name."""
+    check_column(log, table, long.value)
+    if log.source == "neptune":
+        import pyarrow.compute as pc
+
+        table = table.filter(pc.is_valid(table.column("step")))
+        if "int_value" in table.column_names:
+            both = pc.coalesce(table.column("float_value"), table.column("int_value").cast("float64"))
+            table = table.set_column(table.column_names.index("float_value"), "float_value", both)
+    if not table.num_rows:
+        yield Part(key, log, table, [], config)
+    for (name,), rows in _groups(log, table, [long.name]):
+        yield Part(key, log, rows, [name], config, values=long.value)
+
+
+def _wide(log: Log, table: Any, pattern: str) -> Iterator[Part]:
+    """A part for each column that the regular expression finds; its run is named by the groups."""
+    found = {name: match for name in table.column_names if (match := re.search(pattern, name))}
+    if not found:
+        raise unknown(f"{log.file['path']}: no column fits columns: '{pattern}'.", pattern, table.column_names)
+    rest = [name for name in table.column_names if name not in found]
+    for name, match in found.items():
+        groups = {key: value or "" for key, value in match.groupdict().items()}
+        key = json.dumps([value for kind, value in groups.items() if kind not in ("metric", "split")])
+        yield Part(key, log, table.select([*rest, name]), [name], log.config, groups)
+
+
+def _attributes(table: Any) -> dict[str, Any]:
+    """Neptune: the values without a step."""
+    import pyarrow.compute as pc
+
+    rows = table.filter(pc.is_null(table.column("step"))).to_pylist()
+    kinds = [name for name in table.column_names if name.endswith("_value") and "set" not in name]
+    values = [[row[kind] for kind in kinds if row[kind] is not None] for row in rows]
+    return flat({row["attribute_path"]: own[0] for row, own in zip(rows, values, strict=True) if own})

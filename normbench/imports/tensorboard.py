@@ -1,0 +1,200 @@
+"""TensorBoard's event files: records with CRC-32C, of which scalars of one layout are decoded together."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normbench.imports.log import Log, flat, refuse
+from normbench.imports.messages import declared
+
+Points = dict[str, list[tuple[np.ndarray, ...]]]  # by tag: places of records, steps, values
+LONGEST = 1 << 12  # bytes of a record that may be a scalar, and whose sum is checked: others are pictures and graphs
+WALL = 10  # bytes of a wall time with its key
+FLOAT = 5  # bytes of a value with its key, at the end of a scalar of torch
+EVENT = {
+    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary")},
+    "Summary": {"value": (1, "Value*")},
+    "Value": {
+        "tag": (1, "string"), "simple_value": (2, "float?"), "tensor": (8, "Tensor"), "metadata": (9, "Metadata"),
+    },
+    "Metadata": {"plugin": (1, "Plugin")},
+    "Plugin": {"name": (1, "string"), "content": (2, "bytes")},
+    "Tensor": {
+        "dtype": (1, "int32"), "content": (4, "bytes"), "half_val": (13, "int32*"), "float_val": (5, "float*"),
+        "double_val": (6, "double*"), "int_val": (7, "int32*"), "int64_val": (10, "int64*"), "shape": (2, "Shape"),
+    },
+    "Shape": {"dim": (2, "Dim*")},
+    "Dim": {"size": (1, "int64")},
+}  # fmt: skip
+HPARAMS = {
+    "Data": {"start": (3, "Start")},
+    "Start": {"hparams": (1, "Entry*")},
+    "Entry": {"key": (1, "string"), "value": (2, "Any")},
+    "Any": {"number": (2, "double?"), "text": (3, "string?"), "flag": (4, "bool?")},
+}
+TYPES = {1: ("<f4", "float_val"), 2: ("<f8", "double_val"), 3: ("<i4", "int_val"), 9: ("<i8", "int64_val"),
+         19: ("<f2", "half_val")}  # fmt: skip
+
+
+def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
+    """Whole records up to the first that is cut or whose sum is wrong; behind it nothing can be trusted."""
+    head = np.frombuffer(content[:12], dtype=np.uint8)
+    if len(head) == 12 and _crc(head[None, :8]) != head[8:].view("<u4"):
+        raise refuse(path, "is no event file of TensorBoard.")
+    starts, lengths, end = _framed(content)
+    points: Points = defaultdict(list)
+    hparams: dict[str, Any] = {}
+    data = np.frombuffer(content, dtype=np.uint8)
+    bad = len(starts)
+    groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+    for places in groups:
+        if lengths[places[0]] > LONGEST:
+            continue
+        rows = data[starts[places][:, None] + np.arange(lengths[places[0]] + 4)]
+        wrong = places[_crc(rows[:, :-4]) != rows[:, -4:].copy().view("<u4")[:, 0]]
+        bad = min(bad, *wrong) if len(wrong) else bad
+    for places in groups:
+        own = places[places < bad]
+        if len(own):
+            rows = data[starts[own][:, None] + np.arange(lengths[own[0]])] if lengths[own[0]] <= LONGEST else None
+            _decode(content, starts, lengths, own, rows, points, hparams)
+    end = end if bad == len(starts) else int(starts[bad]) - 12
+    return Log(source="tensorboard", tables=[*_tables(points)], config=hparams, lost=len(content) - end, **log)
+
+
+def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
+    """Where whole records begin, how long they are, and where the last one ends."""
+    starts, lengths, at, unpack = [], [], 0, struct.Struct("<Q").unpack_from
+    while at + 16 <= len(content):
+        (length,) = unpack(content, at)
+        if at + 16 + length > len(content):
+            break
+        starts.append(at + 12)
+        lengths.append(length)
+        at += 16 + length
+    heads = np.array(starts, dtype=np.int64)
+    found = np.array(lengths, dtype=np.int64)
+    if len(heads):
+        rows = np.frombuffer(content, dtype=np.uint8)[heads[:, None] + np.arange(-12, 0)]
+        wrong = np.flatnonzero(_crc(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
+        if len(wrong):
+            return heads[: wrong[0]], found[: wrong[0]], int(heads[wrong[0]]) - 12
+    return heads, found, at
+
+
+@cache
+def _crc_table() -> np.ndarray:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    return table
+
+
+def _crc(rows: np.ndarray) -> np.ndarray:
+    """The masked CRC-32C of each row."""
+    table, crc = _crc_table(), np.full(len(rows), 0xFFFFFFFF, dtype=np.uint32)
+    for byte in np.ascontiguousarray(rows.T):
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8)
+
+
+def _decode(
+    content: bytes, starts: np.ndarray, lengths: np.ndarray, places: np.ndarray, rows: np.ndarray | None,
+    points: Points, hparams: dict[str, Any],
+) -> None:  # fmt: skip
+    """Records of one length: those with the bytes of a scalar of torch together, the others one by one."""
+    single = np.ones(len(places), dtype=bool)
+    if rows is not None and rows.shape[1] > WALL + FLOAT + 6:
+        plain = (rows[:, 0] == 9) & (rows[:, 9] == 16) & (rows[:, -FLOAT] == 0x15)
+        long = np.argmax(rows[:, WALL : WALL + 10] < 128, axis=1) + 1  # bytes of the step
+        for bytes_of_step in np.unique(long[plain]):
+            own = np.flatnonzero(plain & (long == bytes_of_step))
+            for tag, of_tag in _by_tag(rows[own], WALL + int(bytes_of_step)):
+                found = rows[own[of_tag]]
+                step = np.zeros(len(found), dtype=np.int64)
+                for place in range(int(bytes_of_step)):
+                    step |= (found[:, WALL + place].astype(np.int64) & 127) << (7 * place)
+                value = np.ascontiguousarray(found[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
+                points[tag].append((places[own[of_tag]], step, value))
+                single[own[of_tag]] = False
+    for place in places[single]:
+        start = int(starts[place])
+        _one(content[start : start + int(lengths[place])], int(place), points, hparams)
+
+
+def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The rows whose bytes from `start` to the value are the same, where these are a summary of one tag and value."""
+    middle = np.ascontiguousarray(rows[:, start:-FLOAT])
+    weights = np.random.default_rng(0).integers(1, 1 << 62, middle.shape[1], dtype=np.uint64)
+    mixed = (middle.astype(np.uint64) * weights).sum(axis=1)
+    _, first, of = np.unique(mixed, return_index=True, return_inverse=True)
+    order = np.argsort(of, kind="stable")
+    for number, own in enumerate(np.split(order, np.flatnonzero(np.diff(of[order])) + 1)):
+        same = own[(middle[own] == middle[first[number]]).all(axis=1)]
+        message = _parsed(_event(), rows[same[0]].tobytes())
+        values = message.summary.value
+        tag = values[0].tag.encode() if len(values) == 1 else b""
+        if tag and middle[first[number]].tobytes()[-len(tag) :] == tag and middle.shape[1] == len(tag) + 6:
+            yield values[0].tag, same
+
+
+@cache
+def _event() -> Any:
+    return declared("tensorboard", EVENT, "Event")
+
+
+def _one(record: bytes, place: int, points: Points, hparams: dict[str, Any]) -> None:
+    message = _parsed(_event(), record)
+    for one in message.summary.value:
+        if one.metadata.plugin.name == "hparams":
+            for entry in _parsed(_hparams(), one.metadata.plugin.content).start.hparams:
+                for _, value in entry.value.ListFields():
+                    hparams.update(flat({entry.key: value}))
+        found = _scalar(one.tensor) if one.HasField("tensor") else [one.simple_value] * one.HasField("simple_value")
+        for value in found:
+            points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(value)])))
+
+
+def _parsed(kind: Any, content: bytes) -> Any:
+    """A message, empty where these bytes are none: long records have no checked sum."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except DecodeError:
+        return kind()
+
+
+def _scalar(tensor: Any) -> Iterator[float]:
+    """The number of a tensor of one number, as TensorFlow 2 and Keras write scalars."""
+    if tensor.dtype not in TYPES or any(dim.size != 1 for dim in tensor.shape.dim):
+        return
+    code, name = TYPES[tensor.dtype]
+    if tensor.content:
+        yield float(np.frombuffer(tensor.content, dtype=code)[0])
+    elif values := getattr(tensor, name):
+        yield float(np.array(values[:1], dtype="<u2").view("<f2")[0] if code == "<f2" else values[0])
+
+
+@cache
+def _hparams() -> Any:
+    return declared("hparams", HPARAMS, "Data")
+
+
+def _tables(points: Points) -> Iterator[Any]:
+    import pyarrow as pa
+
+    if not points:
+        yield pa.table({})  # of hparams alone
+    for tag, pieces in points.items():
+        place, step, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        order = np.argsort(place, kind="stable")
+        yield pa.table({"step": step[order], tag: value[order]}) if tag != "step" else pa.table({"step": step[order]})

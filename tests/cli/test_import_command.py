@@ -1,0 +1,67 @@
+"""`normbench import`: what is shown, asked, written, listed and removed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normbench.runs import imported, pack
+
+
+def write(folder: Path, name: str, *rows: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(f"{row}\n" for row in ("step,valid/loss", *rows)))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    for seed in (1, 2):
+        write(tmp_path / "logs", f"ln_s{seed}.csv", "1,2", "2,1")
+        write(tmp_path / "logs", f"bn_s{seed}.csv", "1,2", "2,1.5")
+    return tmp_path / "logs"
+
+
+def test_the_command_asks_writes_lists_and_removes(logs: Path, normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    path = imported.place(tmp_path / "results", "mine")
+    assert normbench("import", str(logs), "--as", "mine") == 2 and not path.exists()
+    assert "--yes" in capfd.readouterr().err
+    assert normbench("import", str(logs), "--as", "mine", "--yes", "--json") == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert (
+        answer["imported"] == [{"name": "mine", "runs": 4, "arms": ["bn", "ln"]}] and answer["guessed"]["run"] == "path"
+    )
+    first, written = path.read_bytes(), path.with_name("map.yaml")
+    assert normbench("import", str(logs), "--as", "mine", "--map", str(written)) == 0 and path.read_bytes() == first
+    assert normbench("import", "--remove", "mine") == 0 and not path.parent.exists()
+    assert normbench("import", "--remove", "mine") == 2
+
+
+def test_a_longer_log_of_a_run_takes_its_place(logs: Path, normbench: Any, tmp_path: Path) -> None:
+    path = imported.place(tmp_path / "results", "mine")
+    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
+    before = {run.id: run.steps for run in pack.read(path)}
+    write(logs, "ln_s1.csv", "1,2", "2,1", "3,0.5")
+    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
+    after = {run.id: run.steps for run in pack.read(path)}
+    assert after.keys() == before.keys() and sorted(after.values()) == [2, 2, 2, 3]
+
+
+def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    lines = [line.split() for line in (root / "examples" / "imports" / "README.md").read_text().splitlines()]
+    commands = [words[1:] for words in lines if words[:1] == ["normbench"]]
+    for words in commands:
+        there = [str(root / word) if (root / word).exists() else word for word in words]
+        assert normbench(*there) == 0, capfd.readouterr().err
+    assert len(commands) == 12 and len(imported.names(tmp_path / "results")) == 8
+
+
+WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_words_are_refused(words: list[str], logs: Path, normbench: Any) -> None:
+    assert normbench("import", str(logs), *words, "--yes") == 2

@@ -1,0 +1,233 @@
+"""What a map may leave out, what is refused in one line, and what is counted."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from normbench import imports
+from normbench.errors import NormbenchError
+from normbench.imports.map_keys import Map
+from normbench.runs.record import RunRecord
+
+HEAD = "step,valid/loss"
+
+
+def write(folder: Path, name: str, *lines: str, head: str = HEAD) -> Path:
+    (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in (head, *lines)))
+    return path
+
+
+def read(path: Path, **keys: Any) -> list[RunRecord]:
+    return [*imports.read([path], "x", Map.model_validate(keys)).runs]
+
+
+def steps(run: RunRecord) -> list[int]:
+    return [record["step"] for record in run.records]
+
+
+def counted(run: RunRecord) -> dict[str, int]:
+    return run.config["import"]["counted"]
+
+
+def losses(run: RunRecord) -> list[Any]:
+    return [record["loss"] for record in run.records]
+
+
+# --- numbers and steps -----------------------------------------------------------------------------------------------
+
+
+def test_nan_at_the_end_is_divergence_and_in_the_middle_a_count(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,0.5", "2,nan", "3,0.4")
+    write(tmp_path, "ln_s2.csv", "1,0.5", "2,-inf", "3,1e300")
+    one, two = read(tmp_path)
+    assert (one.status, losses(one), counted(one)) == ("done", [0.5, "NaN", 0.4], {"nonfinite": 1})
+    assert (two.status, losses(two), counted(two)) == ("diverged", [0.5, "-Infinity", "Infinity"], {"nonfinite": 2})
+    assert "valid loss" in two.reason
+
+
+def test_a_blank_is_neither_and_must_be_declared(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,0.5", "2,", "3,0.4", "4,")
+    with pytest.raises(NormbenchError, match="2 values of 'valid/loss' are blank"):
+        read(tmp_path)
+    assert steps(read(tmp_path, blank="missing")[0]) == [1, 3]
+    (run,) = read(tmp_path, blank="diverged")
+    assert losses(run) == [0.5, "NaN", 0.4, "NaN"] and run.status == "diverged"
+
+
+def test_a_resumed_run_drops_what_it_logged_again(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,1", "2,2", "3,3", "4,4", "3,5", "4,6", "5,7")
+    (run,) = read(tmp_path)
+    assert [*zip(steps(run), losses(run), strict=True)] == [(1, 1.0), (2, 2.0), (3, 5.0), (4, 6.0), (5, 7.0)]
+    assert counted(run) == {"rewound": 2}
+
+
+def test_a_run_that_goes_back_to_its_first_step_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,1", "2,2", "1,3", "2,4")
+    with pytest.raises(NormbenchError, match="step 1 comes after 2"):
+        read(tmp_path)
+    assert losses(read(tmp_path, repeats="last")[0]) == [3.0, 4.0]
+
+
+def test_a_repeated_step_counts_once_and_gaps_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,1", "1,2", "2,3", "3,4", "4,5", "9,6")
+    (run,) = read(tmp_path)
+    assert steps(run) == [1, 2, 3, 4, 9] and losses(run)[0] == 2.0
+    assert counted(run) == {"repeated": 1, "gaps": 1}
+    with pytest.raises(NormbenchError, match="step 1 comes after 1"):
+        read(tmp_path, repeats="refuse")
+
+
+@pytest.mark.parametrize("step", ["1.5", "-1", "inf", "nan", "1e300"])
+def test_a_step_that_is_no_whole_number_is_named(step: str, tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,1", f"{step},2")
+    with pytest.raises(NormbenchError, match="'step' is"):
+        read(tmp_path)
+
+
+def test_a_file_cut_in_its_last_line_gives_the_others(tmp_path: Path) -> None:
+    path = write(tmp_path, "ln_s1.csv", "1,0.5", "2,0.123456")
+    path.write_text(path.read_text()[:-4])
+    (run,) = read(tmp_path)
+    assert steps(run) == [1] and counted(run)["lost_bytes"] == 7
+
+
+def test_a_series_without_a_value_is_none(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,0.5,", "2,0.4,", head="step,valid/loss,train/loss")
+    (run,) = read(tmp_path, blank="missing")
+    assert {record["split"] for record in run.records} == {"valid"}
+    write(tmp_path, "ln_s1.csv", "1,", "2,")
+    with pytest.raises(NormbenchError, match="no value"):
+        read(tmp_path, blank="missing")
+
+
+# --- guesses ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_clocks_none_is_guessed(tmp_path: Path) -> None:
+    for clock, form in (("global_step", "epoch"), ("_step", "iter"), ("epoch", "step")):
+        write(tmp_path, "ln_s1.csv", "1,2,3", head=f"{clock},{form},valid/loss")
+        if clock == "_step":
+            assert read(tmp_path)[0].config["import"]["clocks"] == ["step"]  # a count of log calls is no clock
+        else:
+            with pytest.raises(NormbenchError, match=f"could be {min(clock, form)} or"):
+                read(tmp_path)
+    write(tmp_path, "ln_s1.csv", "1,2", head="_step,valid/loss")
+    with pytest.raises(NormbenchError, match="could be _step"):
+        read(tmp_path)
+
+
+def test_a_seed_that_a_run_lacks_is_never_guessed(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,2")
+    write(tmp_path, "ln_x.csv", "1,2")
+    with pytest.raises(NormbenchError, match="1 of 2 runs name no seed, such as ln_x"):
+        read(tmp_path)
+    found = read(tmp_path, labels={"seed": "count", "arm": {"value": "a"}})
+    assert [run.seed for run in found] == [1, 2]
+    for word, seeds in (("count", [1, 1]), ("none", [1, 2])):
+        found = read(tmp_path, labels={"seed": word, "arm": {"path": "ln_(.+)"}})
+        assert [(run.arm, run.seed) for run in found] == [*zip(("s1", "x"), seeds, strict=True)]
+
+
+def test_arms_that_differ_in_two_things_are_never_guessed(tmp_path: Path) -> None:
+    for norm, lr in (("ln", 1), ("ln", 2), ("bn", 1)):
+        write(tmp_path, f"{norm}/lr{lr}_s1.csv", "1,2")
+    runs = read(tmp_path, labels={"arm": {"path": "^([a-z]+)/"}, "axes": {"optim.lr": {"path": r"lr(\d+)"}}})
+    assert {(run.arm, run.axes["optim.lr"]) for run in runs} == {("ln", 1), ("ln", 2), ("bn", 1)}
+    with pytest.raises(NormbenchError, match="both"):
+        read(tmp_path, labels={"arm": {"path": "^([a-z]+)/"}})
+
+
+def test_a_glob_finds_no_clock(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "1,2")
+    (run,) = read(tmp_path, series=[{"column": "*", "split": "valid"}])
+    assert {key for record in run.records for key in record} == {"step", "split", "mode", "loss"}
+
+
+def test_what_was_guessed_is_a_map_that_needs_no_guess(tmp_path: Path) -> None:
+    write(tmp_path, "a/ln_s1.csv", "1,2")
+    write(tmp_path, "a/bn_s1.csv", "1,3")
+    first = imports.read([tmp_path / "a"], "x")
+    assert {*first.guessed} == {"source", "run", "series", "x", "labels"}
+    path = tmp_path / "map.yaml"
+    path.write_text(yaml.safe_dump(imports.runs.written(first.map)))
+    second = imports.read([tmp_path / "a"], "x", imports.read_map(path))
+    assert not second.guessed and [*second.runs] == [*first.runs]
+
+
+# --- one line --------------------------------------------------------------------------------------------------------
+
+
+def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> None:
+    names = [f"grad/{number}" for number in range(10_000)]
+    write(tmp_path, "ln_s1.csv", ",".join(["1"] * 10_002), head=",".join(["step", "valid/loss", *names]))
+    with pytest.raises(NormbenchError, match=r"10001 series, of grad\* \(10000\)"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("head", "keys", "line"),
+    [
+        (HEAD, {"series": [{"column": "valid/los", "split": "valid"}]}, "Did you mean 'valid/loss'"),
+        (
+            "step,valid/loss,valid/acc",
+            {"series": [{"column": "valid/loss", "split": "valid"}, {"column": "valid/ac", "split": "valid"}]},
+            "Did you mean 'valid/acc'",
+        ),
+        (HEAD, {"x": {"step": {"column": "stepp"}}}, "Did you mean 'step'"),
+        (HEAD, {"labels": {"arm": {"column": "norm"}}}, "'norm' is not a column"),
+        (HEAD, {"run": {"path": "^(x)$"}}, "run: path"),
+        ("step,step", {}, "two columns 'step'"),
+        (",step", {}, "no series names its split"),
+        ("step,valid/loss,valid_loss", {}, "both loss of valid"),
+        (HEAD, {"monitor": {"split": "valid", "metric": "loss"}}, "needs a goal"),
+        (HEAD, {"labels": {"arm": {"value": "a\x1b[1m"}}}, "invisible"),
+        (HEAD, {"columns": "(?P<arm>z)"}, "no column fits"),
+        (HEAD, {"source": "wandb"}, "no log of source wandb"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(head: str, keys: dict[str, Any], line: str, tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", ",".join("1" * len(head.split(","))), head=head)
+    with pytest.raises(NormbenchError) as caught:
+        read(tmp_path, **keys)
+    assert line in str(caught.value) and "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+NAMES = ("a.csv", "a.csv.gz", "a.parquet", "a.jsonl", "a.wandb", "events.out.tfevents.1", "trainer_state.json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x00", b"PAR1abc", b"\xff" * 99, b'{"a": 1}\n[]\n', b"a,b\n1\n"])
+def test_a_file_that_is_none_is_one_line(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(NormbenchError) as caught:
+        read(tmp_path / name, labels={"seed": "none"})
+    assert caught.value.code == 2
+
+
+LOGS = Path(__file__).parents[2] / "examples" / "imports"
+WORDS = (b"NaN", b",", b'"', b"\n", b"1e400", b"\x00", b"{", b"[[", b"null", b"\xff", b"-1", b"9" * 20)
+
+
+@pytest.mark.parametrize("source", ["tensorboard", "tensorflow2", "wandb", "keras", "lightning", "huggingface"])
+def test_a_damaged_log_is_read_in_part_or_refused_in_one_line(source: str, tmp_path: Path) -> None:
+    dice = random.Random(source)
+    paths = sorted(path for path in (LOGS / source).rglob("*") if path.is_file())
+    clock = {"lightning": {"column": "step"}, "huggingface": {"key": "step"}}.get(source)
+    keys = {"labels": {"seed": "none"}, **({"x": {"step": clock}} if clock else {})}
+    for _ in range(40):
+        path = dice.choice(paths)
+        content = bytearray(path.read_bytes())
+        for _ in range(dice.choice((1, 3))):
+            place = dice.randrange(len(content))
+            content[place : place + dice.choice((0, 1, 4))] = dice.choice((*WORDS, b"", dice.randbytes(1)))
+        (tmp_path / path.name).write_bytes(content[: dice.choice((len(content), len(content) - 9))])
+        try:
+            imports.read([tmp_path / path.name], "x", Map.model_validate(keys))
+        except NormbenchError as error:
+            assert "\n" not in str(error) and error.code == 2
