@@ -143,6 +143,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", tmp_path / "results"], check=True)  # folders in folders: too deep for pytest's own way
 
 
+@pytest.mark.slow
 def test_all_of_them_at_once(specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for spec in specs[:GOOD]:
         fake.directory(here / "runs", spec)

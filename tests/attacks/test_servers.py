@@ -89,6 +89,7 @@ def test_a_mirror_that_means_harm_is_left(how: str, config: dict, tmp_path: Path
     assert not (tmp_path / "x.gz").exists()
 
 
+@pytest.mark.slow
 def test_a_slow_mirror_is_left_in_time(config: dict, tmp_path: Path) -> None:
     """Long before its answer would be whole."""
     started = time.monotonic()

@@ -266,6 +266,7 @@ def _long_run(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
     return process, command
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     process, command = _long_run(tmp_path)
     busy = subprocess.run(command, capture_output=True, text=True)

@@ -31,6 +31,7 @@ def tried(folder: Path, *words: str) -> dict[str, dict]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_fault_at_some_operations_of_each_command(tmp_path: Path) -> None:
     for word, found in tried(tmp_path, *SAMPLE).items():
         assert found["wrong"] == [], word

@@ -124,6 +124,7 @@ def test_finished_runs_are_sent_once_into_real_offline_files(tmp_path: Path, mon
     assert wandb_run.send(runs[0], other)
 
 
+@pytest.mark.slow
 def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: Path, notes: Path):
     spec, events = tiny.spec(), []
     with mirror.following(ONLINE, tmp_path, lambda spec, event: events.append(event["event"])) as follower:
@@ -173,6 +174,7 @@ with mirror.following(logger, Path(sys.argv[1]), lambda *_: None) as follower:
 """
 
 
+@pytest.mark.slow
 def test_a_mirror_that_hangs_ends_with_its_command_however_that_ends(tmp_path: Path, notes: Path, monkeypatch):
     fake.directory(tmp_path / "runs", tiny.spec(), "running")
     monkeypatch.setenv("BEHAVIOUR", "hang")

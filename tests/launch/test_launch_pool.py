@@ -193,6 +193,7 @@ def alive(number: int) -> bool:
         return not Path("/proc/self").exists()
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path: Path) -> None:
     workers = driven.workers()
     assert len(workers) == 2

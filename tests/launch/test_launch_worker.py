@@ -96,6 +96,7 @@ def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None
     assert run.state == "interrupted" and run.content["step"] and not (run.path / "lock").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signal.Signals) -> None:
     """A run that was killed is left, and one that was saved is: the worker's exit code says that."""

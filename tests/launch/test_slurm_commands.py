@@ -145,6 +145,7 @@ def test_what_waits_is_not_submitted_again_and_what_is_left_is(fake: Fake, resul
     assert "submitted: job 100" in submit(results, 1, 2)[1]
 
 
+@pytest.mark.slow
 def test_other_commands_leave_the_runs_of_live_tasks_to_them(
     fake: Fake, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,6 +177,7 @@ def test_without_slurm_one_line_and_nothing_written(results: Path, monkeypatch: 
     assert not [*results.glob("*/*")]
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_too_late(fake: Fake, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job may be there: its plan stays, and the command repeated finds it."""
     monkeypatch.setattr(commands, "SUBMIT_SECONDS", 2.0)

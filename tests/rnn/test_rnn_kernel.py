@@ -53,6 +53,7 @@ def test_two_processes_at_first_use(
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_a_damaged_library_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernel, "FLAGS", QUICK)

@@ -107,6 +107,7 @@ def test_it_steps_as_torchs_class_and_goes_on_after_a_stop(name: str) -> None:
     assert not torch.allclose(defaults[0], found[0], rtol=1e-4), "the options change nothing"
 
 
+@pytest.mark.slow
 def test_no_optimizer_loads_torchs_compiler() -> None:
     code = """
 import sys, torch
