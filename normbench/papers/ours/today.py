@@ -64,7 +64,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for arm, name in cells.items():
             for control, rate in RATES.items():
                 values = [_validation(one, run) for run in _cell(runs, arm, control)]
-                title = f"{one.title}, validation {one.chosen_by} by learning rate"
+                title = f"{one.title}, {_monitored(one)} by learning rate"
                 entries.append(estimate_entry(values, title, name, rate))
     return entries
 
@@ -75,7 +75,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     for task, one, cells in _tasks(runs):
         looks = {arm: Look(name, COLOURS[arm.partition("-")[2]]) for arm, name in cells.items()}
         clock = "step" if task == "captions" else "epoch"
-        where = f"Validation {one.chosen_by}", "valid", "eval", one.chosen_by
+        where = f"V{_monitored(one)[1:]}", "valid", "eval", one.chosen_by
         quantity = Quantity(*where, log=one.sign > 0, x=AXES[clock], clock=clock)
         found += all_panels([run for run in runs if run.arm in cells], looks, {one.title: {}}, [quantity])
     return found
@@ -113,6 +113,10 @@ def _tasks(runs: Sequence[RunRecord]) -> Iterator[tuple[str, Task, Mapping[str, 
     for task, one in TASKS.items():
         if cells := {f"{task}-{norm}": name for norm, name in NORMS.items() if f"{task}-{norm}" in arms}:
             yield task, one, cells
+
+
+def _monitored(task: Task) -> str:
+    return f"validation {'NLL' if task.chosen_by == 'nll' else task.chosen_by.replace('_', ' ')}"
 
 
 def _cell(runs: Sequence[RunRecord], arm: str, control: str = "") -> list[RunRecord]:
