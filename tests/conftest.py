@@ -41,7 +41,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from forked import Forked
 
-    import normbench.train.loop  # noqa: F401
+    import normbench.train.loop  # noqa: F401  # for the forked
     from normbench.launch import pool
 
     if not torch.cuda.is_available():  # whose threads do not survive that

@@ -154,9 +154,9 @@ def _seed(runs: Mapping[str, Sequence[Part]]) -> dict[str, str]:
     shared = set.intersection(*({*own} for own in facts.values()))
     places = sorted(place for place in shared if place[1].rpartition(".")[2].rpartition("/")[2].lower() == "seed")
     for key in runs:
-        told = {whole(facts[key][place], key) for place in places} | ({int(by_path[key])} if by_path[key] else set())
-        if len(told) > 1:
-            raise NormbenchError(f"run {key} has seeds {' and '.join(map(str, sorted(told)))}: name one, labels.seed.")
+        seeds = {whole(facts[key][place], key) for place in places} | ({int(by_path[key])} if by_path[key] else set())
+        if len(seeds) > 1:
+            raise NormbenchError(f"run {key} has seeds {' and '.join(map(str, sorted(seeds)))}: name one, labels.seed.")
     if places:
         return {places[0][0]: places[0][1]}
     if all(by_path.values()) and len({own[0].log.path for own in runs.values()}) >= len(runs):

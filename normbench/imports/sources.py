@@ -42,7 +42,7 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
         wanted = f" of source {source}" if source else ""
         raise NormbenchError(f"{paths[0]} has no log{wanted}. (normbench import --help)")
     base = Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
-    logs = [log for path, read, by_folder in chosen for log in _read(path, base, read, by_folder, source)]
+    logs = [log for path, read, kind, by_folder in chosen for log in _read(path, base, read, source or kind, by_folder)]
     kinds = Counter(log.source for log in logs)
     if len(kinds) > 1:
         counted = ", ".join(f"{kind} ({number})" for kind, number in kinds.most_common())
@@ -61,10 +61,11 @@ def _files(given: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], bool] | None:
+def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | None, bool] | None:
+    """The reader, the source where the name alone tells it, and whether the folder names the run."""
     for pattern, read, sources, by_folder in KINDS:
         if re.fullmatch(pattern, path.name) and source in (None, *sources) and (read != packs.read or is_pack(path)):
-            return read, by_folder
+            return read, sources[0] if by_folder else None, by_folder
     return None
 
 
@@ -79,7 +80,7 @@ def is_pack(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, base: Path, read: Callable[..., Any], by_folder: bool, source: str | None) -> list[Log]:
+def _read(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:
     content = reading.read(path, LARGEST)
     where = Path(os.path.relpath(path, base))
     name = where.parent.as_posix() if by_folder else SUFFIXES.sub("", where.as_posix())
@@ -87,9 +88,7 @@ def _read(path: Path, base: Path, read: Callable[..., Any], by_folder: bool, sou
     name = base.name if name in ("", ".") else name
     digest = hashlib.sha256(content).hexdigest()
     file = {"path": where.as_posix(), "sha256": digest, "bytes": len(content)}
-    kinds = next(sources for pattern, _, sources, _ in KINDS if re.fullmatch(pattern, path.name))
-    declared = source or (kinds[0] if by_folder else None)
-    found = read(content, path, {"file": file, "path": name}, declared)
+    found = read(content, path, {"file": file, "path": name}, source)
     return found if isinstance(found, list) else [found]
 
 

@@ -48,8 +48,8 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     rows: list[dict[str, str]] = []
     tree: dict[str, Any] = {}
     clocks: dict[str, str] = {}
-    run, finished, end = "", False, HEAD
-    for payload, end in _payloads(content):  # noqa: B007
+    run, finished, payloads = "", False, [*_payloads(content)]
+    for payload, _ in payloads:
         record = _record().FromString(payload)
         if record.HasField("history"):
             row = {item.key or "/".join(item.nested): item.value_json for item in record.history.item}
@@ -69,7 +69,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         config=flat(tree),
         clocks=_matched(clocks, {name for row in rows for name in row}),
         run=run,
-        lost=len(content) - end,
+        lost=len(content) - (payloads[-1][1] if payloads else HEAD),
         note=note,
         **log,
     )

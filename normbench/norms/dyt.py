@@ -12,10 +12,10 @@ from normbench.norms.sites import Site
 
 @normalizer("dyt")
 class DynamicTanh(Normalizer):
-    """y = gain * tanh(alpha x) + bias, alpha one number for all features (paper, section 4).
+    """y = gain * tanh(alpha x) + bias, alpha one number for all features.
 
     Args:
-        alpha_init: 0.5 in the paper, but for language models, where it depends on width and place.
+        alpha_init: 0.5 in the paper, except in language models.
 
     Shapes: x in the site's layout; each number by itself, the same in training and evaluation.
     Not the same as: a normalizer, since nothing is measured and no change of scale is undone; `DynamicTanh` of

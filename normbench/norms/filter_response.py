@@ -13,8 +13,8 @@ from normbench.norms.sites import Site
 class FilterResponseNorm(Normalizer):
     """y = max(gain * x / sqrt(mean of x^2 + eps) + bias, tau), the mean over the space of one sample's channel.
 
-    Paper, section 3: x / sqrt(nu^2 + eps) with gamma and beta, then the thresholded linear unit, which replaces the
-    model's non-linearity. tau is learned per channel, from 0: at first it is ReLU.
+    The maximum is the thresholded linear unit, which replaces the model's non-linearity. tau is learned per channel,
+    from 0: at first it is ReLU.
 
     Shapes: x in the site's layout, with space; every time step by itself. The same in training and evaluation; no mean
     is taken away. Errors: refused at planning without a non-linearity to replace, and with one position in space.

@@ -35,8 +35,8 @@ class PowerNorm(Normalizer):
 
     Shapes: x in the site's layout with the batch first, mask (batch, time): padding has no part in m and mean(...); in
     the code it has in the latter. One value per feature is served. Errors: refused where `num_groups` does not fit.
-    Not the same as: `batch` (no mean is taken away), `rms` (which is `group_scaling` alone). The paper's text was not
-    at hand: algorithm 2 is as their issue 3 and code of others that follows it have it, the code was read, not copied.
+    Not the same as: `batch` (no mean is taken away), `rms` (which is `group_scaling` alone). Algorithm 2 is taken from
+    the authors' issue 3, not from the paper's text.
     """
 
     running_square: Tensor

@@ -14,7 +14,7 @@ from normbench.norms.sites import Site
 
 @normalizer("scale")
 class ScaleNorm(Normalizer):
-    """y = gain * x / max(||x||, eps), ||x|| over the d features of one position, one gain from sqrt(d) (section 2.2).
+    """y = gain * x / max(||x||, eps), ||x|| over the d features of one position, one gain from sqrt(d).
 
     Args:
         eps: the smallest norm that is divided by, as in the authors' code.

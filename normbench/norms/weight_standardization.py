@@ -12,7 +12,7 @@ from normbench.norms.sites import Site
 
 @normalizer("weight_standardization")
 class WeightStandardization(WeightNormalizer):
-    """w_i = (v_i - mean(v_i)) / (std(v_i) + eps) for each output unit i; y = w x + b (paper, definition of WS).
+    """w_i = (v_i - mean(v_i)) / (std(v_i) + eps) for each output unit i; y = w x + b.
 
     v is the weight of the map; mean and std, which divides by n, are over its n inputs: a convolution's channels and
     kernel. There is no gain: the paper has a normalizer of the summed inputs behind it (`norm.sites`: PATH.weight).

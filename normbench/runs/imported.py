@@ -69,7 +69,6 @@ def record(
     diverged: str = "",
     monitor: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
-    data: str = "unknown",
     about: Mapping[str, Any] | None = None,
 ) -> RunRecord:
     """A run of a log, with the configuration that what reads runs needs.
@@ -97,7 +96,7 @@ def record(
     }
     config: dict[str, Any] = {
         "model": {"name": f"{FOLDER}/{name}", "declares": declares},
-        "data": {"name": data},
+        "data": {"name": "unknown"},
         "norm": {"name": arm},
         "seed": seed,
         IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},

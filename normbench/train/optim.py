@@ -127,7 +127,7 @@ class Muon(torch.optim.Optimizer):
             self.parts.append(CLASSES["AdamW"](others, **adamw))
         super().__init__([group for part in self.parts for group in part.param_groups], {})
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # of a loss, which nothing asks for
         for part, matrices in zip(self.parts, (True, False), strict=False):
             part.state = self.state
             part.param_groups = [group for group in self.param_groups if group["matrices"] == matrices]

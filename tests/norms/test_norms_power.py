@@ -27,13 +27,13 @@ def test_gradient_and_nu_are_those_of_the_formulas(axes: tuple[str, ...], form: 
     for step in range(6):
         for mask in masks("power", axes, 4, step):
             x, by_y = draw(sizes(axes), seed=step).requires_grad_(), draw(sizes(axes), seed=50 + step)
-            wanted = reference.backward(x.detach().numpy(), by_y.numpy(), mask)  # type: ignore[attr-defined]
+            wanted = reference.backward(x.detach().numpy(), by_y.numpy(), mask)
             y = module.train()(x, mask)
             near(y, reference(x.detach().numpy(), training=True, mask=mask), step)
             y.backward(by_y)
             assert x.grad is not None
             near(x.grad, wanted, step)
-            near(module.nu, reference.nu, step)  # type: ignore[arg-type, attr-defined]
+            near(module.get_buffer("nu"), reference.nu, step)
 
 
 def test_in_the_warm_up_the_gradient_is_that_of_the_batch_form() -> None:
@@ -52,7 +52,7 @@ def test_only_the_backward_pass_of_an_update_moves_nu(form: str, warmup: int) ->
     module, _ = pair("power", TIME, options(form=form, warmup_updates=warmup))
     x = draw(sizes(TIME)).requires_grad_()
     module(x).sum().backward()
-    before = module.nu.clone()  # type: ignore[operator]
+    before = module.get_buffer("nu").clone()
     assert before.abs().min() > 0
     with modes.training_without_tracking(module):
         untracked = module(x)
@@ -61,4 +61,4 @@ def test_only_the_backward_pass_of_an_update_moves_nu(form: str, warmup: int) ->
     module.train().forward_context = ForwardContext()  # as it is when they are run backward
     for y in (untracked, evaluated):
         y.sum().backward()
-    assert torch.equal(module.nu, before)  # type: ignore[arg-type]
+    assert torch.equal(module.get_buffer("nu"), before)

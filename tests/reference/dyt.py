@@ -1,4 +1,4 @@
-"""Zhu et al. 2025, section 4: gain * tanh(alpha x) + bias."""
+"""Zhu et al. 2025: gain * tanh(alpha x) + bias."""
 
 from __future__ import annotations
 

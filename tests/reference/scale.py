@@ -1,4 +1,4 @@
-"""Nguyen and Salazar 2019, section 2.2: gain * x / ||x||; the authors' code divides by no norm below eps."""
+"""Nguyen and Salazar 2019: gain * x / ||x||; the authors' code divides by no norm below eps."""
 
 from __future__ import annotations
 
