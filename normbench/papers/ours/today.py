@@ -44,7 +44,7 @@ RATES = {"rate-low": "a third of the rate", "rate-mid": "the task's rate", "rate
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """By task and normalizer: the test result, its paired difference to none, the cost of an update; then the rates."""
+    """By task and normalizer: the test result and its paired difference to none; then the rates."""
     entries = []
     for task, one, cells in _tasks(runs):
         for arm, name in cells.items():
@@ -58,7 +58,6 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 Entry(one.title, name, "less that of no normalization", one.unit, len(cell), literal="–")
                 if arm == f"{task}-none"
                 else estimate_entry(differences, one.title, name, "less that of no normalization", one.unit),
-                Entry(one.title, name, "time of an update, none = 1", "", len(cell), literal=_cost(runs, task, arm)),
             ]
     for _, one, cells in _tasks(runs):
         for arm, name in cells.items():
@@ -134,12 +133,3 @@ def _validation(task: Task, run: RunRecord) -> float | None:
 
 def _less(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other
-
-
-def _cost(runs: Sequence[RunRecord], task: str, arm: str) -> str:
-    """The median time of an update over that of the arm without normalization."""
-    times = [
-        statistics.median(found) if (found := [run.seconds / run.steps for run in _cell(runs, a) if run.seconds]) else 0
-        for a in (arm, f"{task}-none")
-    ]
-    return f"{times[0] / times[1]:.2f}" if all(times) else "–"
