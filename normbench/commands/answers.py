@@ -352,6 +352,7 @@ class Exported(Model):
     records: int = Field(default=0, description="the number of rows of the table")
     there: int = Field(default=0, description="the number of runs that W&B had already")
     place: str = Field(description="the file, the folder, or W&B's project")
+    beside: list[str] = Field(default=[], description="what was written beside the table, for `normbench import`")
 
 
 class Report(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.reading import place
-from normbench.runs import files
+from normbench.runs import exported, files, pack
 from normbench.runs.damaged import left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
@@ -28,7 +29,8 @@ from normbench.runs.table import Runs
 EPILOG = """examples:
   normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
   normbench export wandb --mode online --entity TEAM    to the server that wandb is set up for
-  normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv
+  normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv,
+                                                        and beside it what else normbench import keeps of these runs
   normbench export parquet model=mnist_mlp norm=none,layer --output curves.parquet
 
 filters are those of normbench compare: KEY=VALUE[,VALUE]; or an experiment, an arm, or the beginning of an id.
@@ -83,8 +85,20 @@ def _table(
     target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
     count = write(heads, target, load)
+    beside = exported.write(target, heads, _contrasts(heads, results))
     say(console, f"{format.plural(len(heads), 'run')}, {format.plural(count, 'record')}: {path}")
-    return {"runs": len(heads), "records": count, "place": str(path)}
+    say(console, f"  beside it, for normbench import: {', '.join(one.name for one in beside)}")
+    return {"runs": len(heads), "records": count, "place": str(path), "beside": [*map(str, beside)]}
+
+
+def _contrasts(runs: Sequence[RunRecord], results: Path) -> bytes:
+    """The effects by test example beside the smallest pack that has all these runs; empty without one."""
+    wanted, found = {(run.id, run.steps) for run in runs}, []
+    for path in pack.paths(results, exported.CONTRASTS):
+        with contextlib.suppress(NormbenchError):  # a damaged pack has none of the runs
+            packed = {(run.id, run.head.steps) for run in pack.heads(path.with_name(pack.NAME))}
+            found += [(len(packed), path)] if wanted <= packed else []
+    return min(found)[1].read_bytes() if found else b""
 
 
 def _wandb(

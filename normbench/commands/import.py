@@ -20,11 +20,12 @@ EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
   normbench import logs/ --as mine --yes                uses it, and writes the map beside the runs
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
+  normbench import curves.csv --as mine --yes           of normbench export, whatever it wrote: no map is needed
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
 
 sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories, Neptune's
-exporter, Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs of normbench.
+exporter, Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs and exports of normbench.
 docs/keys.md has the keys of a map, examples/imports some maps.
 """
 COUNTED = {  # in `counted`: what is said of it
@@ -82,7 +83,7 @@ def _import(
         say(console, f"guessed:\n{_yaml(read.guessed)}")
         if not yes and not _agreed(console):
             raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
-    for line in imported.write(results, name, read.runs):
+    for line in imported.write(results, name, read.runs, read.contrasts):
         say(console, line)
     files.atomic_write(path.with_name("map.yaml"), _yaml(imports.runs.written(read.map)).encode())
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
@@ -108,7 +109,8 @@ def _found(read: Any) -> list[str]:
     for record in [*first.records][:3]:
         shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
         lines.append(f"  {first.arm} seed {first.seed}: {shown}")
-    series = Counter(place for run in read.runs for place in {(b.split, [*b.columns][-1]) for b in run.records.blocks})
+    blocks = [{(b.split, [*b.columns][-1]) for b in run.records.blocks} for run in read.runs if read.map.series]
+    series = Counter(place for own in blocks for place in own)
     lines += [
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
@@ -118,7 +120,7 @@ def _found(read: Any) -> list[str]:
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}
-    if len(ends) > 1:
+    if len(ends) > 1 and read.map.series:
         lines.append(f"  ends differ, from {min(ends)} to {max(ends)}: length: common in a map cuts all")
     if diverged := [run for run in read.runs if run.status == "diverged"]:
         one = diverged[0]

@@ -26,10 +26,10 @@ from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
+from normbench.runs.exported import LABELS
 from normbench.runs.record import SHORTEST, RunRecord, begun_by
-from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
+from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS, WHOLE
 
-LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
@@ -49,7 +49,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     ('lenet5', 'layer', 1e-05, 'none')
     """
     found: dict[str, Any] = {}
-    known = IMPORT not in config
+    known = config.get(IMPORT, {WHOLE: True}).get(WHOLE, False)
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):

@@ -13,6 +13,7 @@ from normbench.compare import configuration
 from normbench.eval_variants import text
 from normbench.runs import files
 from normbench.runs.curve import Block
+from normbench.runs.exported import LABELS, PLACES
 from normbench.runs.record import RunRecord
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ ALWAYS = ("model", "data", "norm")
 Load = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]  # gives runs their curves
 Start = Callable[[BinaryIO, Any], Any]  # gives a writer of tables of a schema
 BATCH = 50  # runs whose curves are in memory at once
-PLACES = {
-    **dict.fromkeys(("split", "mode", "variant"), "string"),
-    **dict.fromkeys(("order", "block"), "int64"),
-    "epoch": "float64",
-    **dict.fromkeys(("step", "examples"), "int64"),
-}  # and the type of each
 
 
 @dataclass(frozen=True)
@@ -44,10 +39,10 @@ class Layout:
         settings = [*map(_in_columns, configuration.flats([run.config for run in runs]))]
         labels = [configuration.labels_of(run) for run in runs]
         keys = list(dict.fromkeys([*ALWAYS, *configuration.differing(settings)]))
-        names = (*configuration.LABELS, *PLACES)
+        names = (*LABELS, *PLACES)
         axes = sorted({key for run in runs for key in run.axes} - {*keys})
         constants = {
-            **{key: _column([label[key] for label in labels]) for key in configuration.LABELS},
+            **{key: _column([label[key] for label in labels]) for key in LABELS},
             **{key: _column([values.get(key) for values in settings]) for key in keys},
             **{f"axis {key}" if key in names else key: _column([run.axes.get(key) for run in runs]) for key in axes},
         }

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normbench.errors import NormbenchError
-from normbench.imports import packs
 from normbench.imports.log import Log
 from normbench.imports.map_keys import Labels, Map
 from normbench.imports.parts import Part, parts
@@ -27,9 +26,6 @@ def completed(map: Map, logs: Sequence[Log]) -> tuple[Map, dict[str, Any]]:
     """The whole map, and what of it was guessed. NormbenchError where two answers are possible."""
     source = logs[0].source
     guessed: dict[str, Any] = {} if map.source else {"source": source}
-    if source == "pack":
-        guessed |= {key: one for key, one in packs.whole_map(logs).items() if getattr(map, key) is None}
-        return _with(map, guessed), guessed
     if map.run is None and not map.columns:
         guessed["run"] = _run(source, logs)
     map = _with(map, guessed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+from normbench.runs.record import RunRecord
 
 LARGEST = 1 << 31  # bytes of a file, and unpacked
 
@@ -19,6 +20,7 @@ class Log:
 
     `path`: that on which the map's regular expressions are tried. `clocks`: by series, the key that the tool itself has
     as its clock. `run`: the tool's own id. `lost`: bytes behind the last whole record. `file`: path, sha256, bytes.
+    `runs`: of what this program wrote, which has no tables. `contrasts`: their effects by test example.
     """
 
     file: Mapping[str, Any]
@@ -30,6 +32,8 @@ class Log:
     run: str = ""
     lost: int = 0
     note: str = ""
+    runs: Sequence[RunRecord] = ()
+    contrasts: bytes = b""
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:

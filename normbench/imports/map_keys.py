@@ -11,7 +11,10 @@ from normbench.config.experiment_file import format_value
 from normbench.config.validation import Count, Model, OneOf, Text, optional
 from normbench.errors import did_you_mean, unknown
 
-SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "neptune", "huggingface", "lightning", "keras", "pack")
+SOURCES = (
+    *("csv", "parquet", "jsonl", "tensorboard", "wandb", "neptune", "huggingface", "lightning", "keras"),
+    *("pack", "export"),  # of this program
+)
 PLACES = ("path", "column", "config", "hparam", "attribute", "value")  # of a label
 NAMES = ("column", "tag", "key", "attribute")  # what sources call a series
 CLOCKS = ("step", "epoch")

@@ -38,7 +38,9 @@ def _of_table(log: Log, table: Any, map: Map) -> Iterator[Part]:
         yield from _wide(log, table, map.columns)
         return
     columns = [*map.run] if isinstance(map.run, list) else ["run_id"] if log.source == "neptune" else []
-    for values, rows in _groups(log, table, columns):
+    for name in columns:
+        check_column(log, table, name)
+    for values, rows in groups(table, columns):
         key = json.dumps(values) if isinstance(map.run, list) else values[0] if columns else _key(log, map)
         config = {**log.config, **({} if log.source != "neptune" else _attributes(rows))}
         if long := (NEPTUNE if log.source == "neptune" else map.long):
@@ -66,7 +68,7 @@ def check_column(log: Log, table: Any, name: str) -> None:
         raise unknown(f"{log.file['path']}: '{name}' is not a column.", name, table.column_names)
 
 
-def _groups(log: Log, table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+def groups(table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
     """The rows with the same values in these columns, in their order."""
     if not columns:
         yield [], table
@@ -75,7 +77,6 @@ def _groups(log: Log, table: Any, columns: Sequence[str]) -> Iterator[tuple[list
 
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for name in columns:
-        check_column(log, table, name)
         encoded = table.column(name).combine_chunks().dictionary_encode()
         own = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
@@ -88,7 +89,8 @@ def _groups(log: Log, table: Any, columns: Sequence[str]) -> Iterator[tuple[list
 
 def _long(log: Log, table: Any, long: Long, key: str, config: Mapping[str, Any]) -> Iterator[Part]:
     """A part for each name, in which the column of values has this name."""
-    check_column(log, table, long.value)
+    for name in (long.name, long.value):
+        check_column(log, table, name)
     if log.source == "neptune":
         import pyarrow.compute as pc
 
@@ -98,7 +100,7 @@ def _long(log: Log, table: Any, long: Long, key: str, config: Mapping[str, Any])
             table = table.set_column(table.column_names.index("float_value"), "float_value", both)
     if not table.num_rows:
         yield Part(key, log, table, [], config)
-    for (name,), rows in _groups(log, table, [long.name]):
+    for (name,), rows in groups(table, [long.name]):
         yield Part(key, log, rows, [name], config, values=long.value)
 
 

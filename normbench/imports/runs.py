@@ -48,10 +48,11 @@ def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[RunRecord], l
             raise unknown(f"no run has the series '{entry.name}' of the map.", entry.name, names)
     seeds = _seeds(by_key, map)
     found = [_found(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
-    _refuse_twins(found)
     if map.length:
         found = [*_of_one_length(found, map.length)]
-    return [_record(name, run, map) for run in found], empty
+    records = [_record(name, run, map) for run in found]
+    refuse_twins(records, "Tell them apart under labels: in the map, or import one of them.")
+    return records, empty
 
 
 def by_run(parts: Sequence[Part], map: Map) -> tuple[dict[str, list[Part]], list[str]]:
@@ -210,15 +211,14 @@ def number(word: str) -> Any:
     return word
 
 
-def _refuse_twins(found: Sequence[Found]) -> None:
-    there: dict[Any, str] = {}
+def refuse_twins(found: Sequence[RunRecord], way_out: str) -> None:
+    there: dict[Any, Any] = {}
     for run in found:
-        cell = run.arm, run.seed, run.control, text(dict(run.axes))
-        if (other := there.setdefault(cell, run.key)) != run.key:
+        cell, key = (run.arm, run.seed, run.control, text(dict(run.axes))), imported.log_of(run)
+        if (other := there.setdefault(cell, key)) != key:
             raise NormbenchError(
-                f"{other} and {run.key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
-                f"{f', control {run.control}' if run.control else ''}. Tell them apart under labels: in the map, or "
-                "import one of them."
+                f"{other} and {key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
+                f"{f', control {run.control}' if run.control else ''}. {way_out}"
             )
 
 

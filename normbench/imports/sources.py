@@ -13,19 +13,19 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.imports import packs, tables, tensorboard, wandb_file
+from normbench.imports import ours, tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log
-from normbench.runs import pack
+from normbench.runs import exported, pack
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
 KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*tfevents.*", tensorboard.read, ("tensorboard",), True),
     (r".*\.wandb", wandb_file.read, ("wandb",), True),
     (r"trainer_state\.json", tables.read_trainer_state, ("huggingface",), True),
-    (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras"), True),
-    (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning"), False),
-    (r".*\.parquet", tables.read_parquet, ("parquet", "neptune"), False),
-    (r"runs\.jsonl\.gz", packs.read, ("pack",), True),
+    (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras", "export"), True),
+    (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning", "export"), False),
+    (r".*\.parquet", tables.read_parquet, ("parquet", "neptune", "export"), False),
+    (r"runs\.jsonl\.gz", ours.read_pack, ("pack",), True),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
 SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log)(\.gz)?$")
@@ -37,7 +37,8 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
     found: dict[str, Path] = {}
     for path in sorted((path for given in paths for path in _files(given)), key=Path.is_symlink):  # links last
         found.setdefault(os.path.realpath(path), path)
-    chosen = [(path, *kind) for path in sorted(found.values()) if (kind := _kind(path, source))]
+    logs_alone = [path for path in sorted(found.values()) if not exported.is_beside(path)]
+    chosen = [(path, *kind) for path in logs_alone if (kind := _kind(path, source))]
     if not chosen:
         wanted = f" of source {source}" if source else ""
         raise NormbenchError(f"{paths[0]} has no log{wanted}. (normbench import --help)")
@@ -64,7 +65,8 @@ def _files(given: Path) -> Iterator[Path]:
 def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | None, bool] | None:
     """The reader, the source where the name alone tells it, and whether the folder names the run."""
     for pattern, read, sources, by_folder in KINDS:
-        if re.fullmatch(pattern, path.name) and source in (None, *sources) and (read != packs.read or is_pack(path)):
+        named = re.fullmatch(pattern, path.name) and source in (None, *sources)
+        if named and (read != ours.read_pack or is_pack(path)):
             return read, sources[0] if by_folder else None, by_folder
     return None
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+from normbench.imports import ours
 from normbench.imports.log import LARGEST, Log, refuse
+from normbench.runs import exported
 
 NEPTUNE = {"run_id", "attribute_path", "attribute_type", "step", "float_value"}
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
@@ -39,18 +41,24 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise refuse(path, f"has two columns '{twice[0]}'.")
     comma = mark == ";" and re.search(r"[;\n]-?\d+,\d", head) and not re.search(r"[;\n]-?\d+\.\d", head)
-    source = declared or _csv_source(names)
+    is_ours = exported.is_export(names) and declared != "csv"
+    source = "export" if is_ours else declared or _csv_source(names)
     try:
         table = csv.read_csv(
             pa.BufferReader(whole),
             read_options=csv.ReadOptions(block_size=max(len(whole), 1 << 16)),  # one block: types are those of all rows
             parse_options=csv.ParseOptions(delimiter=mark),
             convert_options=csv.ConvertOptions(
-                null_values=BLANK.get(source, [""]), strings_can_be_null=True, decimal_point="," if comma else "."
+                null_values=BLANK.get(source, [""]),
+                strings_can_be_null=True,
+                decimal_point="," if comma else ".",
+                column_types=exported.TYPES if is_ours else None,
             ),
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise refuse(path, f"is no table: {error}".replace("CSV parse error: ", "")) from None
+    if is_ours:
+        return ours.read_table(table, path, log, len(content) - len(whole))
     return Log(source=source, tables=[table], lost=len(content) - len(whole), **log)
 
 
@@ -67,6 +75,8 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
         table = parquet.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
         raise refuse(path, f"is no Parquet file, or is cut: {error}") from None
+    if exported.is_export(table.column_names) and declared != "parquet":
+        return ours.read_table(table, path, log)
     source = declared or ("neptune" if {*table.column_names} >= NEPTUNE else "parquet")
     return Log(source=source, tables=[table], **log)
 

@@ -11,6 +11,7 @@ from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.runs import root
+from normbench.runs.exported import LABELS
 from normbench.runs.record import EVALUATED, PLACE, RunRecord
 from normbench.runs.table import finished
 from normbench.stats.series import PARTS, best_step
@@ -74,7 +75,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         for run in chosen
     ]
     configured = {key for run in chosen for key in (*tables.settings(run), *configuration.length_of(run))}
-    labels = [*configuration.LABELS, "source"]
+    labels = [*LABELS, "source"]
     options = sorted(configured - {*labels, *RUN_GROUPS})
     groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
     metrics = sorted({key for row in rows for key in row} - {*labels, *groups, *options}, reverse=True)

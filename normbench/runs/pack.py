@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from normbench import reading
@@ -100,10 +101,14 @@ def columns(run: RunRecord) -> bytes:
         for block in run.records.blocks
     ]
     curves = orjson.dumps(blocks)
+    more = {"evaluations": len(run.records), "curve_sha256": hashlib.sha256(curves).hexdigest()}
+    return without_records(run, more)[:-1] + _CURVES + curves + b"}\n"
+
+
+def without_records(run: RunRecord, more: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    """The line of a run but for its records; the id is its first key."""
     content = {name: getattr(run, name) for name in sorted(FIELDS - {"records"})}
-    head = {"id": run.id} | content | {"evaluations": len(run.records)}
-    head["curve_sha256"] = hashlib.sha256(curves).hexdigest()
-    return json.dumps(head).encode()[:-1] + _CURVES + curves + b"}\n"
+    return json.dumps({"id": run.id, **content, **more}).encode()
 
 
 def write(path: Path, runs: Sequence[RunRecord]) -> None:
@@ -138,7 +143,7 @@ class Packed:
     def whole(self) -> RunRecord:
         """The run with its records. Errors as of `load`."""
         with _named(self.head.path):
-            return replace(self.head, records=_run(self.line).records)
+            return replace(self.head, records=run_of(self.line).records)
 
 
 def heads(path: Path, ids: Set[str] | None = None) -> list[Packed]:
@@ -205,11 +210,11 @@ class Pack:
         return Packed(self._dated(before + start + end + after), records.count(b'"step": '), line)
 
     def _dated(self, line: bytes) -> RunRecord:
-        run = _run(line)
+        run = run_of(line)
         return replace(run, began=self._began.get(run.id, ""), path=self.path)
 
 
-def _run(line: bytes) -> RunRecord:
+def run_of(line: bytes) -> RunRecord:
     """The run of a line. TypeError where a key is of another type."""
     content = reading.decode(line)
     found = {key: value for key, value in content.items() if key in FIELDS}
