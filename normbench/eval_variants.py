@@ -7,7 +7,6 @@ evaluation is the empty mapping. Records store the mapping; configurations and c
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -24,19 +23,6 @@ Declared = Mapping[str, Sequence[Any]]  # the options that an evaluation may cha
 def text(variant: Variant) -> str:
     """`configuration=TTFF populations=recalibrated`; "" for the default one. Equal for equal variants."""
     return " ".join(f"{option}={value}" for option, value in sorted(variant.items()))
-
-
-def parsed(words: str) -> dict[str, Any]:
-    """The variant that `text` gives these words for: numbers where their text is the same."""
-    return {option: _value(value) for option, _, value in (word.partition("=") for word in words.split())}
-
-
-def _value(word: str) -> str | int | float:
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            if str(found := kind(word)) == word:
-                return found
-    return word
 
 
 def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]:

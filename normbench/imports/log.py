@@ -37,7 +37,7 @@ class Log:
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and what Hydra would resolve is not."""
+    """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and texts have no `${`."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         name = f"{before}{key}"
@@ -52,7 +52,7 @@ def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def escaped(value: Any) -> Any:
-    """A text without `${`, which Hydra's configurations may not have."""
+    """A text without `${`, which is refused in whatever a configuration is composed of."""
     return value.replace("${", "$\\{") if isinstance(value, str) else value
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.eval_variants import parsed
 from normbench.imports.log import LARGEST, Log, refuse
 from normbench.imports.map_keys import Map
 from normbench.imports.parts import groups
@@ -76,7 +75,7 @@ def _records(rows: Any, names: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _logged(key: str, value: Any) -> Any:
     if key == "variant":
-        return parsed(value)
+        return {option: number(one) for option, _, one in (word.partition("=") for word in value.split())}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return int(value) if key == "epoch" and value.is_integer() else value

@@ -144,7 +144,6 @@ def of_own(name: str, run: RunRecord, about: Mapping[str, Any]) -> RunRecord:
         experiment=f"{FOLDER}/{name}",
         fidelity=LOGGED,
         config={**run.config, **monitor, IMPORT: {**origin, **clocks, **about}},
-        was={},
     )
 
 
