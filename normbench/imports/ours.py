@@ -32,7 +32,7 @@ def runs(name: str, logs: Sequence[Log], map: Map) -> list[RunRecord]:
             "like any other: source: csv.",
         )
     source = {"source": logs[0].source}
-    about = {**source, "map_sha256": files.seal(source), "metrics": {}, "hparams": {}, "counted": {}}
+    about = {**source, "map_sha256": files.seal(source)}
     found = {
         run.id: imported.of_own(name, run, {**about, "files": [dict(log.file)]}) for log in logs for run in log.runs
     }

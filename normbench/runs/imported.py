@@ -132,18 +132,24 @@ def set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
 
 
 def of_own(name: str, run: RunRecord, about: Mapping[str, Any]) -> RunRecord:
-    """A run of this program: its id, experiment and fidelity are new, all else is as it was. about: as of `record`."""
-    monitor = {"monitor": dict(run.monitor)} if run.monitor["metric"] else {}
-    known = run.config.get(IMPORT, {WHOLE: not run.logged}).get(WHOLE, False)
+    """A run of this program, or one that it exported, with another id, experiment and fidelity; all else is as it was.
+
+    about: source, files, map_sha256.
+    """
     columns = {key for block in run.records.blocks for key in block.columns}
-    origin = {"name": name, "run": run.id, "experiment": run.experiment, "fidelity": run.fidelity, WHOLE: known}
-    clocks = {"clocks": [clock for clock in ("step", "epoch", "examples") if clock in columns]}
+    first = {  # kept where it had been imported before
+        WHOLE: not run.logged,
+        "clocks": [clock for clock in ("step", "epoch", "examples") if clock in columns],
+        **{key: {} for key in ("metrics", "hparams", "counted")},
+    }
+    origin = {"name": name, "run": run.id, "experiment": run.experiment, "fidelity": run.fidelity}
+    monitor = {"monitor": dict(run.monitor)} if run.monitor["metric"] else {}
     return replace(
         run,
         id=run_id(name, run.id, run.arm, run.seed, run.control, run.axes),
         experiment=f"{FOLDER}/{name}",
         fidelity=LOGGED,
-        config={**run.config, **monitor, IMPORT: {**origin, **clocks, **about}},
+        config={**run.config, **monitor, IMPORT: {**run.config.get(IMPORT, first), **origin, **about}},
     )
 
 

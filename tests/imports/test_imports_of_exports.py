@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import logged
 import madeup
 import pytest
 
@@ -140,8 +141,15 @@ def test_a_run_comes_back_as_it_was(form: str, tmp_path: Path) -> None:
         keys = run.arm, run.seed, run.control, run.axes
         assert found.id == imported.run_id("x", run.id, *keys)
     assert read.guessed == {"source": "export"} and read.notes == [] and read.map == Map(source="export")
-    again = imports.read([written(tmp_path / "again", [*read.runs], form)], "x").runs
-    assert [{**run.config, IMPORT: 0} for run in again] == [{**run.config, IMPORT: 0} for run in read.runs]
+
+
+def test_a_foreign_run_comes_back_with_its_clocks_and_what_its_map_declared(tmp_path: Path) -> None:
+    about = {"clocks": ["epoch"], "hparams": {"lr": 0.1}, "counted": {"gaps": 2}}
+    run = logged.run("ln", 1, about=about, metrics={"loss": {"goal": "min", "log": True}})
+    (found,) = imports.read([written(tmp_path, [run])], "x").runs
+    before, now = run.config[IMPORT], found.config[IMPORT]
+    kept = before.keys() - {"name", "run", "source", "files", "map_sha256"}
+    assert {key: now[key] for key in kept} == {key: before[key] for key in kept} and {*about, "metrics"} <= kept
 
 
 @pytest.mark.parametrize("form", WRITE)
