@@ -24,7 +24,7 @@ EPILOG = """examples:
   normbench compare model=mnist_mlp                     who wins, by how much, how sure
 
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is stored is damaged; 5 busy elsewhere;
-            130 interrupted, resumable
+            6 a claim is what --fail-on names; 130 interrupted, resumable
 """
 COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the options
     "list": "list artifacts, models, norms, data sets",
