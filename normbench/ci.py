@@ -95,7 +95,7 @@ def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
 
 def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     """The comment on a pull request. asked: what was judged, by which the comment of the last push is found."""
-    head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ ]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
+    head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
     entries = [("", f"**{_text(one.id)}** was not judged: {_text(one.error)}") for one in judged if one.error]
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim["verdict"])
@@ -107,10 +107,11 @@ def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     while kept < len(entries) and (room := room - sum(map(len, entries[kept])) - 8) >= 0:
         kept += 1
     rows = [row for row, _ in entries[:kept] if row]
-    table = ["| claim | verdict | effect | seeds |", "| - | - | - | - |", *rows, ""] if rows else []
+    table = ["| claim | verdict | effect | seeds |", "| - | - | - | - |", *rows] if rows else []
     sentences = [f"- {sentence}" for _, sentence in entries[:kept] if sentence]
-    left = ["", f"{len(entries) - kept} of {len(entries)} claims are left out: the comment would be too long."]
-    return "\n".join([*head, "", *table, *sentences, *left * (kept < len(entries)), "", LOOKS, ""])
+    left = f"{len(entries) - kept} of {len(entries)} claims are left out: the comment would be too long."
+    blocks = [*map("\n".join, (head, table, sentences)), left * (kept < len(entries)), LOOKS]
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _text(text: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from normbench import ci, imports
 from normbench.runs import imported, pack
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +188,25 @@ def test_the_action_takes_no_action_of_others_and_no_rights() -> None:
     names = [*ACTION["inputs"], *ACTION["outputs"]]
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
     assert all(isinstance(node.get("default", ""), str) for node in ACTION["inputs"].values())
+
+
+def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text()
+    workflow, claims, map_text = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    steps = workflow["jobs"]["judge"]["steps"]
+    (ours,) = [step for step in steps if step.get("uses", "").startswith("OWNER/normbench@")]
+    assert ours["with"].keys() <= ACTION["inputs"].keys() and ACTION["inputs"]["fail-on"]["default"] in page
+    others = [step["uses"] for step in steps if "uses" in step and step is not ours]
+    assert others and all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", use) for use in others)
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump(map_text))
+    labels = imports.read_map(tmp_path / "map.yaml").labels
+    trained = re.findall(r"--logdir logs/(\S+)", next(step["run"] for step in steps if "run" in step))
+    found = {re.search(str(labels.arm.path), name.replace("$seed", "3"))[1] for name in trained}
+    assert found == {cell["arm"] for _, cell in claims["claims"][0]["parts"][0]["contrast"]}
+    (row,) = [line for line in page.splitlines() if line.startswith("| LN-")]
+    published = json.loads((ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json").read_text())["claims"]
+    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", "", published)], []).splitlines()
+    assert all(f"`{word}`" in page for word in ci.WORDS)
 
 
 def test_what_the_action_installs_is_what_the_project_has() -> None:
