@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from normbench.commands import terminal, verdict_table
 from normbench.commands.options import Json, Results, argument, flag, option
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = """examples:
   normbench import logs/ --as mine --yes                         curves of TensorBoard, W&B, CSV, ...
-  normbench judge --runs mine --compare rms ln --metric loss     is rms better than ln?
+  normbench judge --runs mine --compare rms ln --metric loss --better lower     is rms better than ln?
   normbench judge claims.yaml --runs mine --init                 write a claims file about these runs, to be edited
   normbench judge claims.yaml                                    judge it
   normbench judge claims.yaml --runs 'ln2016/fig6 fidelity=paper'
@@ -28,6 +28,10 @@ Arms are compared at the steps that all runs have, by pairs of equal seeds, or b
 seeds are not shared. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you look
 once. Below 5 seeds everything is undecided.
 """
+KEYS = (  # of a claim in --json
+    "id", "statement", "setting", "verdict", "answer", "effect", "unit", "interval", "level", "n", "diverged",
+    "pairing", "runs",
+)  # fmt: skip
 
 
 def command(
@@ -48,18 +52,24 @@ def command(
     split: Annotated[
         str | None, option("with --compare, --init: the split", "SPLIT", show_default="the one that is monitored")
     ] = None,
+    better: Annotated[
+        Literal["lower", "higher"] | None, option("with --compare, --init: which is better", show_default="by the map")
+    ] = None,
     init: Annotated[bool, flag("--init", "write CLAIMS.yaml about the runs")] = False,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Judge the claims of a file, or one between two arms."""
     from normbench.judge import sources, template, verdicts
     from normbench.papers import claim_file, describe
 
     console = terminal.console(stderr=as_json)
-    if (claims is None) == (compare is None) and not (init and claims):
-        raise NormbenchError("judge needs a file of claims, or --compare A B.")
     if init and claims is None:
         raise NormbenchError("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init ...")
+    if (claims is None) == (compare is None) and not init:
+        raise NormbenchError("judge needs a file of claims, or --compare A B.")
+    for name, value in {"metric": metric, "split": split, "better": better}.items() if claims and not init else ():
+        if value is not None:
+            raise NormbenchError(f"--{name} is of --compare and --init; a file of claims says it itself.")
     if init and claims and claims.exists():
         raise NormbenchError(f"{claims} is there already. --init writes a new file.")
     asked = claim_file.load(claims) if claims and not init else None
@@ -76,11 +86,11 @@ def command(
         arms = sorted({run.arm for run in found})
         if compare is None and len(arms) < 2:
             raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
-        content = template.better(found, compare or (arms[1], arms[0]), metric, split)
+        content = template.better(found, compare or (arms[1], arms[0]), metric, split, better)
         if init and claims:
             claims.write_text(template.commented(found, words, content), encoding="utf-8")
             say(console, f"{claims}: edit it, then normbench judge {claims}")
-            return 0
+            return
         asked = claim_file.built(content, Path("--compare"))
     judged = verdicts.judge(asked, found)
     notes += _absent(asked, found)
@@ -89,8 +99,8 @@ def command(
     answers = ["; ".join(filter(None, [describe.evidence(claim), claim["pairing"]])) for claim in judged]
     verdict_table.show_verdicts(judged, answers, console)
     if as_json:
-        terminal.say_json({"title": asked.title, "runs": len(found), "claims": judged, "notes": notes})
-    return 0
+        claims_said = [{key: claim[key] for key in KEYS} for claim in judged]
+        terminal.say_json({"title": asked.title, "claims": claims_said, "notes": notes})
 
 
 def _absent(asked: Artifact, found: Sequence[RunRecord]) -> list[str]:

@@ -41,6 +41,8 @@ class Unpaired(Observed):
 
     @property
     def flat(self) -> bool:
+        if self.lacks:
+            return False
         spread = max(max(group) - min(group) for group in self.groups)
         return spread <= 1e-12 * max(abs(number) for group in self.groups for number in group)
 

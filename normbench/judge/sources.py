@@ -33,7 +33,7 @@ def _named(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
     path = path / pack.NAME if path.is_dir() else path
     if path.is_file():
         return pack.load(path).runs, []
-    if path.parent.is_dir() and not (results / word).exists():
+    if Path(word).exists() and not (results / word).exists():
         raise NormbenchError(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
     from normbench.compare import configuration
     from normbench.runs import table

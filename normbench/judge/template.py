@@ -18,29 +18,32 @@ from normbench.stats.statistics import detectable_effect
 from normbench.stored import IMPORT
 
 
-def better(runs: Sequence[RunRecord], pair: Sequence[str], metric: str | None, split: str | None) -> dict[str, Any]:
+def better(
+    runs: Sequence[RunRecord], pair: Sequence[str], metric: str | None, split: str | None, way: str | None
+) -> dict[str, Any]:
     """The content of a claims file with one claim: the first arm is better than the second at the end.
 
-    metric, split: None for the one that the runs monitor. Raises NormbenchError for an arm, a split or a metric that no
-    run has, and for one of which nothing says whether higher or lower is better.
+    metric, split: None for the one that the runs monitor. way: `lower` or `higher`; None for what the runs declare.
+    Raises NormbenchError for an arm, a split or a metric that no run has, and for one without a way.
     """
     for arm in pair:
         if arm not in {run.arm for run in runs}:
             raise unknown(f"no run has the arm {arm}.", arm, sorted({run.arm for run in runs}))
     split, found = _metric([run for run in runs if run.arm in pair], metric, split)
-    if not found.better:
+    way = way or found.better
+    if not way:
         raise NormbenchError(
-            f"nothing declares whether a higher {found.name} is better: metric {found.name} needs goal: min or max in "
+            f"nothing declares whether a higher {found.name} is better: --better lower or higher, or `goal` in "
             "the map of the import."
         )
     first, second = pair
     part = {
         "id": f"{first} against {second}, final {split} {found.name}",
-        "endpoint": {"kind": "final", "split": split, "metric": found.name, "better": found.better},
+        "endpoint": {"kind": "final", "split": split, "metric": found.name, "better": way},
         "contrast": [[1, {"arm": first}], [-1, {"arm": second}]],
         "scale": "percent" if found.share else "linear",
         "unit": "points" if found.share else _unit(runs[0], found.name),
-        "expect": "positive" if found.rising else "negative",
+        "expect": "positive" if way == "higher" else "negative",
     }
     statement = f"{first} is better than {second} in final {split} {found.name}"
     return {"claims": [{"id": "C1", "kind": "direction", "statement": statement, "parts": [part]}]}
@@ -50,24 +53,30 @@ def _metric(runs: Sequence[RunRecord], metric: str | None, split: str | None) ->
     """The metric asked for, on the split asked for."""
     has = metrics.logged([*runs])
     monitor = runs[0].monitor
+    every = {one.name for found in has.values() for one in found}
+    if metric is not None and metric not in every:
+        raise unknown(f"no run has the metric {metric}.", metric, sorted(every))
     if split is None:
         on = [one for one, found in has.items() if metric is None or metric in {m.name for m in found}]
         split = monitor["split"] if monitor["split"] in on else on[0] if len(on) == 1 else None
         if split is None:
-            raise NormbenchError(f"which split is compared? --split {' or '.join(on) or 'SPLIT: none has the metric'}")
+            raise NormbenchError(f"which split is compared? --split {' or '.join(on)}")
     if split not in has:
         raise unknown(f"no run has the split {split}.", split, has)
     by_name = {one.name: one for one in has[split]}
-    metric = monitor["metric"] if metric is None and monitor["metric"] in by_name else metric
     if metric is None:
-        raise NormbenchError(f"which metric is compared? --metric {' or '.join(by_name)}")
+        usual = [one for one in by_name if one == monitor["metric"]] or [*by_name]
+        if len(usual) > 1:
+            raise NormbenchError(f"which metric is compared? --metric {' or '.join(usual)}")
+        metric = usual[0]
     if metric not in by_name:
         raise unknown(f"no run has the metric {metric} of {split}.", metric, by_name)
     return split, by_name[metric]
 
 
 def _unit(run: RunRecord, metric: str) -> str:
-    return str(run.config.get(IMPORT, {}).get("metrics", {}).get(metric, {}).get("unit", metric))
+    """As the map has it; `absolute` where it has none."""
+    return str(run.config.get(IMPORT, {}).get("metrics", {}).get(metric, {}).get("unit", "absolute"))
 
 
 def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str, Any]) -> str:
