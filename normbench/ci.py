@@ -18,7 +18,6 @@ from normbench.papers.decide import Verdict
 FAILED = 6  # the exit code where a claim has a word of --fail-on
 LONGEST = 65_536  # characters of a comment on GitHub
 LONGEST_TEXT = 600  # characters of a statement or sentence in it
-DIVERGED = "diverged"
 SETTINGS = {
     "opposite": rules.OPPOSITE,
     "negligible": rules.NEGLIGIBLE,
@@ -26,7 +25,7 @@ SETTINGS = {
     "not-run": rules.NOT_RUN,
     "not-decidable": rules.NOT_DECIDABLE,
 }
-WORDS = (*SETTINGS, DIVERGED, "contradicted", "refuted")
+WORDS = (*SETTINGS, rules.DIVERGED, "contradicted", "refuted")
 LOOKS = (
     "Each run of CI is a look of its own, and CI has no memory of looks: a claim that is judged after every push is "
     "decided falsely more often than its level says."
@@ -57,7 +56,7 @@ def fail_words(given: Sequence[str]) -> list[str]:
 def failing(claim: Verdict, words: Sequence[str]) -> str:
     """The first of these words that a claim has; "" for none."""
     first = claim["verdict"].partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
-    has = {claim["setting"], first, DIVERGED if claim.get("diverged") else ""}
+    has = {claim["setting"], first, rules.DIVERGED if claim.get("diverged") else ""}
     return next((word for word in words if SETTINGS.get(word, word) in has), "")
 
 

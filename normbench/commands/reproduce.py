@@ -15,7 +15,7 @@ from rich.console import Console
 
 from normbench import runs
 from normbench.ci import Judged
-from normbench.commands import format, terminal, training
+from normbench.commands import format, terminal, training, verdict_table
 from normbench.commands.judging import Judging
 from normbench.commands.options import Device, Fidelity, Jobs, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
@@ -35,7 +35,6 @@ from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 
-COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
@@ -396,10 +395,4 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
-    for claim in judged["claims"]:
-        colour = COLOURS.get(describe.news(claim["verdict"]), "")
-        verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(describe.in_full(claim)))
-    console.print(table)
-    console.print()
+    verdict_table.show_verdicts(judged["claims"], [*map(describe.in_full, judged["claims"])], console)
