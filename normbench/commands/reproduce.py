@@ -17,7 +17,7 @@ from normbench import runs
 from normbench.ci import Judged
 from normbench.commands import format, terminal, training, verdict_table
 from normbench.commands.judging import Judging
-from normbench.commands.options import Device, Fidelity, Jobs, argument, flag, option
+from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
@@ -72,6 +72,7 @@ def seeds_of(text: str) -> int | range:
 class Reproduce(Judging):
     """The options of the command."""
 
+    config_dir: ConfigDir = None
     words: Annotated[
         list[str], argument("an artifact (ln2016/fig6), a paper (ln2016), or all; logger=wandb may follow", "artifact")
     ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -188,3 +190,67 @@ def test_files_that_cannot_be_written_stop_the_command_at_once(
         assert normbench(*published, *words) == 2
         printed = capfd.readouterr()
         assert not printed.out and words[-2] in printed.err
+
+
+@pytest.fixture
+def judge(
+    tmp_path: Path, normbench: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """The files of docs/ci.md on logs of two arms: `judge("--fail-on", ..., ours=lambda seed: ..., seeds=5)`; the exit
+    code, and what was printed.
+    """
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    page = (RESULTS.parent / "docs" / "ci.md").read_text()
+    _, claims, map_text = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "claims.yaml").write_text(claims)
+    (tmp_path / "map.yaml").write_text(map_text.replace("tag:", "column:"))  # of CSV
+
+    def run(*words: str, ours: Callable[[int], float], seeds: int = 5) -> tuple[int, str]:
+        shutil.rmtree(tmp_path / "logs", ignore_errors=True)
+        (tmp_path / "logs").mkdir()
+        for seed in range(1, seeds + 1):
+            for arm, end in (("ours", ours(seed)), ("main", 1 + 0.001 * seed)):
+                (tmp_path / "logs" / f"{arm}_s{seed}.csv").write_text(f"step,valid/loss\n1,3\n2,{end}\n")
+        assert normbench("import", "logs", "--as", "ours", "--map", "map.yaml", "--yes") == 0
+        code = normbench("judge", "claims.yaml", "--runs", "ours", *words, "--junit", "j.xml", "--markdown", "c.md")
+        printed = capfd.readouterr()
+        return code, printed.out + printed.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ours", "seeds", "word", "code"),
+    [
+        (lambda seed: 1 + 0.0011 * seed, 5, "", 0),
+        (lambda seed: 1.05 + 0.0011 * seed, 5, "opposite", 6),
+        (lambda seed: math.nan, 5, "diverged", 6),
+        (lambda seed: 1.05 + 0.0011 * seed, 3, "undecided", 0),
+    ],
+)
+def test_a_pull_request_is_judged_as_the_page_says(
+    judge: Any, ours: Callable[[int], float], seeds: int, word: str, code: int
+) -> None:
+    """With the words that fail the action; also with the one that asks for proof."""
+    ended, printed = judge("--fail-on", "opposite,diverged,not-run", ours=ours, seeds=seeds)
+    assert ended == code and (f"C1 ({word})" in printed) == (code == 6)
+    assert ("::warning::C1" in printed) == (word == "undecided")
+    (found,) = ElementTree.parse("j.xml").getroot()
+    kinds = {"failures": code == 6, "skipped": word == "undecided", "errors": False}
+    assert {key: found.attrib[key] for key in kinds} == {key: str(int(value)) for key, value in kinds.items()}
+    assert (found.attrib["name"], found.attrib["id"]) == ("Ours against main", "claims.yaml")
+    written = Path("c.md").read_text()
+    assert written.startswith("<!-- normbench judge claims.yaml -->\n") and f"| {seeds} |" in written
+    proof, _ = judge("--fail-on", "opposite,diverged,not-run,undecided", ours=ours, seeds=seeds)
+    assert proof == (6 if word else 0)
+
+
+def test_an_arm_that_was_not_trained_and_a_file_that_is_gone_fail(judge: Any, normbench: Any, capfd: Any) -> None:
+    judge(ours=lambda seed: 1.0)
+    text = Path("claims.yaml").read_text()
+    Path("claims.yaml").write_text(text.replace("arm: main", "arm: mian"))
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run") == 6
+    Path("claims.yaml").unlink()
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run", "--junit", "j.xml") == 2
+    (found,) = ElementTree.parse("j.xml").getroot()
+    assert (found.attrib["id"], found.attrib["errors"]) == ("claims.yaml", "1")
