@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """Judge the claims of a file, or one between two arms."""
     from normbench.judge import sources, template, verdicts
-    from normbench.papers import claim_file, describe
+    from normbench.papers import claim_file
 
     console = terminal.console(stderr=as_json)
     if init and claims is None:
@@ -96,7 +96,7 @@ def command(
     notes += _absent(asked, found)
     for note in notes:
         say(console, f"  note: {note}")
-    answers = ["; ".join(filter(None, [describe.evidence(claim), claim["pairing"]])) for claim in judged]
+    answers = ["; ".join(filter(None, [claim["answer"], claim["pairing"]])) for claim in judged]
     verdict_table.show_verdicts(judged, answers, console)
     if as_json:
         claims_said = [{key: claim[key] for key in KEYS} for claim in judged]
