@@ -69,7 +69,7 @@ class Judge(Judging):
     def judge(self, judged: list[Judged]) -> int:
         """Judge the claims of a file, or one between two arms."""
         from normbench.judge import sources, template, verdicts
-        from normbench.papers import claim_file, describe
+        from normbench.papers import claim_file
 
         claims, runs, compare = self.claims, self.runs, self.compare
         if self.init and claims is None:
@@ -109,7 +109,7 @@ class Judge(Judging):
         notes += _absent(asked, found)
         for note in notes:
             self.say(f"  note: {note}")
-        answers = ["; ".join(filter(None, [describe.evidence(claim), claim["pairing"]])) for claim in verdict]
+        answers = ["; ".join(filter(None, [claim["answer"], claim["pairing"]])) for claim in verdict]
         verdict_table.show_verdicts(verdict, answers, self.console)
         if self.as_json:
             claims_said = [{key: claim[key] for key in KEYS} for claim in verdict]

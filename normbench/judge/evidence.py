@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import metrics
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.claims import COMMON, Part
 from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
@@ -81,8 +81,7 @@ def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alon
     if len(shared) == min(map(len, cells)):
         return gather(part, at_common, shared, least, _delta(part))
     if sorted(weight for weight, _ in part.contrast) != [-1, 1] or part.test == "sign" or part.endpoint.of:
-        alone_here = [run.id for cell in cells for seed, run in cell.items() if seed not in shared]
-        return Observed(part, rules.NOT_DECIDABLE, "no pairs", tuple(alone_here), runs=ids)
+        return Observed(part, rules.NOT_DECIDABLE, "no pairs", runs=ids)
     return _unpaired(part, paired_runs(part, at_common)[0], least)
 
 
@@ -132,6 +131,9 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     if end.kind == "value":
         return part
     where = f"part '{part.id}': "
+    logged = {metric.name: metric for metric in metrics.logged([*runs]).get(end.split, [])}
+    if end.mode == "eval" and end.metric not in logged and not any(run.status == "diverged" for run in runs):
+        raise unknown(f"{where}no run has the metric {end.metric} of {end.split}.", end.metric, logged)
     known = [metric for run in runs for metric in metrics.logged([run]).get(end.split, []) if metric.name == end.metric]
     for metric in known:
         if metric.better not in ("", end.better):

@@ -8,7 +8,7 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.compare.metrics import Metric
-from normbench.draw.text import show
+from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, unknown
 from normbench.judge.evidence import observe
 from normbench.papers import rules
@@ -85,17 +85,17 @@ def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str
     (part,) = claim["parts"]
     first, second = (cell["arm"] for _, cell in part["contrast"])
     arms = {arm: sorted({run.seed for run in runs if run.arm == arm}) for arm in sorted({run.arm for run in runs})}
-    axes = {key: sorted({str(run.axes[key]) for run in runs if key in run.axes}) for run in runs for key in run.axes}
+    keys = sorted({key for run in runs for key in run.axes})
+    axes = {key: sorted({str(run.axes[key]) for run in runs if key in run.axes}) for key in keys}
     has = {split: ", ".join(one.name for one in found) for split, found in metrics.logged([*runs]).items()}
     carried, spread = _carries(part, runs)
     lines = [
         "# normbench judge FILE: the claims are decided by tests at 5 %, shared by all of this file (Holm).",
         "# Write them, and the smallest effects that matter, before you look at the curves.",
         "# docs/keys.md has all keys.",
-        *(f"# arm {arm}: {len(seeds)} seeds ({', '.join(map(str, seeds[:10]))}{', ...' * (len(seeds) > 10)})"
-          for arm, seeds in arms.items()),
-        *(f"# axis {key}: {', '.join(values)}" for key, values in axes.items()),
-        *(f"# split {split}: {names}" for split, names in has.items()),
+        *(visible(f"# arm {arm}: seeds {', '.join(map(str, seeds))}") for arm, seeds in arms.items()),
+        *(visible(f"# axis {key}: {', '.join(values)}") for key, values in axes.items()),
+        *(visible(f"# split {split}: {names}") for split, names in has.items()),
         f"runs: {json.dumps([*words])}",
         f"seeds: {rules.FEWEST}  # so many on each side, or no verdict; at least {rules.FEWEST}",
         "length: equal  # common: compare up to the last step that all have",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from normbench.judge.evidence import Unpaired, observe
 from normbench.papers import describe, rules
-from normbench.papers.claims import Artifact, Claim, Part
+from normbench.papers.claims import Artifact, Claim, Part, format_cell
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.runs.record import RunRecord
@@ -61,13 +61,21 @@ class _Seen:
             found |= {"setting": rules.DIVERGED, "verdict": rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)}
         # a suggestion would be of runs that an experiment plans
         found |= {"diverged": worse, "pairing": _pairing([seen for _, seen in self.setting]), "suggestion": None}
-        return found | {"answer": describe.answer(found)}
+        lost = [text for _, seen in self.setting for text in _lost(seen)]
+        return found | {"answer": "; ".join([describe.evidence(found), *dict.fromkeys(lost)])}
 
 
 def _diverged(seen: Observed, sign: int) -> int:
     """How many of the runs on one side of the comparison diverged."""
     cells = [cell for cell in seen.cells if cell["weight"] * sign > 0]
     return sum(value == "diverged" for cell in cells for value in cell["values"])
+
+
+def _lost(seen: Observed) -> list[str]:
+    """`diverged: 7 of 7 runs of arm a, 0 of 7 of arm b`."""
+    counts = [(cell["values"].count("diverged"), len(cell["values"]), format_cell(cell["cell"])) for cell in seen.cells]
+    texts = [f"{lost} of {n} runs of {cell}" for lost, n, cell in counts]
+    return [f"diverged: {', '.join(texts)}"] if seen.diverged else []
 
 
 def _pairing(parts: Sequence[Observed]) -> str:

@@ -31,7 +31,7 @@ WHY = {  # what keeps a part from a word
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
-    "no pairs": "only pairs of equal seeds allow this comparison, and a run of {about} has none",
+    "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not shared",
     "no common steps": "the runs were logged at no two steps that all have",
 }
 _VERBS = {  # of one, of several

@@ -130,6 +130,7 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
     (judged,) = judge(claims(claim(endpoint)), arms(a, b, seeds))
     assert judged["setting"] == found and judged["diverged"] == (found == "diverged")
     assert judged["verdict"] == f"{found}, as logged"
+    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged["answer"]
 
 
 def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
@@ -179,6 +180,7 @@ REFUSED = {  # what of the runs, the part, the key that the message names
     "clock": (EPOCHS, {"endpoint": TIME}, "clock step"),
     "the default clock": ({}, {"endpoint": TIME | {"clock": "epoch"}}, "clock epoch"),
     "an epoch": ({}, {"endpoint": BEST | {"epoch": 3}}, "clock epoch"),
+    "the metric": ({}, {"endpoint": FINAL | {"metric": "los"}}, "'loss'"),
     "monitor": ({"monitor": None}, {"endpoint": BEST}, "`monitor`"),
 }
 
