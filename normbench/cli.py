@@ -24,7 +24,7 @@ EPILOG = """examples:
   normbench compare model=mnist_mlp                     who wins, by how much, how sure
 
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is stored is damaged; 5 busy elsewhere;
-            130 interrupted, resumable
+            6 a claim is what --fail-on names; 130 interrupted, resumable
 """
 COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the options
     "list": "list artifacts, models, norms, data sets",
@@ -43,6 +43,7 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "report": "write a static HTML site of all published artifacts",
     "export": "write finished runs for other tools: W&B, CSV, parquet",
     "import": "import curves that other programs logged: TensorBoard, W&B, CSV, ...",
+    "judge": "judge claims about logged curves: a file of claims, or is arm A better than arm B?",
     "check": "check that everything stored is intact and consistent: packs, verdicts, runs, weights; like git fsck",
     "doctor": "check versions, device, threads, compiler, disk, data, W&B",
     "data": "list the data sets, or download one",

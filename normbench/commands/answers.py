@@ -383,6 +383,32 @@ class Sentences(Model):
     sentences: dict[str, int] = Field(description="by file: the number of sentences in it")
 
 
+class LoggedClaim(Model):
+    """An entry of `claims` in the answer of `judge`."""
+
+    id: str = Field(description="its name in the file")
+    statement: str = Field(description="what is claimed")
+    setting: str = Field(description="holds, opposite, negligible, undecided, diverged, not run, or not decidable here")
+    verdict: str = Field(description="supported or refuted, as logged; or the same word")
+    answer: str = Field(description="the number and how sure it is, in a sentence")
+    effect: Number | None = Field(description="the effect of the part that decides")
+    unit: str = Field(description="the unit of the effect")
+    interval: list[Number] | None = Field(description="its interval")
+    level: Number | None = Field(description="the level of the interval, by Holm over the claims of the file")
+    n: int = Field(description="the number of seeds")
+    diverged: bool = Field(description="true: more runs of the first cell diverged than of the second")
+    pairing: str = Field(description="how runs were compared: pairs of equal seeds, or all runs of both sides")
+    runs: list[str] = Field(description="the ids of the runs")
+
+
+class LoggedClaims(Model):
+    """The answer of `judge`."""
+
+    title: str = Field(description="the title of the file")
+    claims: list[LoggedClaim] = Field(description="the claims")
+    notes: list[str] = Field(description="what is irregular about the runs")
+
+
 ANSWERS: dict[str, Any] = {
     "list": dict[str, list[Entry]],
     "train": Trained | Configurations,
@@ -397,6 +423,7 @@ ANSWERS: dict[str, Any] = {
     "report": Report,
     "export": Exported,
     "import": Imports,
+    "judge": LoggedClaims,
     "check": Check,
     "doctor": Doctor,
     "data": DataSets | Brought,

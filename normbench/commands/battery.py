@@ -20,7 +20,7 @@ from normbench.battery import answer, trials
 from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
-from normbench.commands.options import DryRun, Fidelity, Jobs, option
+from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, cell, say, show_rows
 from normbench.config import compose
@@ -56,6 +56,7 @@ COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
 class Battery(options.Answering):
     """The options of the command."""
 
+    config_dir: ConfigDir = None
     norm: Annotated[str, option("a .py or .yaml file, or a name", "FILE|NAME")]
     fidelity: Fidelity = "smoke"
     seeds: Annotated[int, option("seeds per normalizer", "N", min=1)] = 5

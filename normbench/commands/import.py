@@ -115,7 +115,7 @@ def _found(read: Any) -> list[str]:
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
     facts = first.config["import"]["metrics"]
-    if open_ := [metric for metric in facts if not facts[metric].get("goal")]:
+    if read.map.series and (open_ := [metric for metric in facts if not facts[metric].get("goal")]):
         lines.append(f"  which way {', '.join(open_)} is better is not declared (goal: min or max in a map): no winner")
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]

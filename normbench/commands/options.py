@@ -89,7 +89,6 @@ class Answering:
     """A command as a class, called with `run`: its fields are its options."""
 
     results: Results
-    config_dir: ConfigDir = None
     as_json: Json = False
 
     @cached_property

@@ -14,8 +14,10 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from normbench import runs
-from normbench.commands import format, options, terminal, training
-from normbench.commands.options import Device, Fidelity, Jobs, argument, flag, option
+from normbench.ci import Judged
+from normbench.commands import format, terminal, training, verdict_table
+from normbench.commands.judging import Judging
+from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
@@ -28,11 +30,11 @@ from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missi
 from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
+from normbench.papers.decide import Verdict
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 
-COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
@@ -40,6 +42,7 @@ EPILOG = """examples:
   normbench reproduce ln2016 --max-time 2h              the same command continues later
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
+  normbench reproduce ln2016 --max-time 0 --fail-on contradicted --junit verdicts.xml        for CI: docs/ci.md
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          mirror to W&B files below results/wandb
 """
@@ -66,9 +69,10 @@ def seeds_of(text: str) -> int | range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(options.Answering):
+class Reproduce(Judging):
     """The options of the command."""
 
+    config_dir: ConfigDir = None
     words: Annotated[
         list[str], argument("an artifact (ln2016/fig6), a paper (ln2016), or all; logger=wandb may follow", "artifact")
     ]
@@ -107,7 +111,11 @@ class Reproduce(options.Answering):
         flag("--drop-stale", "publish even if fewer runs are left than before, because configurations have changed"),
     ] = False
 
-    def run(self) -> int:
+    @property
+    def asked(self) -> str:
+        return " ".join(self.words)
+
+    def judge(self, judged: list[Judged]) -> int:
         """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
         names = [word for word in self.words if "=" not in word]
         words = [word for word in self.words if "=" in word]
@@ -135,12 +143,13 @@ class Reproduce(options.Answering):
             answers.append({"id": artifact.id, "fidelity": self.fidelity, "runs": len(specs), "error": ""})
             left = None if self.max_time is None else max(0.0, self.max_time - (time.monotonic() - started))  # of all
             try:
-                ended, answer = self._artifact(artifact, specs, launcher, watch, left)
+                ended, answer = self._artifact(artifact, specs, launcher, watch, left, judged)
             except NormbenchError as error:  # such as missing data, which the others may not need
                 if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                     raise
                 self.say(f"  {artifact.id} is left out: {error}")
                 ended, answer = error.code, {"error": str(error)}
+                judged.append(Judged(artifact.id, artifact.title, error=str(error)))
             answers[-1] |= answer
             code = max(code, ended)
             if code == 130:
@@ -183,9 +192,15 @@ class Reproduce(options.Answering):
         return [replace(spec, config={**spec.config, "device": self.device}) for spec in specs]
 
     def _artifact(
-        self, artifact: Artifact, specs: list[ResolvedRun], launcher: Launcher, watch: Watch, left: float | None
+        self,
+        artifact: Artifact,
+        specs: list[ResolvedRun],
+        launcher: Launcher,
+        watch: Watch,
+        left: float | None,
+        judged: list[Judged],
     ) -> tuple[int, dict[str, Any]]:
-        """Exit code as `run`, and the answer. left: seconds."""
+        """Exit code as `judge`, and the answer; adds the claims to `judged`. left: seconds."""
         from normbench.papers import describe, publish
 
         ensured = ensure_runs(
@@ -211,10 +226,11 @@ class Reproduce(options.Answering):
             self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
         before = publish.last(self.results, artifact, self.fidelity) or {"claims": []}
-        judged, files = self._results(artifact, found.runs)
-        claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in judged["claims"]]
+        verdicts, files = self._results(artifact, found.runs)
+        judged.append(Judged(artifact.id, artifact.title, verdicts))
+        claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
-        answer |= {"decided": describe.decided(judged["claims"]), "decided_before": describe.decided(before["claims"])}
+        answer |= {"decided": describe.decided(verdicts), "decided_before": describe.decided(before["claims"])}
         if ensured.interrupted:
             to_come = missing(specs, found, self.retry_failed)
             resumable = sum(found.state(spec) == "interrupted" for spec in to_come)
@@ -315,8 +331,8 @@ class Reproduce(options.Answering):
         self.console.print(table)
         self.console.print()
 
-    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[dict[str, Any], dict[str, str]]:
-        """Publish and print the results; returns the verdicts and the files."""
+    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[list[Verdict], dict[str, str]]:
+        """Publish and print the results; returns the claims and the files."""
         from normbench.papers import publish
 
         place = publish.folder(self.results, artifact, self.fidelity)
@@ -335,7 +351,7 @@ class Reproduce(options.Answering):
         files = {name: str(place / file) for name, file in named.items() if (place / file).exists()}
         for name, file in files.items():
             self.say(f"  {name:<9} {file}")
-        return judged, files
+        return judged["claims"], files
 
     def _report(self, only: Sequence[str]) -> str | None:
         """Update the static site; if it cannot be written, print a note."""
@@ -380,10 +396,4 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
-    for claim in judged["claims"]:
-        colour = COLOURS.get(describe.news(claim["verdict"]), "")
-        verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(describe.in_full(claim)))
-    console.print(table)
-    console.print()
+    verdict_table.show_verdicts(judged["claims"], [*map(describe.in_full, judged["claims"])], console)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from normbench import runs, scratch, user_code
 from normbench.commands import format, options, terminal
-from normbench.commands.options import argument, flag, option
+from normbench.commands.options import ConfigDir, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import (
     describe_failures,
@@ -76,6 +76,7 @@ def choices() -> str:
 class Train(options.Answering):
     """The options of the command."""
 
+    config_dir: ConfigDir = None
     words: Annotated[list[str], argument("Hydra overrides", "key=value", default_factory=list, show_default=False)]
     multirun: Annotated[bool, option("run every combination of comma lists and ranges", None, "-m", "--multirun")] = (
         False

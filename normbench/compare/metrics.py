@@ -10,8 +10,8 @@ from pathlib import Path
 from normbench.compare import configuration
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.runs.record import EVALUATED, PLACE, RunRecord
-from normbench.stats.series import LOSSES
+from normbench.runs.record import EVALUATED, LOSSES, PLACE, RunRecord
+from normbench.stored import IMPORT
 
 NAMES = {"nll": "NLL"}
 
@@ -19,11 +19,13 @@ NAMES = {"nll": "NLL"}
 @dataclass(frozen=True)
 class Metric:
     """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better, None
-    where nothing says which way is: a scalar of one's own, or a model that is not known here."""
+    where nothing says which way is: a scalar of one's own, or a model that is not known here. `loss`: its ratios
+    matter: it has a logarithmic axis and is interpolated on its logarithm."""
 
     name: str
     share: bool = False
     rising: bool | None = False
+    loss: bool = False
 
     @property
     def title(self) -> str:
@@ -33,11 +35,6 @@ class Metric:
     def better(self) -> str:
         """`higher`, `lower` or ""."""
         return "" if self.rising is None else "higher" if self.rising else "lower"
-
-    @property
-    def loss(self) -> bool:
-        """Whether its ratios matter: it has a logarithmic axis and is interpolated on its logarithm."""
-        return self.name in LOSSES
 
     @property
     def factor(self) -> float:
@@ -60,6 +57,7 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     for run in runs:
         model, monitor = run.config.get("model", {}), run.monitor
         declares = configuration.declares("model", str(model.get("name", ""))) or model.get("declares") or {}
+        mapped = run.config.get(IMPORT, {}).get("metrics", {})
         declared = (*(declares.get("metrics") or ()), monitor["metric"])
         order = {name: place for place, name in reversed([*enumerate(declared)])}
         keys: dict[str, set[str]] = {}
@@ -72,7 +70,9 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
                 goals = {**dict.fromkeys(declares.get("metrics", LOSSES), "min"), monitor["metric"]: monitor["goal"]}
                 goals |= dict.fromkeys(declares.get("rising") or (), "max")
                 rising = goals[name] == "max" if name in goals else None
-                metric = Metric(name, name in (declares.get("shares") or ()), rising)
+                # what a foreign name means its map says
+                loss = bool(mapped.get(name, {}).get("log")) if IMPORT in run.config else name in LOSSES
+                metric = Metric(name, name in (declares.get("shares") or ()), rising, loss)
                 found.setdefault(split, {}).setdefault(name, metric)
     return {split: list(metrics.values()) for split, metrics in found.items()}
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.draw.text import visible
-from normbench.runs.record import RunRecord
-from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached, Series, geometric, level_at_share, time_to_level
+from normbench.runs.record import LOSSES, RunRecord
+from normbench.stats.series import CLOCKS, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
 from normbench.stats.statistics import Interval, t_interval

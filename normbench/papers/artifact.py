@@ -147,6 +147,8 @@ def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
     elif shipped.is_file():
         raise NormbenchError(f"{own}: there is a shipped artifact {name}. Give it another name.")
     artifact = _loaded(path := own or shipped, stamp(path))
+    if not artifact.experiment:
+        raise NormbenchError(f"{path}: there is no experiment to run. normbench judge {path} judges logged curves.")
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
     of_experiment = config_dir and config_dir / "experiment" / f"{artifact.experiment}.yaml"

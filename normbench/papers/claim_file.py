@@ -18,8 +18,10 @@ from normbench.errors import NormbenchError, unknown
 from normbench.papers import claim_keys as keys
 from normbench.papers import claims
 from normbench.papers.claims import format_cell
+from normbench.papers.rules import FEWEST
 
 LARGEST = 1 << 20  # bytes
+LOGGED = {"locator": "", "experiment": "", "seeds": FEWEST, "reference": {}}  # of claims that have no experiment
 
 
 def load(path: Path) -> claims.Artifact:
@@ -28,9 +30,16 @@ def load(path: Path) -> claims.Artifact:
         data = reading.load_yaml(reading.read(path, LARGEST).decode())
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
+    return built(data, path)
+
+
+def built(data: Any, path: Path) -> claims.Artifact:
+    """The artifact of a file's content, checked as by `load`."""
     given = validate(keys.Artifact, data, path)
-    values = {"reference": {}, **_given(given), "claims": tuple(map(_claim, given.claims))}
-    values["deviations"] = {fidelity: tuple(texts) for fidelity, texts in given.deviations.items()}
+    values = {**LOGGED, "id": path.stem, "title": path.stem, **_given(given)}
+    values["claims"] = tuple(map(_claim, given.claims))
+    values["deviations"] = {fidelity: tuple(texts) for fidelity, texts in (given.deviations or {}).items()}
+    values["runs"] = tuple(given.runs or ())
     values["amendments"] = tuple(
         _amendment(entry, values["claims"], f"{path}: amendments[{number}]")
         for number, entry in enumerate(given.amendments or ())
@@ -60,7 +69,7 @@ def _amendment(given: keys.Amendment, among: Sequence[claims.Claim], where: str)
 
 
 def _claim(given: keys.AnyClaim) -> claims.Claim:
-    values = _given(given)
+    values = {"quote": "", "locator": "", **_given(given)}
     values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     values["parts"] = tuple(part for entry in given.parts for part in _parts(given.kind, entry))
     values["reported"] = tuple(part for e in given.reported or () for part in _parts(keys.kind_of(_given(e)), e))

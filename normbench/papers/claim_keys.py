@@ -30,7 +30,7 @@ from normbench.config.validation import (
     optional,
 )
 from normbench.papers import rules
-from normbench.papers.claims import BEST, MODES, format_cell
+from normbench.papers.claims import BEST, LENGTHS, MODES, format_cell
 from normbench.stats.series import CLOCKS
 
 
@@ -90,8 +90,8 @@ class Recorded(Model):
     """The keys of every other endpoint: the number of a run, read from its curve."""
 
     split: Text = Field(description="train, valid, test, or a downstream task")
-    mode: Annotated[str, OneOf(tuple(MODES))] = Field(
-        description="which records are read: evaluation mode, training mode, the running mean over an epoch's "
+    mode: Annotated[str, OneOf(tuple(MODES))] = optional(
+        "which records are read: evaluation mode (the default), training mode, the running mean over an epoch's "
         "updates, the stage after training (`stage`), tasks along training (`along`), or the whole split "
         "at the end (`whole`)"
     )
@@ -112,7 +112,9 @@ class Final(Recorded):
 
 
 class Area(Recorded):
-    """`kind: area`: the mean over all epochs; of losses the geometric mean."""
+    """`kind: area`: the mean over all epochs; of losses the geometric mean. On logged curves the mean over their common
+    steps by the trapezoid rule.
+    """
 
     kind: Literal["area"]
     least: Number = optional(
@@ -318,8 +320,8 @@ class Claim(Model, Generic[Kind, OfKind]):
         description="the kind of its parts: `direction`, `size`, `equivalence`, `no_worse`, `order` or `exact`"
     )
     statement: Text = Field(description="what is claimed, in our words")
-    quote: Text = Field(description="what is claimed, in the paper's words")
-    locator: Text = Field(description="where the paper says it")
+    quote: Text = optional("what is claimed, in the paper's words; a claim about an experiment has it")
+    locator: Text = optional("where the paper says it; a claim about an experiment has it")
     parts: list[OfKind] = Field(description="the parts that decide the claim: it holds if all of them hold")
     reported: list[Reported] = optional("parts of any kind that are reported and decide nothing")
     beside: Names = optional(
@@ -397,21 +399,28 @@ class Amendment(Model):
 
 
 class Artifact(Model):
-    """The whole file: a figure, table or statement of a paper, and the claims about it."""
+    """The whole file: a figure, table or statement of a paper, and the claims about it; or claims about logged curves,
+    which have no `experiment`: of the keys of the file these need `claims` alone.
+    """
 
-    id: Text = Field(description="PAPER/NAME, as in the file's path")
-    title: Text = Field(description="its title on pages")
-    locator: Text = Field(description="where the paper has it")
+    id: Text = optional("PAPER/NAME, as in the file's path")
+    title: Text = optional("its title on pages")
+    locator: Text = optional("where the paper has it")
     question: Text = optional("the question that it answers, in one sentence")
     names: dict[Text, Text] = optional("names in sentences of arms, variants, metrics and values of axes")
-    experiment: Text = Field(description="the experiment whose runs decide the claims, PAPER/NAME")
-    seeds: Count = Field(description="n, the planned number of seeds")
+    experiment: Text = optional("the experiment whose runs decide the claims, PAPER/NAME")
+    runs: Names = optional("without an experiment: the runs that decide, as `normbench judge --runs` takes them")
+    length: Annotated[str, OneOf(LENGTHS)] = optional(
+        "without an experiment: `equal`, the default, refuses runs that end at different steps; `common` compares them "
+        "up to the last step that all have"
+    )
+    seeds: Count = optional("n, the planned number of seeds; without an experiment at least 5, the default")
     seen: Count = optional(
         "the last seed whose results had been seen when the smallest effects were declared; no effect is "
         "called negligible on seeds up to it"
     )
-    deviations: dict[FidelityName, list[Text]] = Field(
-        description="by fidelity: how the runs differ from the paper, in sentences"
+    deviations: dict[FidelityName, list[Text]] = optional(
+        "by fidelity: how the runs differ from the paper, in sentences"
     )
     reference: dict[Any, Any] = optional("numbers of the paper for NAME.py, which draws the figure")
     amendments: list[Amendment] = optional("changes of claims after runs had been seen")
@@ -419,6 +428,16 @@ class Artifact(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Artifact:
+        if self.experiment:
+            needed = {key: getattr(self, key) for key in ("id", "title", "locator", "seeds", "deviations")}
+            for place, claim in enumerate(self.claims):
+                needed |= {f"claims[{place}].{key}": getattr(claim, key) for key in ("quote", "locator")}
+            for key, value in needed.items():
+                if value is None:
+                    raise ValueError(f"'{key}' is missing; claims about an experiment have it.")
+            for key in ("runs", "length"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"'{key}' is of claims about logged curves; {self.experiment} has its own runs.")
         check_ids([claim.id for claim in self.claims])
         for number, amendment in enumerate(self.amendments or ()):
             if amendment.stated:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config.plan import axis_text
-from normbench.stats.series import CLOCKS, LOSSES
+from normbench.runs.record import LOSSES
+from normbench.stats.series import CLOCKS
 
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
     "along": "along training", "whole": "the whole split at the end",
 }  # fmt: skip
+LENGTHS = EQUAL, COMMON = "equal", "common"
 Cell = Mapping[str, Any]
 BEST = "best"  # of the runs that are compared
 
@@ -29,11 +31,13 @@ class Endpoint:
     compares times, areas or chosen values is then not decidable.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
+    `log`: whether it is interpolated, and averaged, on its logarithm, as losses are; None: by its name. `trapezoid`:
+    the area over steps that lie anywhere, in place of the mean over evaluations.
     """
 
     kind: str
     split: str = ""
-    mode: str = ""
+    mode: str = "eval"
     metric: str = ""
     variant: str | None = None
     level: float | None = None
@@ -44,6 +48,12 @@ class Endpoint:
     key: str = ""
     epoch: str | int = ""
     clock: str = "epoch"
+    log: bool | None = None
+    trapezoid: bool = False
+
+    @property
+    def on_log(self) -> bool:
+        return self.metric in LOSSES if self.log is None else self.log
 
     def __str__(self) -> str:
         if self.kind == "value":
@@ -52,8 +62,9 @@ class Endpoint:
         mode = MODES[self.mode]
         where = f"{mode}, {self.variant}" if self.variant else mode
         if self.kind == "area":
-            mean = "geometric mean" if self.metric in LOSSES else "mean"
-            return f"{self.split} {metric}, {mean} over epochs ({where})"
+            mean = "geometric mean" if self.on_log else "mean"
+            over = "common steps" if self.trapezoid else "epochs"
+            return f"{self.split} {metric}, {mean} over {over} ({where})"
         if self.kind == "chosen":
             when = {"best": "the best validation", "own": "its own best validation", "last": "the last epoch"}
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
@@ -134,7 +145,7 @@ class Claim:
 class Artifact:
     """A figure or table of a paper. `claims_sha256` identifies its claims; `path`: its file; `config_dir`: where an
     artifact of one's own has its experiment, None of one shipped. `names`: what sentences call arms, variants, metrics
-    and values of axes.
+    and values of axes. `runs`, `length`: of claims about logged curves, which have no experiment.
     """
 
     id: str
@@ -152,6 +163,8 @@ class Artifact:
     names: Mapping[str, str] = field(default_factory=dict)
     path: Path = Path()
     config_dir: Path | None = None
+    runs: tuple[str, ...] = ()
+    length: str = EQUAL
 
     @property
     def command(self) -> str:

@@ -22,12 +22,14 @@ def decide(
     reported: Parts = (),
     look: int = 1,
     names: Mapping[str, str] | None = None,
+    alpha: float = rules.ALPHA,
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
-    look: the last look that has its runs, 0 for none. names: what sentences call arms and variants.
+    look: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
+    tests, of which a second look has half.
     """
-    alpha = rules.ALPHA / 2 if look == 2 else rules.ALPHA
+    alpha = alpha / 2 if look == 2 else alpha
     undecidable = fidelity in claim.not_decidable
     word = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha)
     tried = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}

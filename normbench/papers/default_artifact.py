@@ -14,8 +14,8 @@ from normbench.draw.style import EXTRA_COLOURS, colours_of
 from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, times_entry
 from normbench.papers.claims import MODES, Artifact, Endpoint, Part
 from normbench.papers.endpoints import outcome_of
-from normbench.runs.record import RunRecord
-from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached
+from normbench.runs.record import LOSSES, RunRecord
+from normbench.stats.series import CLOCKS, Censored, Reached
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:

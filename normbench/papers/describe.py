@@ -31,12 +31,15 @@ WHY = {  # what keeps a part from a word
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
+    "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not shared",
+    "no common steps": "the runs were logged at no two steps that all have",
 }
 _VERBS = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
     rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
     rules.NOT_RUN: ("is not run", "are not run"),
     rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
+    rules.DIVERGED: ("diverged", "diverged"),
 }  # fmt: skip
 _SUGGESTIONS = {
     "missing": "{missing}{cost}",
@@ -232,7 +235,8 @@ def _compared(part: Node) -> str:
 
 def _sure(part: Node) -> list[str]:
     """How sure the effect is: its interval and n; the smallest effect where it decides."""
-    seeds = f"{part['n']} seeds" + (f" × {part['examples']} test examples" if part["examples"] else "")
+    seeds = f"{' against '.join(map(str, part.get('unpaired') or [part['n']]))} seeds"
+    seeds += f" × {part['examples']} test examples" if part["examples"] else ""
     seeds += "".join(f", {text}" for text in (_lost(part),) if text and part["effect"] is not None)
     if part["kind"] == "size":
         return [*_paper(part), seeds]

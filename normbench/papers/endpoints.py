@@ -11,7 +11,6 @@ from normbench.errors import NormbenchError
 from normbench.papers.claims import BEST, Cell, Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
-    LOSSES,
     Reached,
     Series,
     area,
@@ -22,6 +21,7 @@ from normbench.stats.series import (
     log_floored,
     series,
     time_to_level,
+    trapezoid,
 )
 
 Bounds = tuple[float, float]  # of a number: itself twice, or an end at infinity
@@ -96,7 +96,8 @@ def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outco
         if endpoint.kind == "chosen":
             value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
         elif endpoint.kind == "area":
-            value = area(series(run, *where, variant), log=endpoint.metric in LOSSES)
+            mean, clock = (trapezoid, "step") if endpoint.trapezoid else (area, "epoch")
+            value = mean(series(run, *where, variant, clock), log=endpoint.on_log)
         elif endpoint.kind == "gain":
             value = gain(run, *where, endpoint.share, variant)
         else:
@@ -111,7 +112,7 @@ def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outco
     if endpoint.better == "higher":
         time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
     else:
-        time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
+        time = time_to_level(points, endpoint.level, log=endpoint.on_log)
     return Outcome(time.x, lost) if isinstance(time, Reached) else Outcome(None, lost, time.at)
 
 

@@ -254,7 +254,7 @@ def result(
         "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
         "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
         "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
-        "signed_rank": _signed_rank(seen) if seen.whole and part.kind != "size" else None,
+        "signed_rank": _signed_rank(seen) if seen.numbers and seen.whole and part.kind != "size" else None,
         "censored": seen.censored,
         "diverged": seen.diverged,
         "examples": seen.spread.examples if seen.spread else 0,

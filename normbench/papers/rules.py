@@ -23,19 +23,21 @@ import yaml
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
 from normbench.stats.statistics import Interval, sign_test, within
+from normbench.stored import LOGGED
 
 if TYPE_CHECKING:  # which asks this module for words
     from normbench.papers.parts import Observed
 
 HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
 NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
+DIVERGED = "diverged"  # of logged curves: undecided, and more runs of the first cell diverged than of the second
 DECIDED = (HOLDS, OPPOSITE, NEGLIGIBLE)
 ROBUST, DEPENDS = "robust", "depends"
 _PLURAL = {DEPENDS: "depend"}  # of controls
 # The first word of a verdict, in the order in which pages count them, and what kind of news it is.
 NEWS = {
     "reproduced": "good", "supported": "good", HOLDS: "half-good", NEGLIGIBLE: "weak", OPPOSITE: "half-bad",
-    "contradicted": "bad", "refuted": "bad", UNDECIDED: "open", "not": "none",
+    "contradicted": "bad", "refuted": "bad", DIVERGED: "bad", UNDECIDED: "open", "not": "none",
 }  # fmt: skip
 RULES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8"))
 ALPHA: float = RULES["alpha"]
@@ -183,6 +185,9 @@ def verdict(
     of: how many of how many parts have the word, where not all must.
     """
     share = "" if of is None else f" ({of[0]} of {of[1]} parts)"
+    if fidelity == LOGGED:
+        word = {HOLDS: "supported", OPPOSITE: "refuted"}.get(setting, setting)
+        return f"{word}{share}, as logged" + (f"; controls {_PLURAL.get(robust, robust)}" if robust else "")
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
     if fidelity != "paper":

@@ -17,7 +17,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
 from normbench.runs.exported import CONTRASTS
-from normbench.runs.record import PLACE, RunRecord
+from normbench.runs.record import LOSSES, PLACE, RunRecord
 from normbench.stored import IMPORT, LOGGED, RUN_GROUPS, WHOLE
 
 FOLDER = "imported"
@@ -140,7 +140,9 @@ def of_own(name: str, run: RunRecord, about: Mapping[str, Any]) -> RunRecord:
     first = {  # kept where it had been imported before
         WHOLE: not run.logged,
         "clocks": [clock for clock in ("step", "epoch", "examples") if clock in columns],
-        **{key: {} for key in ("metrics", "hparams", "counted")},
+        "metrics": {metric: {"log": True} for metric in LOSSES if metric in columns},
+        "hparams": {},
+        "counted": {},
     }
     origin = {"name": name, "run": run.id, "experiment": run.experiment, "fidelity": run.fidelity}
     monitor = {"monitor": dict(run.monitor)} if run.monitor["metric"] else {}

@@ -84,6 +84,7 @@ BESIDE = ("elsewhere", "cut_from", "source", "path")
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
 EVALUATED = ("eval", "both", LOGGED)  # modes of records that stand for evaluation
+LOSSES = ("nll", "loss")  # metrics of ours whose ratios count: interpolated on their logarithm
 NO_MONITOR = {"split": "", "metric": "", "goal": "min"}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from normbench.eval_variants import DEFAULT, Variant, select, text
 from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
-LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 
 Series = list[tuple[float, float]]  # (x, value), ascending; 0 is the evaluation before training
@@ -98,6 +98,21 @@ def area(points: Series, log: bool) -> float | None:
     if not values or not all(math.isfinite(value) for value in values):
         return math.nan if values else None
     mean = math.fsum(log_floored(value) if log else value for value in values) / len(values)
+    return math.exp(mean) if log else mean
+
+
+def trapezoid(points: Series, log: bool) -> float | None:
+    """Mean over the time between the first and the last point by the trapezoid rule, with `log` of the logarithms; None
+    below two points. NaN where one is not finite.
+    """
+    if len(points) < 2:
+        return None
+    if not all(math.isfinite(value) for _, value in points):
+        return math.nan
+    values = [log_floored(value) if log else value for _, value in points]
+    pairs = zip(pairwise(x for x, _ in points), pairwise(values), strict=True)
+    total = math.fsum((x1 - x0) * (a + b) / 2 for (x0, x1), (a, b) in pairs)
+    mean = total / (points[-1][0] - points[0][0])
     return math.exp(mean) if log else mean
 
 

@@ -36,6 +36,7 @@ CALLS = [
     ("export", "csv"),
     ("export", "wandb"),
     ("import", "--list"),
+    ("judge", "--results", str(PUBLISHED), "--runs", "ln2016/fig5 fidelity=reduced", "--compare", "ln", "none"),
     ("check",),
     ("doctor",),
     ("data",),

@@ -52,12 +52,13 @@ def test_a_longer_log_of_a_run_takes_its_place(logs: Path, normbench: Any, tmp_p
 
 def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    lines = [line.split() for line in (root / "examples" / "imports" / "README.md").read_text().splitlines()]
+    page = (root / "examples" / "imports" / "README.md").read_text()
+    lines = [line.partition("#")[0].split() for line in page.splitlines()]
     commands = [words[1:] for words in lines if words[:1] == ["normbench"]]
     for words in commands:
         there = [str(root / word) if (root / word).exists() else word for word in words]
         assert normbench(*there) == 0, capfd.readouterr().err
-    assert len(commands) == 12 and len(imported.names(tmp_path / "results")) == 8
+    assert len(commands) == 14 and len(imported.names(tmp_path / "results")) == 8
 
 
 WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])

@@ -55,6 +55,13 @@ def test_goals_and_units_are_those_of_the_map() -> None:
     assert {compare(bare, metric=name).question.metric.better for name in ("loss", "acc")} == {""}
 
 
+def test_ratios_matter_where_the_map_says_so_and_not_by_the_name() -> None:
+    for log in (False, True):
+        metrics = {"loss": {"goal": "min", "log": log}, "acc": {"goal": "max"}}
+        task = only([logged.run(arm, seed, metrics=metrics) for arm in ("base", "ln") for seed in SEEDS])
+        assert compare(task, metric="loss").question.metric.loss is log
+
+
 def test_nothing_is_best_where_no_metric_is_declared_for_it() -> None:
     task = only([logged.run(arm, seed, monitor=None) for arm in ("base", "ln") for seed in SEEDS])
     c = compare(task)

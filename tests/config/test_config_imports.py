@@ -53,6 +53,7 @@ FORBIDDEN = {
         "launch",
         "export",
     ),
+    "judge": (*NORMS, "rnn", "models", "data", "train", "imports", "check", "web", "launch", "export"),
     "launch": ("stats", "papers", "web", "export"),
     "library": ("papers", "check", "web", "launch"),
 }

@@ -1,0 +1,158 @@
+"""Verdicts for continuous integration: which claims fail, the comment on a pull request, JUnit's XML."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from normbench.draw.text import visible
+from normbench.errors import NormbenchError, unknown
+from normbench.papers import describe, rules
+from normbench.papers.decide import Verdict
+
+FAILED = 6  # the exit code where a claim has a word of --fail-on
+LONGEST = 65_536  # characters of a comment on GitHub
+LONGEST_TEXT = 600  # characters of a statement or sentence in it
+SETTINGS = {
+    "opposite": rules.OPPOSITE,
+    "negligible": rules.NEGLIGIBLE,
+    "undecided": rules.UNDECIDED,
+    "not-run": rules.NOT_RUN,
+    "not-decidable": rules.NOT_DECIDABLE,
+}
+WORDS = (*SETTINGS, rules.DIVERGED, "contradicted", "refuted")
+LOOKS = (
+    "Each run of CI is a look of its own, and CI has no memory of looks: a claim that is judged after every push is "
+    "decided falsely more often than its level says."
+)
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&#$]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 forbids
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The claims of one file; `error`: why they could not be judged."""
+
+    id: str
+    title: str
+    claims: Sequence[Verdict] = ()
+    error: str = ""
+
+
+def fail_words(given: Sequence[str]) -> list[str]:
+    """The words of --fail-on, each a list with commas. NormbenchError with the nearest for one that is none."""
+    asked = [word for text in given for word in map(str.strip, text.split(",")) if word]
+    for word in asked:
+        if word not in WORDS:
+            raise unknown(f"--fail-on {word} is not a word of a claim.", word, WORDS)
+    return asked
+
+
+def failing(claim: Verdict, words: Sequence[str]) -> str:
+    """The first of these words that a claim has; "" for none."""
+    first = claim["verdict"].partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
+    has = {claim["setting"], first, rules.DIVERGED if claim.get("diverged") else ""}
+    return next((word for word in words if SETTINGS.get(word, word) in has), "")
+
+
+def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
+    """NormbenchError with the code FAILED that names the claims which fail."""
+    found = [(name, failing(claim, words)) for name, claim in _named(judged)]
+    if failed := [f"{name} ({word})" for name, word in found if word]:
+        many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
+        raise NormbenchError(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})", FAILED)
+
+
+def warnings(judged: Sequence[Judged]) -> Iterator[str]:
+    """A line for each claim that lacks seeds; on GitHub in the form that becomes an annotation."""
+    for one in judged:
+        if not one.claims and not one.error:
+            yield _warning(f"{one.id}: no claim was judged")
+    for name, claim in _named(judged):
+        few = claim["n"] < rules.FEWEST or any(part["why"] == "incomplete" for part in claim["parts"])
+        if claim["setting"] == rules.UNDECIDED and few:
+            yield _warning(f"{name} is undecided for want of seeds ({claim['n']}): {claim['statement']}")
+
+
+def _warning(line: str) -> str:
+    if not os.environ.get("GITHUB_ACTIONS"):
+        return f"warning: {line}"
+    return "::warning::" + line.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
+    """Every claim, with its file where there are several."""
+    for one in judged:
+        for claim in one.claims:
+            yield (claim["id"] if len(judged) == 1 else f"{one.id} {claim['id']}"), claim
+
+
+def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
+    """The comment on a pull request. asked: what was judged, by which the comment of the last push is found."""
+    head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
+    entries = [("", f"**{_text(one.id)}** was not judged: {_text(one.error)}") for one in judged if one.error]
+    for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
+        word, verdict = failing(claim, words), _text(claim["verdict"])
+        cells = (f"{_text(name)}: {_text(claim['statement'])}", f"**{verdict}**" if word else verdict)
+        row = f"| {' | '.join([*cells, _text(_effect(claim)), str(claim['n'])])} |"
+        entries.append((row, f"**{_text(name)}** {word}: {_text(_evidence(claim))}" if word else ""))
+    room = LONGEST - len("\n".join([*head, LOOKS])) - 200  # the table's head, and the line on what is left out
+    kept = 0
+    while kept < len(entries) and (room := room - sum(map(len, entries[kept])) - 8) >= 0:
+        kept += 1
+    rows = [row for row, _ in entries[:kept] if row]
+    table = ["| claim | verdict | effect | seeds |", "| - | - | - | - |", *rows] if rows else []
+    sentences = [f"- {sentence}" for _, sentence in entries[:kept] if sentence]
+    left = f"{len(entries) - kept} of {len(entries)} claims are left out: the comment would be too long."
+    blocks = [*map("\n".join, (head, table, sentences)), left * (kept < len(entries)), LOOKS]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _text(text: str) -> str:
+    """One line without markup; `@name` calls nobody."""
+    line = str(visible(text))
+    line = line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]}…"
+    return _MARKUP.sub(r"\\\g<0>", line).replace("@", "@&#8203;")
+
+
+def _effect(claim: Verdict) -> str:
+    part = describe.deciding(claim)
+    return describe.effect(part) if part and part["n"] else "–"
+
+
+def _evidence(claim: Verdict) -> str:
+    return str(claim.get("answer") or describe.answer(claim))
+
+
+def junit(judged: Sequence[Judged], words: Sequence[str]) -> bytes:
+    """A test suite for each file, a test case for each claim: failed, skipped where it is open, or passed."""
+    root = ElementTree.Element("testsuites")
+    for one in judged:
+        suite = _child(root, "testsuite", name=one.title, id=one.id)
+        for claim in one.claims:
+            case = _child(suite, "testcase", classname=one.id, name=f"{claim['id']} {claim['statement']}")
+            properties = _child(case, "properties")
+            for key in ("verdict", "effect", "unit", "interval", "n"):
+                value = claim[key] if isinstance(claim[key], str) else json.dumps(claim[key])
+                _child(properties, "property", name=key, value=value)
+            if word := failing(claim, words):
+                _child(case, "failure", type=word, message=_evidence(claim))
+            elif claim["setting"] not in rules.DECIDED:
+                _child(case, "skipped", message=f"{claim['verdict']}: {_evidence(claim)}")
+        if one.error:
+            _child(_child(suite, "testcase", classname=one.id, name="judge"), "error", message=one.error)
+        counts = Counter(child.tag for case in suite for child in case)
+        totals = {"failures": counts["failure"], "skipped": counts["skipped"], "errors": counts["error"]}
+        suite.attrib |= {key: str(count) for key, count in {"tests": len(suite), **totals}.items()}
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _child(parent: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
+    clean = {key: _NOT_XML.sub("", value) for key, value in attributes.items()}
+    return ElementTree.SubElement(parent, tag, clean)

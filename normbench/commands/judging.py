@@ -1,0 +1,81 @@
+"""The options of a command that judges claims: when it fails, and files for continuous integration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+
+from normbench import ci
+from normbench.commands import options, terminal
+from normbench.commands.options import option
+from normbench.errors import NormbenchError
+from normbench.reading import place
+from normbench.runs import files
+
+STDOUT = Path("-")
+FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)} (repeatable)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging(options.Answering):
+    """A command that judges claims: `run` calls its `judge`, then writes the files and finds the exit code."""
+
+    fail_on: Annotated[list[str], option(FAIL_ON, "WORD[,WORD]", default_factory=list, show_default=False)]
+    markdown: Annotated[
+        Path | None, option("write the verdicts as a comment on a pull request; -: print it", "FILE", parser=place)
+    ] = None
+    junit: Annotated[Path | None, option("write the verdicts as JUnit's XML", "FILE", parser=place)] = None
+
+    @property
+    def asked(self) -> str:
+        """What is judged, as the command line names it."""
+        raise NotImplementedError
+
+    def judge(self, judged: list[ci.Judged]) -> int:
+        """The work; returns the exit code, and adds the claims of each file to `judged`."""
+        raise NotImplementedError
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal; standard error if the answer is printed."""
+        return terminal.console(stderr=self.as_json or self.markdown == STDOUT)
+
+    def run(self) -> int:
+        """The exit code of `judge`, or 6 where that is 0 and a claim fails."""
+        judged: list[ci.Judged] = []
+        words: list[str] = []
+        self._check_files()
+        try:
+            words = ci.fail_words(self.fail_on)
+            code = self.judge(judged)
+        except (NormbenchError, OSError) as error:
+            self._write([*judged, ci.Judged(self.asked, self.asked, error=str(error))], words)
+            raise
+        self._write(judged, words)
+        if self.fail_on or self.markdown or self.junit:
+            for line in ci.warnings(judged):
+                self.say(line)
+        if not code:
+            ci.check(judged, words)
+        return code
+
+    def _check_files(self) -> None:
+        """NormbenchError, before anything starts, for a file that could not be written at the end."""
+        if self.as_json and self.markdown == STDOUT:
+            raise NormbenchError("--json and --markdown - both print an answer. Give --markdown a file.")
+        for name, path in {"--markdown": self.markdown, "--junit": self.junit}.items():
+            if path is not None and path.is_dir():
+                raise NormbenchError(f"{name} {path} is a folder. Name a file in it.")
+            if path is not None and path != STDOUT:
+                files.make_folder(path.parent, name)
+
+    def _write(self, judged: Sequence[ci.Judged], words: Sequence[str]) -> None:
+        if self.junit:
+            files.atomic_write(self.junit, ci.junit(judged, words))
+        if self.markdown == STDOUT:
+            print(ci.markdown(self.asked, judged, words), end="")
+        elif self.markdown:
+            files.atomic_write(self.markdown, ci.markdown(self.asked, judged, words).encode())

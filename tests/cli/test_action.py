@@ -1,0 +1,273 @@
+"""action.yml: its steps as a runner's shell runs them; what it installs is enough, and is what pyproject.toml has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from normbench import ci, imports
+from normbench.runs import imported, pack
+
+ROOT = Path(__file__).parents[2]
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+LIST = ROOT / "scripts" / "ci" / "requirements.txt"
+NEEDED = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+BASH = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail"]  # GitHub's `shell: bash`
+PYTHON = """#!/usr/bin/env bash
+# python3 -m venv FOLDER: whose pip and normbench are those of the test
+echo "python $*" >>"$CALLS"
+mkdir -p "$3/bin" && cp "$STUBS/normbench" "$STUBS/pip" "$3/bin"
+"""
+PIP = '#!/usr/bin/env bash\necho "pip $*" >>"$CALLS"\n'
+NORMBENCH = """#!/usr/bin/env bash
+printf 'normbench %s\\n' "$*" >>"$CALLS"
+echo "results=${NORMBENCH_RESULTS:-}" >>"$CALLS"
+[ "$1" = import ] && { [ "${IMPORTED:-0}" = 0 ] || echo "normbench: logs has no log." >&2; exit "${IMPORTED:-0}"; }
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --markdown) printf '%s' "$MARKDOWN" >"$2" ;;
+    esac
+    shift
+done
+exit "$JUDGED"
+"""
+GH = """#!/usr/bin/env bash
+# answers with the comments of the test, through jq as gh does; refuses what writes if READ_ONLY is set
+echo "gh $*" >>"$CALLS"
+last=${@: -1}
+case "$*" in
+    *--method*)
+        [ -z "${READ_ONLY:-}" ] || { echo "gh: Resource not accessible by integration (HTTP 403)" >&2; exit 1; }
+        cp "${last#body=@}" "$BODY" ;;
+    *) jq -r "$last" <"$COMMENTS" ;;
+esac
+"""
+MARKDOWN = "<!-- normbench judge ci/claims.yaml -->\n### ci/claims.yaml\n\n| claim |\n"
+
+
+class Runner:
+    """A job: the steps of the action one after another, each until the first that fails."""
+
+    def __init__(self, folder: Path, **inputs: str) -> None:
+        self.folder, self.outputs = folder, {}
+        self.inputs = {name: str(node.get("default", "")) for name, node in ACTION["inputs"].items()}
+        self.inputs |= {"github-token": "secret", "claims": "ci/claims.yaml"}
+        self.inputs |= {name.replace("_", "-"): value for name, value in inputs.items()}
+        assert self.inputs.keys() == ACTION["inputs"].keys()
+        self.stubs = folder / "stubs"
+        self.stubs.mkdir()
+        for name, text in {"python3": PYTHON, "pip": PIP, "normbench": NORMBENCH, "gh": GH}.items():
+            (self.stubs / name).write_text(text)
+            (self.stubs / name).chmod(0o755)
+        (folder / "comments.json").write_text("[]")
+        self.environment = {
+            "PATH": f"{self.stubs}:{os.environ['PATH']}",
+            "STUBS": str(self.stubs),
+            **{name: str(folder / name) for name in ("CALLS", "BODY", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")},
+            **{"COMMENTS": str(folder / "comments.json"), "RUNNER_TEMP": str(folder / "runner temp")},
+            **{"GITHUB_ACTION_PATH": str(ROOT), "GITHUB_REPOSITORY": "us/ours", "MARKDOWN": MARKDOWN, "JUDGED": "0"},
+        }
+        (folder / "runner temp").mkdir()
+
+    def filled(self, text: str) -> str:
+        """An expression of GitHub's, of the three kinds that the action has."""
+
+        def value(found: re.Match[str]) -> str:
+            kind, _, name = found[1].partition(".")
+            if kind == "steps":
+                return self.outputs.get(name.rpartition(".")[2], "")
+            return self.inputs[name] if kind == "inputs" else {"event.pull_request.number": self.number}[name]
+
+        return re.sub(r"\$\{\{ (\S+) \}\}", value, text)
+
+    def run(self, number: str = "7", **environment: str) -> subprocess.CompletedProcess[str]:
+        """The last step's end. number: of the pull request."""
+        self.number = number
+        for step in ACTION["runs"]["steps"]:
+            assert step["shell"] == "bash" and "${{" not in step["run"], "an input would be a part of the script"
+            given = {name: self.filled(text) for name, text in step.get("env", {}).items()}
+            done = subprocess.run(
+                [*BASH, "-c", step["run"]],
+                cwd=self.folder,
+                env=self.environment | environment | given,
+                capture_output=True,
+                text=True,
+            )
+            if self.folder.joinpath("GITHUB_OUTPUT").exists():
+                lines = self.folder.joinpath("GITHUB_OUTPUT").read_text().splitlines()
+                self.outputs = dict(line.split("=", 1) for line in lines)
+            self.log = done.stdout + done.stderr
+            if done.returncode:
+                break
+        self.last = step["name"]
+        return done
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.folder / "CALLS").read_text().splitlines()
+
+    @property
+    def summary(self) -> str:
+        return (self.folder / "GITHUB_STEP_SUMMARY").read_text()
+
+
+@pytest.mark.parametrize("code", [0, 2, 6])
+def test_the_summary_is_always_written_and_the_judges_code_comes_last(code: int, tmp_path: Path) -> None:
+    runner = Runner(tmp_path, runs="mine\n\nour runs\n")
+    done = runner.run(number="", JUDGED=str(code))
+    assert (done.returncode, runner.last) == (code, ACTION["runs"]["steps"][-1]["name"])
+    assert runner.summary == MARKDOWN and runner.outputs["exit-code"] == str(code)
+    (line,) = [call for call in runner.calls if call.startswith("normbench")]
+    words = "normbench judge ci/claims.yaml --runs mine --runs our runs --fail-on opposite,diverged,not-run --markdown "
+    assert line == f"{words}{runner.outputs['markdown']} --junit {runner.outputs['junit']}"
+    assert Path(runner.outputs["markdown"]).read_text() == MARKDOWN and set(ACTION["outputs"]) == set(runner.outputs)
+    installed = [call for call in runner.calls if call.startswith("pip")]
+    assert installed == [f"pip install --quiet -r {LIST}", f"pip install --quiet --no-deps {ROOT}"]
+    assert not [call for call in runner.calls if call.startswith("gh")]
+
+
+def test_logs_are_imported_into_a_folder_of_the_job(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, runs="logs/a b\n$(touch hacked)", import_as="ours", map="ci/map.yaml", fail_on="")
+    assert runner.run(number="").returncode == 0 and not (tmp_path / "hacked").exists()
+    first, results, second, same = [call for call in runner.calls if call.startswith(("normbench", "results"))]
+    assert first == "normbench import logs/a b $(touch hacked) --as ours --map ci/map.yaml --yes"
+    assert second.startswith("normbench judge ci/claims.yaml --runs imported/ours --fail-on  --markdown")
+    assert results == same and Path(results.removeprefix("results=")).is_relative_to(tmp_path / "runner temp")
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="no jq")
+def test_a_failed_import_is_no_old_verdict(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, runs="logs", import_as="ours")
+    assert runner.run(IMPORTED="2").returncode == 2 and runner.outputs["exit-code"] == "2"
+    marker, *others = runner.summary.splitlines()
+    assert marker == MARKDOWN.splitlines()[0] and "    normbench: logs has no log." in others
+    assert (tmp_path / "BODY").read_text() == runner.summary
+    assert not [call for call in runner.calls if call.startswith("normbench judge")]
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="no jq")
+def test_one_comment_is_written_and_then_updated(tmp_path: Path) -> None:
+    (first := tmp_path / "first").mkdir()
+    runner = Runner(first)
+    other = {"id": 1, "body": f"see {MARKDOWN}"}
+    (first / "comments.json").write_text(json.dumps([other]))
+    assert runner.run(JUDGED="6").returncode == 6
+    assert runner.calls[-1].startswith("gh api --silent --method POST repos/us/ours/issues/7/comments -F body=@")
+    (second := tmp_path / "second").mkdir()
+    runner = Runner(second)
+    (second / "comments.json").write_text(json.dumps([other, *({"id": k, "body": MARKDOWN} for k in (2, 3))]))
+    assert runner.run().returncode == 0
+    assert runner.calls[-1].startswith("gh api --silent --method PATCH repos/us/ours/issues/comments/2 -F body=@")
+    assert (second / "BODY").read_text() == MARKDOWN and "secret" not in "".join(runner.calls)
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="no jq")
+@pytest.mark.parametrize("code", [0, 6])
+def test_a_token_that_may_not_write_fails_no_job(code: int, tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert runner.run(JUDGED=str(code), READ_ONLY="1").returncode == code and not (tmp_path / "BODY").exists()
+    (tmp_path / "quiet").mkdir()
+    quiet = Runner(tmp_path / "quiet", comment_on_pull_request="false")
+    assert quiet.run().returncode == 0 and not [call for call in quiet.calls if call.startswith("gh")]
+
+
+def test_the_action_takes_no_action_of_others_and_no_rights() -> None:
+    assert not [step for step in ACTION["runs"]["steps"] if "uses" in step]
+    names = [*ACTION["inputs"], *ACTION["outputs"]]
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
+    assert all(isinstance(node.get("default", ""), str) for node in ACTION["inputs"].values())
+
+
+def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text()
+    workflow, claims, map_text = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    steps = workflow["jobs"]["judge"]["steps"]
+    (ours,) = [step for step in steps if step.get("uses", "").startswith("OWNER/normbench@")]
+    assert ours["with"].keys() <= ACTION["inputs"].keys() and ACTION["inputs"]["fail-on"]["default"] in page
+    others = [step["uses"] for step in steps if "uses" in step and step is not ours]
+    assert others and all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", use) for use in others)
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump(map_text))
+    labels = imports.read_map(tmp_path / "map.yaml").labels
+    trained = re.findall(r"--logdir logs/(\S+)", next(step["run"] for step in steps if "run" in step))
+    found = {re.search(str(labels.arm.path), name.replace("$seed", "3"))[1] for name in trained}
+    assert found == {cell["arm"] for _, cell in claims["claims"][0]["parts"][0]["contrast"]}
+    (row,) = [line for line in page.splitlines() if line.startswith("| LN-")]
+    published = json.loads((ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json").read_text())["claims"]
+    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", "", published)], []).splitlines()
+    assert all(f"`{word}`" in page for word in ci.WORDS)
+
+
+def test_what_the_action_installs_is_what_the_project_has() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert set(NEEDED) <= set(declared) and not [line for line in NEEDED if "torch" in line]
+
+
+def test_what_the_action_installs_is_enough(tmp_path: Path) -> None:
+    """Import, compare and a verdict where no other distribution is installed."""
+    there, todo = set(), [Requirement(line) for line in NEEDED]
+    while todo:
+        if (name := re.sub(r"[-_.]+", "-", (need := todo.pop()).name).lower()) not in there:
+            there.add(name)
+            needs = map(Requirement, importlib.metadata.requires(need.name) or ())
+            todo += [one for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    owners = importlib.metadata.packages_distributions()
+    named = {module: {re.sub(r"[-_.]+", "-", owner).lower() for owner in own} for module, own in owners.items()}
+    missing = sorted(module for module, own in named.items() if not own & {*there, "normbench"})
+    assert {"torch", "torchvision", "pandas", "hydra", "omegaconf", "matplotlib"} <= set(missing)
+    logs = ROOT / "examples" / "imports"
+    commands = [["list"], ["--help"]]
+    commands += [["import", f"{logs / name}", "--as", name, "--yes"] for name in ("tensorboard", "keras")]
+    for name in ("lightning", "huggingface", "wandb"):
+        commands += [["import", f"{logs / name}", "--as", name, "--map", f"{logs / name}.yaml", "--yes"]]
+    commands += [["compare", "imported/lightning", "--split", "valid", "--metric", "loss"]]
+    commands += [
+        [
+            "judge",
+            "--runs",
+            "lightning",
+            "--compare",
+            "ln",
+            "base",
+            "--metric",
+            "loss",
+            "--split",
+            "valid",
+            "--better",
+            "lower",
+        ]
+    ]
+    code = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+import normbench.ci, normbench.commands.judging
+import normbench.papers.claim_file
+import judged
+assert judged.verdict(judged.artifact(judged.direction()), judged.arms(-3.0)) == "reproduced"
+from normbench.cli import main
+for command in {commands!r}:
+    try:
+        main(command)
+    except SystemExit as ended:
+        assert ended.code == 0, command
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(imported.names(tmp_path / "results")) == 5
+    assert pack.heads(imported.place(tmp_path / "results", "wandb"))

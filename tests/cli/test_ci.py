@@ -1,0 +1,256 @@
+"""`--fail-on`, `--junit` and `--markdown`: which claims fail, and what the files say, of published verdicts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from normbench import ci
+from normbench.errors import NormbenchError
+from normbench.papers import rules
+
+RESULTS = Path(__file__).parents[2] / "results"
+PUBLISHED: dict[str, Any] = json.loads((RESULTS / "bln2022" / "fig6" / "paper" / "verdicts.json").read_text())[
+    "claims"
+][0]
+HOSTILE = "a|b <img src=x> `c` @someone [x](http://y) \x00\x1b[31m\u202e\ud800\n# end ]]> \\|"
+
+
+def claim(setting: str = "holds", verdict: str = "", **changes: Any) -> dict[str, Any]:
+    """A published claim of one comparison, with another word."""
+    return copy.deepcopy(PUBLISHED) | {"id": "C1", "setting": setting, "verdict": verdict or setting} | changes
+
+
+def one(*claims: dict[str, Any], error: str = "") -> list[ci.Judged]:
+    return [ci.Judged("ci/claims.yaml", "Ours against main", claims, error)]
+
+
+def suite(judged: list[ci.Judged], *words: str) -> ElementTree.Element:
+    (found,) = ElementTree.fromstring(ci.junit(judged, words))
+    return found
+
+
+def test_every_word_of_the_rules_can_fail_a_claim_and_only_that() -> None:
+    settings = {*rules.DECIDED, rules.UNDECIDED, rules.NOT_RUN, rules.NOT_DECIDABLE}
+    assert {*ci.SETTINGS.values()} == settings - {rules.HOLDS}
+    for setting in settings:
+        for robust in ("", rules.DEPENDS):
+            for ours in (False, True):
+                word = rules.verdict(setting, robust, ours)
+                judged = claim(setting, word)
+                found = {name for name in ci.WORDS if ci.failing(judged, [name])}
+                wanted = {name for name, meant in ci.SETTINGS.items() if meant == setting} | ({word} & {*ci.WORDS})
+                assert found == wanted, (setting, word)
+    assert ci.failing(claim("opposite", "refuted, as logged"), ["refuted"]) == "refuted"
+    assert ci.failing(claim(diverged=True), ci.WORDS) == "diverged" and not ci.failing(claim(), ci.WORDS)
+
+
+def test_the_words_are_a_list_and_a_typo_names_the_nearest() -> None:
+    assert ci.fail_words(["opposite, not-run", "diverged", ""]) == ["opposite", "not-run", "diverged"]
+    with pytest.raises(NormbenchError) as caught:
+        ci.fail_words(["opposite,not run"])
+    assert caught.value.code == 2 and "Did you mean 'not-run'?" in str(caught.value)
+
+
+def test_the_claims_that_fail_are_named_with_their_files() -> None:
+    bad = claim("opposite")
+    with pytest.raises(NormbenchError) as caught:
+        ci.check(one(bad, claim()), ["opposite"])
+    assert caught.value.code == ci.FAILED == 6 and "1 claim fails: C1 (opposite)" in str(caught.value)
+    with pytest.raises(NormbenchError) as caught:
+        ci.check([*one(bad), ci.Judged("b", "b", [bad])], ["opposite"])
+    assert "ci/claims.yaml C1 (opposite), b C1 (opposite)" in str(caught.value)
+    ci.check(one(bad), ["undecided"])
+
+
+def test_want_of_seeds_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    planned = claim("undecided", n=7)
+    planned["parts"][0]["why"] = "incomplete"
+    few, enough = claim("undecided", n=3, statement="50 %\r\nworse"), claim("undecided", n=5)
+    assert len(list(ci.warnings(one(planned, few, enough, claim(n=3))))) == 2
+    assert list(ci.warnings(one())) and not list(ci.warnings(one(error="gone")))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (line,) = ci.warnings(one(few))
+    assert line.startswith("::warning::C1") and line.endswith("50 %25%0D%0Aworse") and "\n" not in line
+
+
+def test_junit_counts_what_failed_and_what_is_open() -> None:
+    words = ("opposite", "holds", "undecided", "not run", "not decidable here")
+    found = suite(one(*(claim(word) for word in words), error="a file is gone"), "opposite", "not-run")
+    totals = {"tests": "6", "failures": "2", "skipped": "2", "errors": "1"}
+    assert found.attrib == {"name": "Ours against main", "id": "ci/claims.yaml"} | totals
+    kinds = [[child.tag for child in case if child.tag != "properties"] for case in found]
+    assert kinds == [["failure"], [], ["skipped"], ["failure"], ["skipped"], ["error"]]
+    failed = found[0].find("failure")
+    assert failed is not None and failed.attrib == {"type": "opposite", "message": claim()["answer"]}
+    given = {entry.attrib["name"]: entry.attrib["value"] for entry in found[0].iter("property")}
+    assert json.loads(given["interval"]) == claim()["interval"] and json.loads(given["n"]) == claim()["n"]
+    assert {case.attrib["classname"] for case in found} == {"ci/claims.yaml"}
+
+
+def test_files_hold_any_name() -> None:
+    """XML that parses without what XML 1.0 forbids; a table with its four columns; no name calls anybody."""
+    hostile = claim("opposite", id=f"C {HOSTILE}", statement=HOSTILE, answer=HOSTILE)
+    text = (suite(one(hostile), "opposite")[0].attrib["name"]).replace(f"C {HOSTILE[:40]}", "")
+    assert "\x00" not in text and "\x1b" not in text and "<img src=x>" in text and "]]>" in text
+    written = ci.markdown(f"x --> {HOSTILE}", one(hostile), ["opposite"])
+    written.encode()
+    assert re.fullmatch(r"<!-- normbench judge [\w./ -]+ -->", written.split("\n")[0])
+    (row,) = [line for line in written.split("\n") if line.startswith("| C ")]
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 5
+    assert not re.search(r"(?<!\\)[<`\[](?!!--)|@(?!&#8203;)|[\x00\x1b\u202e]", written.split("\n", 1)[1])
+
+
+@pytest.mark.parametrize("name", ["ln2016/fig6", "ln2016/table1", "bln2022/fig6"])
+def test_markdown_has_the_published_verdicts(name: str) -> None:
+    claims = json.loads((RESULTS / name / "paper" / "verdicts.json").read_text())["claims"]
+    written = ci.markdown(name, [ci.Judged(name, name, claims)], ["undecided"])
+    rows = [line for line in written.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(claims)
+    for judged in claims:
+        (row,) = [row for row in rows if row.startswith(f"| {judged['id']}: ")]
+        assert row.endswith(f" | {judged['n']} |") and judged["verdict"] in row
+        assert (f"- **{judged['id']}** undecided: " in written) == (judged["setting"] == "undecided")
+    assert written.rstrip().endswith(ci.LOOKS)
+
+
+@pytest.mark.parametrize("longer", [20, 5000])
+def test_a_comment_is_cut_after_the_claims_that_fail(longer: int) -> None:
+    many = [claim() | {"id": f"C{k}", "statement": "@" * longer} for k in range(900)]
+    many[-1] |= {"setting": "opposite"}
+    written = ci.markdown("x", one(*many), ["opposite"])
+    shown = sum(line.startswith("| C") for line in written.splitlines())
+    assert len(written) <= ci.LONGEST < 1.15 * len(written)
+    assert f"{900 - shown} of 900 claims are left out" in written and "- **C899** opposite" in written
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> list[str]:
+    """The command that judges a published artifact again, in a folder of its own."""
+    shutil.copytree(RESULTS / "ln2016" / "fig6", tmp_path / "results" / "ln2016" / "fig6")
+    return ["reproduce", "ln2016/fig6", "--max-time", "0", "--results", str(tmp_path / "results")]
+
+
+def test_reproduce_exits_with_6_and_writes_both_files(published: list[str], normbench: Any, capfd: Any) -> None:
+    assert normbench(*published) == 0
+    before = capfd.readouterr()
+    assert normbench(*published, "--fail-on", "refuted", "--junit", "new/j.xml") == 0
+    after = capfd.readouterr()
+    assert (after.out, after.err) == (before.out, before.err)
+    words = ("--fail-on", "negligible", "--fail-on", "undecided", "--json", "--markdown", "new/c.md")
+    assert normbench(*published, *words, "--junit", "new/j.xml") == 6
+    printed = capfd.readouterr()
+    undecided = [
+        entry["id"] for entry in json.loads(printed.out)["artifacts"][0]["claims"] if "und" in entry["verdict"]
+    ]
+    assert undecided and all(f"{name} (undecided)" in printed.err.splitlines()[-1] for name in undecided)
+    (found,) = ElementTree.parse("new/j.xml").getroot()
+    assert int(found.attrib["failures"]) == len(undecided)
+    assert Path("new/c.md").read_text().startswith("<!-- normbench judge ln2016/fig6 -->\n")
+    for file in ("-", "new/d.md"):
+        assert normbench(*published, "--markdown", file) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith(Path("new/d.md").read_text())
+
+
+def test_2_wins_over_6_and_is_written_too(published: list[str], normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    files = ("--junit", "j.xml", "--markdown", "c.md")
+    both = [*published[:2], "bln2022/fig6", *published[2:], "--drop-stale"]
+    folder = tmp_path / "results" / "bln2022" / "fig6" / "paper"
+    folder.mkdir(parents=True)
+    (folder / "verdicts.json").write_text("{")
+    assert normbench(*both, "--fail-on", "undecided", *files) == 2
+    first, second = ElementTree.parse("j.xml").getroot()
+    assert int(first.attrib["failures"]) > 0 and second.attrib["errors"] == "1"
+    assert "was not judged" in Path("c.md").read_text()
+    for words in (("reproduce", "ln2016/fig66", *files), (*published, "--fail-on", "undecidde", *files)):
+        assert normbench(*words) == 2
+        line = capfd.readouterr().err.strip().removeprefix("normbench: ")
+        (failed,) = ElementTree.parse("j.xml").getroot()
+        (error,) = failed.iter("error")
+        assert error.attrib["message"] in line and failed.attrib["tests"] == failed.attrib["errors"] == "1"
+        assert Path("c.md").read_text().startswith(f"<!-- normbench judge {words[1]} -->")
+
+
+def test_files_that_cannot_be_written_stop_the_command_at_once(
+    published: list[str], normbench: Any, capfd: Any
+) -> None:
+    Path("a file").touch()
+    for words in (("--junit", "."), ("--junit", "a file/j.xml"), ("--json", "--markdown", "-")):
+        assert normbench(*published, *words) == 2
+        printed = capfd.readouterr()
+        assert not printed.out and words[-2] in printed.err
+
+
+@pytest.fixture
+def judge(
+    tmp_path: Path, normbench: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """The files of docs/ci.md on logs of two arms: `judge("--fail-on", ..., ours=lambda seed: ..., seeds=5)`; the exit
+    code, and what was printed.
+    """
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    page = (RESULTS.parent / "docs" / "ci.md").read_text()
+    _, claims, map_text = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "claims.yaml").write_text(claims)
+    (tmp_path / "map.yaml").write_text(map_text.replace("tag:", "column:"))  # of CSV
+
+    def run(*words: str, ours: Callable[[int], float], seeds: int = 5) -> tuple[int, str]:
+        shutil.rmtree(tmp_path / "logs", ignore_errors=True)
+        (tmp_path / "logs").mkdir()
+        for seed in range(1, seeds + 1):
+            for arm, end in (("ours", ours(seed)), ("main", 1 + 0.001 * seed)):
+                (tmp_path / "logs" / f"{arm}_s{seed}.csv").write_text(f"step,valid/loss\n1,3\n2,{end}\n")
+        assert normbench("import", "logs", "--as", "ours", "--map", "map.yaml", "--yes") == 0
+        code = normbench("judge", "claims.yaml", "--runs", "ours", *words, "--junit", "j.xml", "--markdown", "c.md")
+        printed = capfd.readouterr()
+        return code, printed.out + printed.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ours", "seeds", "word", "code"),
+    [
+        (lambda seed: 1 + 0.0011 * seed, 5, "", 0),
+        (lambda seed: 1.05 + 0.0011 * seed, 5, "opposite", 6),
+        (lambda seed: math.nan, 5, "diverged", 6),
+        (lambda seed: 1.05 + 0.0011 * seed, 3, "undecided", 0),
+    ],
+)
+def test_a_pull_request_is_judged_as_the_page_says(
+    judge: Any, ours: Callable[[int], float], seeds: int, word: str, code: int
+) -> None:
+    """With the words that fail the action; also with the one that asks for proof."""
+    ended, printed = judge("--fail-on", "opposite,diverged,not-run", ours=ours, seeds=seeds)
+    assert ended == code and (f"C1 ({word})" in printed) == (code == 6)
+    assert ("::warning::C1" in printed) == (word == "undecided")
+    (found,) = ElementTree.parse("j.xml").getroot()
+    kinds = {"failures": code == 6, "skipped": word == "undecided", "errors": False}
+    assert {key: found.attrib[key] for key in kinds} == {key: str(int(value)) for key, value in kinds.items()}
+    assert (found.attrib["name"], found.attrib["id"]) == ("Ours against main", "claims.yaml")
+    written = Path("c.md").read_text()
+    assert written.startswith("<!-- normbench judge claims.yaml -->\n") and f"| {seeds} |" in written
+    proof, _ = judge("--fail-on", "opposite,diverged,not-run,undecided", ours=ours, seeds=seeds)
+    assert proof == (6 if word else 0)
+
+
+def test_an_arm_that_was_not_trained_and_a_file_that_is_gone_fail(judge: Any, normbench: Any, capfd: Any) -> None:
+    judge(ours=lambda seed: 1.0)
+    text = Path("claims.yaml").read_text()
+    Path("claims.yaml").write_text(text.replace("arm: main", "arm: mian"))
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run") == 6
+    Path("claims.yaml").unlink()
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run", "--junit", "j.xml") == 2
+    (found,) = ElementTree.parse("j.xml").getroot()
+    assert (found.attrib["id"], found.attrib["errors"]) == ("claims.yaml", "1")

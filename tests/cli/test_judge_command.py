@@ -1,0 +1,106 @@
+"""`normbench judge`: from logs to a verdict, with a file of claims and without."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PUBLISHED = Path(__file__).parents[2] / "results"
+OURS = Path(__file__).parents[2] / "examples" / "own_claims" / "papers" / "mine" / "rms.yaml"
+COMPARE = ("--compare", "ln", "bn")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, normbench: Any, capfd: Any) -> Path:
+    """Two arms of six seeds, imported as `mine`; ln ends 0.5 below bn."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for seed in range(1, 7):
+        for arm, end in (("ln", 1.0), ("bn", 1.5)):
+            rows = ("step,valid/loss", "1,4", f"2,{end + seed * (0.01 if arm == 'ln' else 0.011)}")
+            (logs / f"{arm}_s{seed}.csv").write_text("\n".join(rows) + "\n")
+    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
+    capfd.readouterr()
+    return tmp_path
+
+
+def said(normbench: Any, capfd: Any, *words: str) -> dict[str, Any]:
+    assert normbench("judge", *words, "--json") == 0, capfd.readouterr().err
+    answer: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return answer
+
+
+@pytest.mark.parametrize("runs", ["mine", "imported/mine", "results/imported/mine/logged", "imported/mine arm=ln,bn"])
+def test_a_comparison_needs_no_file(mine: Path, normbench: Any, capfd: Any, runs: str) -> None:
+    (claim,) = said(normbench, capfd, "--runs", runs, *COMPARE, "--metric", "loss", "--better", "lower")["claims"]
+    assert claim["verdict"] == "supported, as logged" and claim["n"] == 6
+    low, high = claim["interval"]
+    assert -0.51 < low < high < -0.5 and claim["pairing"] == "pairs of equal seeds"
+
+
+def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: Any) -> None:
+    assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE, "--better", "lower") == 0
+    capfd.readouterr()
+    written = (mine / "c.yaml").read_text()
+    answer = said(normbench, capfd, "c.yaml")
+    assert [claim["verdict"] for claim in answer["claims"]] == ["supported, as logged"] * 2
+    assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE) == 2, "it is there already"
+    assert (mine / "c.yaml").read_text() == written and capfd.readouterr()
+    (mine / "c.yaml").write_text(written.replace('{"arm": "bn"}', '{"arm": "bm"}'))
+    answer = said(normbench, capfd, "c.yaml")
+    assert {claim["setting"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
+
+
+def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
+    words = ("--results", str(PUBLISHED), "--runs", "ln2016/fig6 fidelity=paper train.batch_size=4")
+    (claim,) = said(normbench, capfd, *words, "--compare", "ln", "none")["claims"]
+    assert claim["verdict"].endswith(", as logged") and claim["n"] >= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "--compare"),
+        (("c.yaml", *COMPARE), "--compare"),
+        (("--init", "--runs", "mine"), "--init"),
+        (("gone.yaml",), "gone.yaml"),
+        (("c.yaml",), "--runs"),
+        (("c.yaml", "--better", "lower"), "--better"),
+        (("ours.yaml",), "reproduce"),
+        (("--runs", "mien", *COMPARE), "mine"),
+        (("--runs", "logs", *COMPARE), "normbench import logs"),
+        (("--runs", "mine", "--compare", "ln", "bm"), "'bn'"),
+        (("--runs", "mine", *COMPARE, "--metric", "los"), "'loss'"),
+        (("--runs", "mine", *COMPARE, "--split", "test"), "valid"),
+        (("--runs", "mine", *COMPARE), "--better"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_one_line(mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...], named: str) -> None:
+    (mine / "c.yaml").write_text("claims: []\n")
+    shutil.copy(OURS, mine / "ours.yaml")
+    assert normbench("judge", *words) == 2
+    err = capfd.readouterr().err
+    assert named in err and err.count("\n") == 1
+
+
+def test_a_file_without_an_experiment_is_no_artifact(mine: Path, normbench: Any, capfd: Any) -> None:
+    (mine / "own" / "papers" / "a").mkdir(parents=True)
+    (mine / "own" / "papers" / "a" / "b.yaml").write_text("claims: []\n")
+    assert normbench("reproduce", "a/b", "--config-dir", "own") == 2
+    assert "normbench judge" in capfd.readouterr().err
+
+
+def test_it_needs_no_torch_pandas_or_hydra(mine: Path, normbench: Any) -> None:
+    absent = ("torch", "torchvision", "pandas", "hydra", "omegaconf", "matplotlib", "sklearn", "datasets", "wandb")
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from normbench.cli import main; "
+        "main(['judge', '--runs', 'mine', '--compare', 'ln', 'bn', '--better', 'lower'])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=mine, check=False).returncode == 0

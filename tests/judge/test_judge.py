@@ -1,0 +1,234 @@
+"""Claims about logged curves: what is no difference of the arms gets no word, and what nobody declared is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from normbench.errors import NormbenchError
+from normbench.judge.verdicts import judge
+from normbench.papers import claim_file
+from normbench.papers.claims import Artifact
+from normbench.runs import imported
+from normbench.runs.curve import Curve
+from normbench.runs.record import RunRecord
+from normbench.stats.statistics import holm
+
+SEEDS = range(1, 8)
+STEPS = range(0, 101, 10)
+FINAL: dict[str, Any] = {"kind": "final", "split": "valid", "metric": "loss"}
+AREA = FINAL | {"kind": "area"}
+TIME = FINAL | {"kind": "time_to_level", "level": 1.0, "clock": "step"}
+BEST = FINAL | {"kind": "chosen", "epoch": "best"}
+MONITOR = {"split": "valid", "metric": "loss", "goal": "min"}
+
+
+def run(
+    arm: str, seed: int, worse: float = 0.0, steps: Sequence[int] = STEPS, lost: bool = False, **given: Any
+) -> RunRecord:
+    """A loss that falls from 8; at equal seeds two arms differ by `worse` and a little noise. lost: it ends in NaN."""
+    noise = np.random.default_rng([seed, *arm.encode()]).normal(0, 0.01) + np.random.default_rng(seed).normal(0, 0.02)
+    loss: list[Any] = [8 * 2.0 ** (-step / 10) + 0.5 + worse + noise for step in steps]
+    loss = [*loss[:-1], "NaN"] if lost else loss
+    curve = Curve.of_columns([{"split": "valid", "mode": "logged", "columns": {"step": [*steps], "loss": loss}}])
+    facts: dict[str, Any] = {"metrics": {"loss": {"goal": "min"}}, "about": {"clocks": ["step"]}, "monitor": MONITOR}
+    facts |= given | ({"diverged": "loss ends without a number"} if lost else {})
+    return imported.record("x", f"{arm}/{seed}", arm, seed, curve, steps[-1], **facts)
+
+
+def of(arm: str, **given: Any) -> Callable[[int], RunRecord]:
+    return partial(run, arm, **given)
+
+
+def arms(a: Callable[[int], RunRecord], b: Callable[[int], RunRecord], seeds: Any = (SEEDS, SEEDS)) -> list[RunRecord]:
+    return [*map(a, seeds[0]), *map(b, seeds[1])]
+
+
+def claim(endpoint: dict[str, Any] = FINAL, kind: str = "direction", id: str = "C1", **part: Any) -> dict[str, Any]:
+    """`a` is lower than `b`."""
+    part = {"scale": "linear", "unit": "nats", "contrast": [[1, {"arm": "a"}], [-1, {"arm": "b"}]]} | part
+    part |= {"expect": "negative"} if kind == "direction" else {}
+    return {"id": id, "kind": kind, "statement": "s", "parts": [{"id": "a against b", "endpoint": endpoint, **part}]}
+
+
+def claims(*entries: dict[str, Any], **keys: Any) -> Artifact:
+    return claim_file.built({"claims": [*entries], **keys}, Path("claims.yaml"))
+
+
+def word(runs: Sequence[RunRecord], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:
+    (found,) = judge(claims(claim(endpoint), length=length), runs)
+    return str(found["setting"])
+
+
+@pytest.mark.parametrize("endpoint", [FINAL, AREA, TIME, BEST], ids=lambda end: end["kind"])
+@pytest.mark.parametrize("steps", [STEPS, STEPS[::2], [0, 7, *STEPS[3:]]], ids=["alike", "half as often", "otherwise"])
+def test_a_difference_is_found_and_none_is_not(endpoint, steps) -> None:
+    for worse, found in {0.0: "undecided", -0.1: "holds", 0.1: "opposite"}.items():
+        assert word(arms(of("a", worse=worse, steps=steps), of("b")), endpoint) == found
+
+
+@pytest.mark.parametrize("endpoint", [FINAL, AREA, TIME, BEST], ids=lambda end: end["kind"])
+def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) -> None:
+    cut = arms(of("a", steps=STEPS[:7]), of("b"))
+    one = arms(lambda seed: run("a", seed, steps=STEPS[:7] if seed == 3 else STEPS), of("b"))
+    for runs in (cut, one):
+        with pytest.raises(NormbenchError, match="length: common"):
+            word(runs, endpoint)
+        assert word(runs, endpoint, "common") == "undecided"
+    better = arms(of("a", worse=-0.1, steps=STEPS[:7]), of("b"))
+    assert word(better, endpoint, "common") == "holds"
+
+
+def test_steps_that_are_nowhere_common_decide_nothing() -> None:
+    runs = arms(of("a", steps=range(5, 106, 10)), of("b"))
+    assert word(runs, AREA, "common") == "not decidable here"
+
+
+@pytest.mark.parametrize("seeds", [range(0), range(1, 3)], ids=["none shared", "two shared"])
+def test_seeds_that_are_not_shared_are_compared_by_welch(seeds) -> None:
+    runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, [*seeds, *range(11, 16 - len(seeds))]))
+    (found,) = judge(claims(claim()), runs)
+    ends = [[dict(record)["loss"] for record in one.records][-1] for one in runs]
+    welch = stats.ttest_ind(ends[:7], ends[7:], equal_var=False)
+    low, high = welch.confidence_interval(0.95)
+    assert found["effect"] == pytest.approx(np.mean(ends[:7]) - np.mean(ends[7:]), rel=1e-12)
+    assert found["interval"] == pytest.approx((low, high), rel=1e-9)
+    assert found["setting"] == "holds" and "Welch" in found["pairing"]
+    assert found["parts"][0]["unpaired"] == [7, 5]
+
+
+def test_pairs_where_all_seeds_of_the_smaller_arm_are_shared() -> None:
+    runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, SEEDS[:5]))
+    (found,) = judge(claims(claim()), runs)
+    ends = {(one.arm, one.seed): [dict(record)["loss"] for record in one.records][-1] for one in runs}
+    pairs = [ends["a", seed] - ends["b", seed] for seed in SEEDS[:5]]
+    low, high = stats.ttest_1samp(pairs, 0).confidence_interval(0.95)
+    assert found["interval"] == pytest.approx((low, high), rel=1e-9)
+    assert found["n"] == 5 and found["pairing"] == "pairs of equal seeds"
+
+
+def test_what_needs_pairs_has_no_word_without_them() -> None:
+    runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, range(11, 18)))
+    assert judge(claims(claim(test="sign")), runs)[0]["setting"] == "not decidable here"
+
+
+@pytest.mark.parametrize(("lost", "found"), [("a", "diverged"), ("b", "undecided"), ("ab", "undecided")])
+@pytest.mark.parametrize(
+    "endpoint", [FINAL, AREA, TIME | {"level": 0.1}, BEST | {"epoch": "last"}], ids=lambda e: e["kind"]
+)
+@pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["pairs", "Welch"])
+def test_divergence_counts(endpoint, lost, found, seeds) -> None:
+    short = STEPS[:6]  # where it was lost its log ends
+    a, b = (of(arm, lost=True, steps=short) if arm in lost else of(arm) for arm in "ab")
+    (judged,) = judge(claims(claim(endpoint)), arms(a, b, seeds))
+    assert judged["setting"] == found and judged["diverged"] == (found == "diverged")
+    assert judged["verdict"] == f"{found}, as logged"
+    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged["answer"]
+
+
+def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
+    runs = arms(lambda seed: run("a", seed, -0.1, lost=seed == 2), of("b", steps=STEPS[:8]))
+    assert word(runs, FINAL, "common") == "holds"
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_few_seeds_are_undecided_and_the_answer_says_so(n) -> None:
+    (found,) = judge(claims(claim()), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
+    assert found["setting"] == "undecided" and found["parts"][0]["why"] == "incomplete"
+    assert "no verdict below 5 seeds" in found["answer"]
+
+
+def test_an_arm_without_runs_is_not_run() -> None:
+    (found,) = judge(claims(claim(contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])), [run("b", s) for s in SEEDS])
+    assert found["setting"] == "not run" and found["verdict"] == "not run, as logged"
+
+
+def test_the_claims_of_a_file_share_holms_adjustment() -> None:
+    rng = np.random.default_rng(3)
+    worse = rng.normal(0.012, 0.008, 12)
+    names = [f"a{number}" for number in range(12)]
+    runs = [run(name, s, own) for name, own in zip(names, worse, strict=True) for s in SEEDS]
+    runs += [run("b", s) for s in SEEDS]
+    pairs = [[[1, {"arm": name}], [-1, {"arm": "b"}]] for name in names]
+    found = judge(claims(*(claim(id=n, contrast=p) for n, p in zip(names, pairs, strict=True))), runs)
+    ends = {(one.arm, one.seed): [dict(record)["loss"] for record in one.records][-1] for one in runs}
+    p = [float(stats.ttest_1samp([ends[n, s] - ends["b", s] for s in SEEDS], 0).pvalue) for n in names]
+    rejected = [value <= 0.05 for value in holm(p)]
+    assert 0 < sum(rejected) < sum(value <= 0.05 for value in p), "the adjustment changes a word"
+    assert [one["setting"] in ("holds", "opposite") for one in found] == rejected
+
+
+def test_no_worse_holds_by_its_margin() -> None:
+    runs = arms(of("a", worse=0.01), of("b"))
+    margins = {within: judge(claims(claim(kind="no_worse", within=within)), runs)[0] for within in (0.001, 0.1)}
+    assert margins[0.1]["verdict"] == "supported, as logged" and margins[0.001]["setting"] == "undecided"
+    worse = arms(of("a", worse=1.0), of("b"))
+    assert judge(claims(claim(kind="no_worse", within=0.1)), worse)[0]["verdict"] == "refuted, as logged"
+
+
+EPOCHS = {"about": {"clocks": ["epoch"]}}
+REFUSED = {  # what of the runs, the part, the key that the message names
+    "better": ({"metrics": {"loss": {"goal": "max"}}}, {}, "better: lower"),
+    "scale": ({}, {"scale": "percent"}, "scale: percent"),
+    "clock": (EPOCHS, {"endpoint": TIME}, "clock step"),
+    "the default clock": ({}, {"endpoint": TIME | {"clock": "epoch"}}, "clock epoch"),
+    "an epoch": ({}, {"endpoint": BEST | {"epoch": 3}}, "clock epoch"),
+    "the metric": ({}, {"endpoint": FINAL | {"metric": "los"}}, "'loss'"),
+    "monitor": ({"monitor": None}, {"endpoint": BEST}, "`monitor`"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_logs_do_not_declare_is_refused(case) -> None:
+    of_runs, of_part, key = REFUSED[case]
+    runs = arms(of("a", **of_runs), of("b", **of_runs))
+    with pytest.raises(NormbenchError, match=key) as error:
+        judge(
+            claims(claim(of_part.get("endpoint", FINAL), **{k: v for k, v in of_part.items() if k != "endpoint"})), runs
+        )
+    assert error.value.code == 2 and "a against b" in str(error.value)
+
+
+def test_clocks_that_differ_between_runs_are_refused() -> None:
+    with pytest.raises(NormbenchError, match="epochs alone"):
+        word(arms(of("a", **EPOCHS), of("b")))
+
+
+def test_two_runs_of_an_arm_and_a_seed_are_refused() -> None:
+    runs = arms(of("a"), of("b"))
+    with pytest.raises(NormbenchError, match="two runs of seed"):
+        word([*runs, replace(runs[0], id="f" * 12)])
+
+
+def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
+    """The area of a metric called loss is an arithmetic mean where the map has no `log`."""
+    areas = {}
+    for log in (False, True):
+        facts = {"metrics": {"loss": {"goal": "min", **({"log": True} if log else {})}}}
+        runs = arms(of("a", **facts), of("b", **facts))
+        (found,) = judge(claims(claim(AREA)), runs)
+        areas[log] = float(found["parts"][0]["cells"][0]["values"][0])
+    loss = np.array([dict(record)["loss"] for record in run("a", 1).records])
+    assert areas[False] == pytest.approx(np.trapezoid(loss, STEPS) / 100, rel=5e-3)
+    assert areas[True] == pytest.approx(np.exp(np.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
+
+
+FILE_ERRORS = {
+    "an experiment needs what a paper's claims have": ({"experiment": "x/y"}, "'id' is missing"),
+    "length": ({"length": "shortest"}, "length"),
+    "a key": ({"lenght": "common"}, "length"),
+}
+
+
+@pytest.mark.parametrize("case", FILE_ERRORS)
+def test_a_file_is_checked_key_by_key(case) -> None:
+    keys, named = FILE_ERRORS[case]
+    with pytest.raises(NormbenchError, match=named):
+        claims(claim(), **keys)
