@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from normbench.ci import Judged
 from normbench.commands import terminal, verdict_table
@@ -13,6 +13,7 @@ from normbench.commands.judging import Judging
 from normbench.commands.options import argument, flag, option
 from normbench.errors import NormbenchError, did_you_mean
 from normbench.reading import place
+from normbench.runs import files
 
 if TYPE_CHECKING:
     from normbench.papers.claims import Artifact
@@ -68,53 +69,62 @@ class Judge(Judging):
 
     def judge(self, judged: list[Judged]) -> int:
         """Judge the claims of a file, or one between two arms."""
-        from normbench.judge import sources, template, verdicts
+        from normbench.judge import sources, verdicts
         from normbench.papers import claim_file
 
-        claims, runs, compare = self.claims, self.runs, self.compare
-        if self.init and claims is None:
-            raise NormbenchError(
-                "--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init ..."
-            )
-        if (claims is None) == (compare is None) and not self.init:
-            raise NormbenchError("judge needs a file of claims, or --compare A B.")
-        given = {"metric": self.metric, "split": self.split, "better": self.better}
-        for name, value in given.items() if claims and not self.init else ():
-            if value is not None:
-                raise NormbenchError(f"--{name} is of --compare and --init; a file of claims says it itself.")
-        if self.init and claims and claims.exists():
-            raise NormbenchError(f"{claims} is there already. --init writes a new file.")
-        asked = claim_file.load(claims) if claims and not self.init else None
+        self._check_options()
+        asked = claim_file.load(self.claims) if self.claims and not self.init else None
         if asked and asked.experiment:
             raise NormbenchError(
-                f"{claims}: these claims have the experiment {asked.experiment}: normbench reproduce. Without "
+                f"{self.claims}: these claims have the experiment {asked.experiment}: normbench reproduce. Without "
                 "`experiment` they are judged on logged runs."
             )
-        words = runs or (asked.runs if asked else ())
+        words = self.runs or (asked.runs if asked else ())
         if not words:
             raise NormbenchError("which runs? --runs NAME, or `runs` in the file of claims. (normbench import --list)")
         found, notes = sources.load(words, self.results)
         if asked is None:
-            arms = sorted({run.arm for run in found})
-            if compare is None and len(arms) < 2:
-                raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
-            content = template.better(found, compare or (arms[1], arms[0]), *given.values())
-            if self.init and claims:
-                claims.write_text(template.commented(found, words, content), encoding="utf-8")
-                self.say(f"{claims}: edit it, then normbench judge {claims}")
+            content = self._of_two_arms(found, words)
+            if self.init:
                 return 0
             asked = claim_file.built(content, Path("--compare"))
-        verdict = verdicts.judge(asked, found)
-        judged.append(Judged(self.asked, asked.title, verdict))
+        claims = verdicts.judge(asked, found)
+        judged.append(Judged(self.asked, asked.title, claims))
         notes += _absent(asked, found)
         for note in notes:
             self.say(f"  note: {note}")
-        answers = ["; ".join(filter(None, [claim["answer"], claim["pairing"]])) for claim in verdict]
-        verdict_table.show_verdicts(verdict, answers, self.console)
+        answers = ["; ".join(filter(None, [claim["answer"], claim["pairing"]])) for claim in claims]
+        verdict_table.show_verdicts(claims, answers, self.console)
         if self.as_json:
-            claims_said = [{key: claim[key] for key in KEYS} for claim in verdict]
-            terminal.say_json({"title": asked.title, "claims": claims_said, "notes": notes})
+            said = [{key: claim[key] for key in KEYS} for claim in claims]
+            terminal.say_json({"title": asked.title, "claims": said, "notes": notes})
         return 0
+
+    def _check_options(self) -> None:
+        """NormbenchError for options that do not go together."""
+        if self.init and self.claims is None:
+            raise NormbenchError("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init")
+        if self.init and self.claims and self.claims.exists():
+            raise NormbenchError(f"{self.claims} is there already. --init writes a new file.")
+        if (self.claims is None) == (self.compare is None) and not self.init:
+            raise NormbenchError("judge needs a file of claims, or --compare A B.")
+        for name in ("metric", "split", "better") if self.claims and not self.init else ():
+            if getattr(self, name) is not None:
+                raise NormbenchError(f"--{name} is of --compare and --init; a file of claims says it itself.")
+
+    def _of_two_arms(self, found: Sequence[RunRecord], words: Sequence[str]) -> dict[str, Any]:
+        """A claim between two arms as a file has it; with --init the file is written."""
+        from normbench.judge import template
+
+        arms = sorted({run.arm for run in found})
+        if self.compare is None and len(arms) < 2:
+            raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
+        pair = self.compare or (arms[1], arms[0])
+        content = template.better(found, pair, self.metric, self.split, self.better)
+        if self.init and self.claims:
+            files.atomic_write(self.claims, template.commented(found, words, content).encode())
+            self.say(f"{self.claims}: edit it, then normbench judge {self.claims}")
+        return content
 
 
 command = Judge

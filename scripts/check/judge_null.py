@@ -1,9 +1,10 @@
 """How often `normbench judge` is wrong where there is no difference: python scripts/check/judge_null.py [--times 2000]
 
-Simulated logs, with 5 and with 10 seeds for each arm: loss curves whose ends spread by a standard deviation of 1 between
-seeds, half of the variance shared by the runs of a seed. Of one claim, and of a file of ten about ten pairs of arms, how
-often a word is false; of `no_worse` with a margin, how often it holds where the first arm is worse by the margin, and
-where both are alike. The same with arms that share no seed, and with one arm that was logged half as often.
+Simulated logs, with 5 and with 10 seeds for each arm: loss curves whose ends spread by a standard deviation of 1
+between seeds, half of the variance shared by the runs of a seed. Of one claim, and of a file of ten about ten pairs of
+arms, how often a word is false; of `no_worse` with a margin, how often it holds where the first arm is worse by the
+margin, and where both are alike. The same with arms that share no seed, with one arm that was logged half as often, and
+for one who looks again and again.
 """
 
 from __future__ import annotations
@@ -79,6 +80,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...], float | 
 }  # fmt: skip
 
 
+LOOKS = {"one claim, two looks, either": (5, 10), "one claim, a look after each seed, either": range(5, 21)}
+
+
+def _decided(asked: Any, found: list[RunRecord], words: tuple[str, ...]) -> bool:
+    return any(claim["setting"] in words for claim in judge(asked, found))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--times", type=int, default=2000)
@@ -89,15 +97,20 @@ def main() -> None:
         for n in (5, 10):
             rng = np.random.default_rng([n, *what.encode()])
             asked = claims(**of_claims)
-            hits = sum(
-                any(claim["setting"] in words for claim in judge(asked, runs(rng, n, **of_runs)))
-                for _ in range(given.times)
-            )
+            hits = sum(_decided(asked, runs(rng, n, **of_runs), words) for _ in range(given.times))
             # two standard errors of the simulation above what there may be
             limit = None if most is None else most + 2 * np.sqrt(most * (1 - most) / given.times)
             rows.append({"what": what, "seeds": n, "share": hits / given.times, "most": most})
             over = "  TOO MANY" if limit is not None and hits / given.times > limit else ""
             print(f"{what}, {n} seeds: {hits / given.times:.2%}{over}", flush=True)
+    for what, looks in LOOKS.items():
+        rng, asked, hits = np.random.default_rng([*what.encode()]), claims(1), 0
+        for _ in range(given.times):
+            found = runs(rng, looks[-1], 1)
+            seen = ([one for one in found if one.seed < n] for n in looks)
+            hits += any(_decided(asked, those, ("holds", "opposite")) for those in seen)
+        rows.append({"what": what, "seeds": f"{looks[0]} to {looks[-1]}", "share": hits / given.times, "most": None})
+        print(f"{what}: {hits / given.times:.2%}", flush=True)
     if given.output:
         head = "| what | seeds | share | at most |\n| - | - | - | - |\n"
         lines = [
