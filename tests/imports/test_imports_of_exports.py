@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from normbench import imports
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.imports.map_keys import Map
+from normbench.judge import verdicts
 from normbench.papers import per_example_effects, publish, published
 from normbench.papers.published import Published
 from normbench.runs import exported, imported, pack
@@ -56,7 +57,7 @@ def alone(table: Path) -> Path:
     return table
 
 
-def judged(entry: Published, table: Path, results: Path) -> dict[str, Any]:
+def judged(entry: Published, table: Path, results: Path) -> Any:
     """As the runs of an import are: from the pack that it writes, with the contrasts beside it."""
     read = imports.read([table], "x")
     imported.write(results, "x", read.runs, read.contrasts)
@@ -65,12 +66,16 @@ def judged(entry: Published, table: Path, results: Path) -> dict[str, Any]:
     contrasts = per_example_effects.load(path.with_name(per_example_effects.NAME))
     sha256s = entry.verdicts["pack_sha256"], contrasts, entry.verdicts.get("samples_sha256", "")
     content = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, *sha256s)
+    assert all(run.logged and run.experiment == "imported/x" for run in runs)
+    return with_first_ids(content, runs)
+
+
+def with_first_ids(content: Any, runs: Sequence[RunRecord]) -> Any:
+    """With the ids that runs had before their import."""
     text = json.dumps(content)
     for run in runs:
-        assert run.logged and run.experiment == "imported/x"
         text = text.replace(f'"{run.id}"', f'"{run.config[IMPORT]["run"]}"')
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 def sorted_runs(value: Any) -> Any:
@@ -110,6 +115,13 @@ def test_published_runs_have_their_verdicts_after_a_round_trip(place: Path, tmp_
         if word != other
     }
     assert differ == {(claim, "not decidable here") for claim in NOT_DECIDABLE.get(entry.name, "").split()}
+
+
+def test_claims_about_logged_runs_are_judged_as_about_the_first_ones(tmp_path: Path) -> None:
+    entry = published.read(SMALL)
+    read = imports.read([written(tmp_path, [*entry.runs])], "x")
+    found, first = (verdicts.judge(entry.artifact, runs) for runs in (read.runs, entry.runs))
+    assert sorted_runs(with_first_ids(found, read.runs)) == sorted_runs(with_first_ids(first, []))
 
 
 def odd() -> list[RunRecord]:
