@@ -126,7 +126,8 @@ def _effect(claim: Verdict) -> str:
 
 
 def _evidence(claim: Verdict) -> str:
-    return str(claim.get("answer") or describe.answer(claim))
+    answer = claim.get("answer") or describe.answer(claim)
+    return "; ".join(filter(None, [answer, claim.get("compared")]))
 
 
 def junit(judged: Sequence[Judged], words: Sequence[str]) -> bytes:

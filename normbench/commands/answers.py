@@ -397,7 +397,10 @@ class LoggedClaim(Model):
     level: Number | None = Field(description="the level of the interval, by Holm over the claims of the file")
     n: int = Field(description="the number of seeds")
     diverged: bool = Field(description="true: more runs of the first cell diverged than of the second")
-    pairing: str = Field(description="how runs were compared: pairs of equal seeds, or all runs of both sides")
+    compared: str = Field(
+        description="how runs were compared: pairs of equal seeds or all runs of both sides, up to which step, and how "
+        "many diverged"
+    )
     runs: list[str] = Field(description="the ids of the runs")
 
 

@@ -12,6 +12,7 @@ from normbench.commands import terminal, verdict_table
 from normbench.commands.judging import Judging
 from normbench.commands.options import argument, flag, option
 from normbench.errors import NormbenchError, did_you_mean
+from normbench.papers.claims import EQUAL
 from normbench.reading import place
 from normbench.runs import files
 
@@ -24,17 +25,17 @@ EPILOG = """examples:
   normbench judge --runs mine --compare rms ln --metric loss --better lower     is rms better than ln?
   normbench judge claims.yaml --runs mine --init                 write a claims file about these runs, to be edited
   normbench judge claims.yaml                                    judge it
-  normbench judge claims.yaml --runs 'ln2016/fig6 fidelity=paper'
+  normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
   normbench judge claims.yaml --fail-on opposite,diverged,not-run --junit verdicts.xml          for CI: docs/ci.md
 
-A claim is supported or refuted, as logged: nothing is reproduced, because nobody knows here how these runs were made.
+A claim is supported or refuted, as logged: nothing is reproduced, because how the runs were made is not looked at.
 Arms are compared at the steps that all runs have, by pairs of equal seeds, or by Welch's interval over all runs where
 seeds are not shared. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you look
 once. Below 5 seeds everything is undecided.
 """
 KEYS = (  # of a claim in --json
     "id", "statement", "setting", "verdict", "answer", "effect", "unit", "interval", "level", "n", "diverged",
-    "pairing", "runs",
+    "compared", "runs",
 )  # fmt: skip
 
 
@@ -60,6 +61,10 @@ class Judge(Judging):
     ] = None
     better: Annotated[
         Literal["lower", "higher"] | None, option("with --compare, --init: which is better", show_default="by the map")
+    ] = None
+    length: Annotated[
+        Literal["equal", "common"] | None,
+        option("with --compare, --init: common compares up to the last step that all runs have", show_default="equal"),
     ] = None
     init: Annotated[bool, flag("--init", "write CLAIMS.yaml about the runs")] = False
 
@@ -93,7 +98,7 @@ class Judge(Judging):
         notes += _absent(asked, found)
         for note in notes:
             self.say(f"  note: {note}")
-        answers = ["; ".join(filter(None, [claim["answer"], claim["pairing"]])) for claim in claims]
+        answers = ["; ".join(filter(None, [claim["answer"], claim["compared"]])) for claim in claims]
         verdict_table.show_verdicts(claims, answers, self.console)
         if self.as_json:
             said = [{key: claim[key] for key in KEYS} for claim in claims]
@@ -107,8 +112,8 @@ class Judge(Judging):
         if self.init and self.claims and self.claims.exists():
             raise NormbenchError(f"{self.claims} is there already. --init writes a new file.")
         if (self.claims is None) == (self.compare is None) and not self.init:
-            raise NormbenchError("judge needs a file of claims, or --compare A B.")
-        for name in ("metric", "split", "better") if self.claims and not self.init else ():
+            raise NormbenchError("judge needs a file of claims or --compare A B, one of the two.")
+        for name in ("metric", "split", "better", "length") if self.claims and not self.init else ():
             if getattr(self, name) is not None:
                 raise NormbenchError(f"--{name} is of --compare and --init; a file of claims says it itself.")
 
@@ -121,6 +126,7 @@ class Judge(Judging):
             raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
         pair = self.compare or (arms[1], arms[0])
         content = template.better(found, pair, self.metric, self.split, self.better)
+        content["length"] = self.length or EQUAL
         if self.init and self.claims:
             files.atomic_write(self.claims, template.commented(found, words, content).encode())
             self.say(f"{self.claims}: edit it, then normbench judge {self.claims}")
@@ -131,8 +137,13 @@ command = Judge
 
 
 def _absent(asked: Artifact, found: Sequence[RunRecord]) -> list[str]:
-    """The arms of the claims that no run has, with the nearest that one has."""
+    """What the claims' cells name and no run has, with the nearest that one has."""
+    notes = []
     cells = [cell for claim in asked.claims for part in (*claim.parts, *claim.reported) for _, cell in part.contrast]
-    arms = {run.arm for run in found}
-    absent = sorted({cell["arm"] for cell in cells if "arm" in cell} - arms)
-    return [f"no run has the arm {arm}.{did_you_mean(arm, arms)}" for arm in absent]
+    for key, value in dict.fromkeys((key, value) for cell in cells for key, value in cell.items() if key != "variant"):
+        there = {run.arm if key == "arm" else run.axes.get(key) for run in found} - {None}
+        if value not in there:
+            names = sorted(map(str, there))
+            hint = did_you_mean(str(value), names) or (f" There are {', '.join(names)}." if names else "")
+            notes.append(f"no run has {key} {value!r}.{hint}")
+    return notes

@@ -20,6 +20,6 @@ def show_verdicts(claims: Sequence[Mapping[str, Any]], answers: Sequence[str], c
     for claim, answer in zip(claims, answers, strict=True):
         colour = COLOURS.get(describe.news(claim["verdict"]), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], cell(claim["statement"]), verdict, cell(answer))
+        table.add_row(cell(claim["id"]), cell(claim["statement"]), verdict, cell(answer))
     console.print(table)
     console.print()

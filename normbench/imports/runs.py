@@ -273,6 +273,7 @@ def _record(name: str, run: Found, map: Map) -> RunRecord:
             "map_sha256": files.seal(written(map)),
             "clocks": [clock for clock in CLOCKS if x and getattr(x, clock)] or ["step"],  # the tool's own is one
             "hparams": _settings(run.parts),
+            **({"counted_seeds": True} if map.labels and isinstance(map.labels.seed, str) else {}),
             "counted": {key: count for key, count in sorted(counted.items()) if count},
         },
     )

@@ -13,8 +13,9 @@ from normbench.runs.record import RunRecord
 def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str]]:
     """The runs that these words name, each once, and lines about what could not be read.
 
-    A word is a name that something was imported as; a pack, or its folder; or filters as of `normbench compare`, with
-    spaces between: `ln2016/fig6 fidelity=paper`. Raises NormbenchError for a word that names nothing.
+    A word is a name that something was imported as; a published artifact and its fidelity, `ln2016/fig6/paper`; a pack,
+    or its folder; or filters as of `normbench compare`, with spaces between. Raises NormbenchError for a word that
+    names nothing.
     """
     found: dict[str, RunRecord] = {}
     notes: list[str] = []
@@ -26,19 +27,24 @@ def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str
 
 
 def _named(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
+    if not word.strip():
+        raise NormbenchError(f"--runs '{word}' names no runs. (normbench import --list)")
     names, name = imported.names(results), word.removeprefix(f"{imported.FOLDER}/")
     if name in names:
         return pack.load(imported.place(results, name)).runs, []
     path = Path(word).expanduser()
-    path = path / pack.NAME if path.is_dir() else path
-    if path.is_file():
-        return pack.load(path).runs, []
-    if Path(word).exists() and not (results / word).exists():
+    for packed in (results / word / pack.NAME, path / pack.NAME, path):
+        if packed.is_file() and packed.name.endswith(".jsonl.gz"):
+            return pack.load(packed).runs, []
+    if path.exists() and (path.is_absolute() or not (results / word).exists()):
         raise NormbenchError(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
     from normbench.compare import configuration
     from normbench.runs import table
 
-    runs, notes = table.finished(results, lambda heads: configuration.select(word.split(), heads))
+    try:
+        runs, notes = table.finished(results, lambda heads: configuration.select(word.split(), heads))
+    except NormbenchError as error:
+        raise NormbenchError(f"--runs {word}: {error} Or a name of normbench import --list, or a pack.") from None
     if not runs:
         raise unknown(f"--runs {word}: no finished run below {results} fits.", word, names, "normbench import --list")
     return runs, notes

@@ -12,7 +12,7 @@ from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, unknown
 from normbench.judge.evidence import observe
 from normbench.papers import rules
-from normbench.papers.claims import EQUAL, Endpoint, Part
+from normbench.papers.claims import Endpoint, Part
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import detectable_effect
 from normbench.stored import IMPORT
@@ -26,6 +26,8 @@ def better(
     metric, split: None for the one that the runs monitor. way: `lower` or `higher`; None for what the runs declare.
     Raises NormbenchError for an arm, a split or a metric that no run has, and for one without a way.
     """
+    if pair[0] == pair[1]:
+        raise NormbenchError(f"--compare {pair[0]} {pair[1]}: two arms are compared.")
     for arm in pair:
         if arm not in {run.arm for run in runs}:
             raise unknown(f"no run has the arm {arm}.", arm, sorted({run.arm for run in runs}))
@@ -42,7 +44,7 @@ def better(
         "endpoint": {"kind": "final", "split": split, "metric": found.name, "better": way},
         "contrast": [[1, {"arm": first}], [-1, {"arm": second}]],
         "scale": "percent" if found.share else "linear",
-        "unit": "points" if found.share else _unit(runs[0], found.name),
+        "unit": "points" if found.share else _unit(runs, found.name),
         "expect": "positive" if way == "higher" else "negative",
     }
     statement = f"{first} is better than {second} in final {split} {found.name}"
@@ -61,6 +63,8 @@ def _metric(runs: Sequence[RunRecord], metric: str | None, split: str | None) ->
         split = monitor["split"] if monitor["split"] in on else on[0] if len(on) == 1 else None
         if split is None:
             raise NormbenchError(f"which split is compared? --split {' or '.join(on)}")
+    if not has:
+        raise NormbenchError("no run has an evaluation: series of mode running are compared by a file of claims alone.")
     if split not in has:
         raise unknown(f"no run has the split {split}.", split, has)
     by_name = {one.name: one for one in has[split]}
@@ -74,8 +78,9 @@ def _metric(runs: Sequence[RunRecord], metric: str | None, split: str | None) ->
     return split, by_name[metric]
 
 
-def _unit(run: RunRecord, metric: str) -> str:
+def _unit(runs: Sequence[RunRecord], metric: str) -> str:
     """As the map has it; `absolute` where it has none."""
+    run = runs[0]
     return str(run.config.get(IMPORT, {}).get("metrics", {}).get(metric, {}).get("unit", "absolute"))
 
 
@@ -88,7 +93,7 @@ def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str
     keys = sorted({key for run in runs for key in run.axes})
     axes = {key: sorted({str(run.axes[key]) for run in runs if key in run.axes}) for key in keys}
     has = {split: ", ".join(one.name for one in found) for split, found in metrics.logged([*runs]).items()}
-    carried, spread = _carries(part, runs)
+    carried, spread = _carries(part, runs, content["length"])
     lines = [
         "# normbench judge FILE: the claims are decided by tests at 5 %, shared by all of this file (Holm).",
         "# Write them, and the smallest effects that matter, before you look at the curves.",
@@ -96,9 +101,9 @@ def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str
         *(visible(f"# arm {arm}: seeds {', '.join(map(str, seeds))}") for arm, seeds in arms.items()),
         *(visible(f"# axis {key}: {', '.join(values)}") for key, values in axes.items()),
         *(visible(f"# split {split}: {names}") for split, names in has.items()),
-        f"runs: {json.dumps([*words])}",
+        f"runs: {json.dumps([*words], ensure_ascii=False)}",
         f"seeds: {rules.FEWEST}  # so many on each side, or no verdict; at least {rules.FEWEST}",
-        "length: equal  # common: compare up to the last step that all have",
+        f"length: {content['length']}  # common: compare up to the last step that all have; equal: all must end there",
         "claims:",
         *_claim(claim, part, f"expect: {part['expect']}  # of the first arm minus the second"),
         "",
@@ -129,17 +134,17 @@ def _claim(claim: dict[str, Any], part: dict[str, Any], last: str) -> list[str]:
     ]
 
 
-def _carries(part: dict[str, Any], runs: Sequence[RunRecord]) -> tuple[str, str]:
+def _carries(part: dict[str, Any], runs: Sequence[RunRecord], length: str) -> tuple[str, str]:
     """The margin that these seeds can carry, and a sentence about it."""
     end = Endpoint(**part["endpoint"])
     contrast = tuple((float(weight), cell) for weight, cell in part["contrast"])
     tried = Part(part["id"], "direction", end, contrast, part["scale"], part["unit"], part["expect"])
-    seen = observe(tried, [run for run in runs if not run.control], EQUAL, rules.FEWEST, None)
-    n, level = len(seen.seeds), 1 - 2 * rules.ALPHA
+    seen = observe(tried, [run for run in runs if not run.control], length, rules.FEWEST, None)
+    n, level = len(seen.seeds), 1 - rules.ALPHA  # one-sided at a half: the file has two claims
     most = None if seen.sd is None or seen.flat else detectable_effect(seen.sd, n, level, rules.POWER)
     if most is None:
-        return "0.01", "Below two pairs of seeds nothing says which margin they can carry."
+        return "0.01", "These runs say nothing of the margin that they can carry."
     return f"{most:.3g}", (
-        f"{n} pairs of seeds (standard deviation {show(seen.sd)}) carry {most:.3g}: if both are alike, the claim holds "
-        f"with {100 * rules.POWER:.0f} %. Is this more than matters? Then train more seeds."
+        f"{n} seeds (differences have the standard deviation {show(seen.sd)}) carry {most:.3g}: if both are alike, the "
+        f"claim holds with {100 * rules.POWER:.0f} %. Is this more than matters? Then train more seeds."
     )

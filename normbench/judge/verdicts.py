@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from normbench.judge.evidence import Unpaired, observe
+from normbench.errors import NormbenchError
+from normbench.judge.evidence import Logged, Unpaired, observe
 from normbench.papers import describe, rules
-from normbench.papers.claims import Artifact, Claim, Part, format_cell
+from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.runs.record import RunRecord
 from normbench.stored import LOGGED
 
-Parts = list[tuple[Part, Observed]]
 PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
 
 
 def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
     """A verdict for each claim, of the form that `papers.decide` gives, and: `answer`, a sentence; `diverged`, whether
-    more runs of a first cell diverged than of the second; `pairing`, how runs were compared.
+    more runs of a first cell diverged than of the second; `compared`, how runs were compared, in words.
 
     Of k claims that runs can decide the first is decided by tests at 5 %/k, of the other k − 1 the next at 5 %/(k − 1),
-    and so on. Raises NormbenchError as `observe`.
+    and so on. Runs that all have one control are judged as if they had none. Raises NormbenchError as `observe`, and
+    where all have one of several controls.
     """
+    settings = sorted({run.control for run in runs})
+    if len(settings) == 1:
+        runs = [replace(run, control="") for run in runs]
+    elif settings and "" not in settings:
+        raise NormbenchError(
+            f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'."
+        )
     seen = [_Seen(claim, claims, runs) for claim in claims.claims]
     found = [one.verdict(rules.ALPHA) for one in seen]
     testable = [place for place, claim in enumerate(found) if claim["spent"]]
@@ -40,49 +49,40 @@ class _Seen:
     """What the runs show of a claim."""
 
     def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[RunRecord]) -> None:
-        self.claim, self.names = claim, claims.names
+        why = claim.not_decidable.get(PAPER, "")
+        self.claim, self.names = replace(claim, not_decidable={LOGGED: why} if why else {}), claims.names
 
-        def parts(of: Sequence[Part], control: str) -> Parts:
+        def parts(of: Sequence[Part], control: str) -> list[Logged]:
             group = [run for run in runs if run.control == control]
             alone = claim.alone(PAPER, control)
             least = claims.seeds if alone is None else len(alone)
-            return [(seen.part, seen) for part in of for seen in [observe(part, group, claims.length, least, alone)]]
+            return [observe(part, group, claims.length, least, alone) for part in of]
 
         self.setting, self.reported = parts(claim.parts, ""), parts(claim.reported, "")
         self.controls = {name: parts(claim.parts, name) for name in claim.controls}
 
     def verdict(self, alpha: float) -> Verdict:
-        found = decide(self.claim, LOGGED, self.setting, self.controls, self.reported, names=self.names, alpha=alpha)
-        for (_, seen), part in zip(self.setting, found["parts"], strict=True):
+        setting, reported = _paired(self.setting), _paired(self.reported)
+        controls = {name: _paired(seen) for name, seen in self.controls.items()}
+        found = decide(
+            self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=rules.ALPHA
+        )
+        for seen, part in zip(self.setting, found["parts"], strict=True):
             if isinstance(seen, Unpaired):
                 part["unpaired"] = [len(cell["values"]) for cell in seen.cells]
-        worse = any(_diverged(seen, 1) > _diverged(seen, -1) for _, seen in self.setting)
+        worse = any(_lost(seen, 1) > _lost(seen, -1) for seen in self.setting)
         if worse and found["setting"] not in (*rules.DECIDED, rules.NOT_RUN):
             found |= {"setting": rules.DIVERGED, "verdict": rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)}
+        compared = dict.fromkeys(text for seen in self.setting for text in seen.compared)
         # a suggestion would be of runs that an experiment plans
-        found |= {"diverged": worse, "pairing": _pairing([seen for _, seen in self.setting]), "suggestion": None}
-        lost = [text for _, seen in self.setting for text in _lost(seen)]
-        return found | {"answer": "; ".join([describe.evidence(found), *dict.fromkeys(lost)])}
+        found |= {"diverged": worse, "compared": "; ".join(compared), "suggestion": None}
+        return found | {"answer": describe.evidence(found)}
 
 
-def _diverged(seen: Observed, sign: int) -> int:
+def _paired(seen: Sequence[Logged]) -> list[tuple[Part, Observed]]:
+    return [(one.part, one) for one in seen]
+
+
+def _lost(seen: Logged, sign: int) -> int:
     """How many of the runs on one side of the comparison diverged."""
-    cells = [cell for cell in seen.cells if cell["weight"] * sign > 0]
-    return sum(value == "diverged" for cell in cells for value in cell["values"])
-
-
-def _lost(seen: Observed) -> list[str]:
-    """`diverged: 7 of 7 runs of arm a, 0 of 7 of arm b`."""
-    counts = [(cell["values"].count("diverged"), len(cell["values"]), format_cell(cell["cell"])) for cell in seen.cells]
-    texts = [f"{lost} of {n} runs of {cell}" for lost, n, cell in counts]
-    return [f"diverged: {', '.join(texts)}"] if seen.diverged else []
-
-
-def _pairing(parts: Sequence[Observed]) -> str:
-    """How the runs were compared."""
-    tested = [seen for seen in parts if seen.seeds and len(seen.cells) > 1]
-    words = {
-        "seeds are not shared: all runs of both sides (Welch)" if isinstance(seen, Unpaired) else "pairs of equal seeds"
-        for seen in tested
-    }
-    return "; ".join(sorted(words))
+    return sum(lost for lost, (weight, _) in zip(seen.lost, seen.part.contrast, strict=False) if weight * sign > 0)

@@ -37,7 +37,8 @@ def built(data: Any, path: Path) -> claims.Artifact:
     """The artifact of a file's content, checked as by `load`."""
     given = validate(keys.Artifact, data, path)
     values = {**LOGGED, "id": path.stem, "title": path.stem, **_given(given)}
-    values["claims"] = tuple(map(_claim, given.claims))
+    # of the experiments' models lower is better where a claim says nothing; of foreign logs the map may say
+    values["claims"] = tuple(_claim(claim, "lower" if given.experiment else "") for claim in given.claims)
     values["deviations"] = {fidelity: tuple(texts) for fidelity, texts in (given.deviations or {}).items()}
     values["runs"] = tuple(given.runs or ())
     values["amendments"] = tuple(
@@ -68,11 +69,13 @@ def _amendment(given: keys.Amendment, among: Sequence[claims.Claim], where: str)
     return {**read, "stated": [{**one, "unit": of.unit, "test": one["test"] or of.test} for one, of in numbers]}
 
 
-def _claim(given: keys.AnyClaim) -> claims.Claim:
+def _claim(given: keys.AnyClaim, better: str) -> claims.Claim:
     values = {"quote": "", "locator": "", **_given(given)}
     values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-    values["parts"] = tuple(part for entry in given.parts for part in _parts(given.kind, entry))
-    values["reported"] = tuple(part for e in given.reported or () for part in _parts(keys.kind_of(_given(e)), e))
+    values["parts"] = tuple(part for entry in given.parts for part in _parts(given.kind, entry, better))
+    values["reported"] = tuple(
+        part for e in given.reported or () for part in _parts(keys.kind_of(_given(e)), e, better)
+    )
     values["seeds"] = _ranges(given.seeds or {})
     values["control_seeds"] = {name: _ranges(seeds) for name, seeds in (given.control_seeds or {}).items()}
     return claims.Claim(**values)
@@ -82,9 +85,9 @@ def _ranges(seeds: Mapping[str, Range]) -> dict[str, range]:
     return {fidelity: range(given.first, given.last + 1) for fidelity, given in seeds.items()}
 
 
-def _parts(kind: str, given: keys.Part) -> list[claims.Part]:
+def _parts(kind: str, given: keys.Part, better: str) -> list[claims.Part]:
     """The comparisons of an entry."""
-    values = {**_given(given), "kind": kind, "endpoint": _endpoint(given.endpoint)}
+    values = {**_given(given), "kind": kind, "endpoint": _endpoint(given.endpoint, better)}
     if isinstance(given, keys.Tested) and given.delta:
         values["delta"] = {"is": given.delta.size, "why": given.delta.why}
     if isinstance(given, keys.Exact):
@@ -109,8 +112,8 @@ def _below(low: claims.Cell, high: claims.Cell) -> str:
     return ", ".join([text, place_text(shared)] if shared else [text])
 
 
-def _endpoint(given: Model) -> claims.Endpoint:
-    values = _given(given)
+def _endpoint(given: Model, better: str) -> claims.Endpoint:
+    values = {"better": better, **_given(given)}
     if isinstance(level := values.get("level"), keys.Level):
         values = {**values, "level": None, **_given(level)}
     for key in values.keys() & {"level", "least", "share"}:

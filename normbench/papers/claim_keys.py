@@ -213,7 +213,9 @@ class Tested(Part):
         "`t`: Student's t test of the mean, the default. `sign`: the exact sign test of the median, for "
         "values that can be censored or can diverge, or that have a heavy tail"
     )
-    delta: Delta = optional("the smallest effect of interest, if it differs from that of `rules.yaml`")
+    delta: Delta = optional(
+        "the smallest effect of interest, if it differs from that of `rules.yaml`; on logged curves there is no other"
+    )
 
 
 class Direction(Compared, Tested):
@@ -438,8 +440,22 @@ class Artifact(Model):
             for key in ("runs", "length"):
                 if getattr(self, key) is not None:
                     raise ValueError(f"'{key}' is of claims about logged curves; {self.experiment} has its own runs.")
+        else:
+            self._check_logged()
         check_ids([claim.id for claim in self.claims])
         for number, amendment in enumerate(self.amendments or ()):
             if amendment.stated:
                 check_names(f"amendments[{number}].claim", [amendment.claim], [claim.id for claim in self.claims])
         return self
+
+    def _check_logged(self) -> None:
+        """Refuse what has no meaning without an experiment, and a file that would judge nothing."""
+        if not self.claims:
+            raise ValueError("'claims' is empty: nothing would be judged.")
+        given: dict[str, Any] = {"seen": self.seen}
+        for place, claim in enumerate(self.claims):
+            others = {*(claim.seeds or {}), *(key for seeds in (claim.control_seeds or {}).values() for key in seeds)}
+            given |= {f"claims[{place}].added": claim.added, f"claims[{place}].seeds": others - {"paper"} or None}
+        for key, value in given.items():
+            if value is not None:
+                raise ValueError(f"'{key}': {format_value(value)} is of claims about an experiment, and there is none.")

@@ -23,15 +23,16 @@ def decide(
     look: int = 1,
     names: Mapping[str, str] | None = None,
     alpha: float = rules.ALPHA,
+    small: float | None = None,
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
     look: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
-    tests, of which a second look has half.
+    tests, of which a second look has half. small: as of `rules.part_word`.
     """
     alpha = alpha / 2 if look == 2 else alpha
     undecidable = fidelity in claim.not_decidable
-    word = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha)
+    word = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
     tried = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
     robust = rules.robustness(word, list(tried.values()), bool(claim.unvaried))
     everywhere = [setting, *(controls.values() if robust == rules.ROBUST else ())]
@@ -41,7 +42,7 @@ def decide(
     share = _share(word, *everywhere, alpha=alpha)
 
     def results(found: Parts) -> list[dict[str, Any]]:
-        return [result(seen, rules.part_word(part, seen, alpha), alpha, names) for part, seen in found]
+        return [result(seen, rules.part_word(part, seen, alpha, small), alpha, names) for part, seen in found]
 
     parts = results(setting)
     place = deciding(word, setting, alpha)

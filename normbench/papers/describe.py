@@ -207,7 +207,8 @@ def size(part: Node, value: float, unit: bool = True) -> str:
     if not _turned(part):
         return f"{_number(value)}{_unit(part) if unit else ''}"
     words = ("better", "worse") if part["better"] else ("lower", "higher")
-    side = words[(value > 0) != (part["better"] == "higher")] if value else ""
+    words = ("sooner", "later") if part.get("clock") else words
+    side = words[(value > 0) != _rises(part)] if value else ""
     return f"{_number(abs(value))}{_unit(part) if unit else ''} {side}".rstrip()
 
 
@@ -254,7 +255,8 @@ def _sure(part: Node) -> list[str]:
     low, high = _ends(part, part["interval"])
     ends = f"{size(part, low).removesuffix(' times')} to {size(part, high)}"
     usual = "" if _usual(part) else f" ({level})"
-    return [f"with {seeds} anything from {ends} is possible{usual}", *_claimed(part)]
+    claimed = [f"claimed is worse by less than {_margin(part)}"] if part["kind"] == "no_worse" else _claimed(part)
+    return [f"with {seeds} anything from {ends} is possible{usual}", *claimed]
 
 
 def _paper(part: Node) -> list[str]:
@@ -284,7 +286,12 @@ def _span(part: Node, interval: Sequence[float]) -> str:
 
 def _ends(part: Node, interval: Sequence[float]) -> tuple[float, float]:
     low, high = interval
-    return (high, low) if _turned(part) and part["better"] == "lower" else (low, high)
+    return (high, low) if _turned(part) and part["better"] and not _rises(part) else (low, high)
+
+
+def _rises(part: Node) -> bool:
+    """Whether more is better: of a time less is, whatever the metric."""
+    return bool(part["better"] == "higher") and not part.get("clock")
 
 
 def _turned(part: Node) -> bool:

@@ -58,9 +58,11 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
         if run.matches(cell):
             twin = found.setdefault(run.seed, run)
             if twin.id != run.id:
+                apart = [key for key in run.axes if twin.axes.get(key) != run.axes[key]]
                 raise NormbenchError(
                     f"{format_cell(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
-                    f"{max(twin.id, run.id)}: the cell must name what tells them apart."
+                    f"{max(twin.id, run.id)}: the cell must name what tells them apart{': ' * bool(apart)}"
+                    f"{', '.join(apart)}; or leave one out."
                 )
     return found
 
@@ -70,7 +72,7 @@ def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str |
     if not endpoint.of and not endpoint.least:
         return endpoint
     where = endpoint.split, endpoint.mode, endpoint.metric
-    curves = [(cell, series(run, *where, variant)) for cell, run, variant in compared]
+    curves = [(cell, series(run, *where, variant, "step")) for cell, run, variant in compared]
 
     def level(of: Sequence[Series]) -> float | None:
         return level_at_share(of, endpoint.share, endpoint.least, endpoint.better)

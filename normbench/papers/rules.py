@@ -87,8 +87,9 @@ def _outside(interval: Interval | None, margin: float | None) -> bool:
 
 
 def _loss(part: Part, interval: Interval | None) -> Interval | None:
-    """The interval, turned so that positive is worse."""
-    return (-interval[1], -interval[0]) if interval and part.endpoint.better == "higher" else interval
+    """The interval, turned so that positive is worse; a longer time is worse whatever the metric."""
+    rises = part.endpoint.better == "higher" and part.endpoint.kind != "time_to_level"
+    return (-interval[1], -interval[0]) if interval and rises else interval
 
 
 def _side(interval: Interval | None, expect: str | None) -> str:

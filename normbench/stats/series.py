@@ -103,12 +103,10 @@ def area(points: Series, log: bool) -> float | None:
 
 def trapezoid(points: Series, log: bool) -> float | None:
     """Mean over the time between the first and the last point by the trapezoid rule, with `log` of the logarithms; None
-    below two points. NaN where one is not finite.
+    below two points, or where one is not finite.
     """
-    if len(points) < 2:
+    if len(points) < 2 or not all(math.isfinite(value) for _, value in points):
         return None
-    if not all(math.isfinite(value) for _, value in points):
-        return math.nan
     values = [log_floored(value) if log else value for _, value in points]
     pairs = zip(pairwise(x for x, _ in points), pairwise(values), strict=True)
     total = math.fsum((x1 - x0) * (a + b) / 2 for (x0, x1), (a, b) in pairs)

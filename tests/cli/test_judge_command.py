@@ -14,6 +14,15 @@ import pytest
 PUBLISHED = Path(__file__).parents[2] / "results"
 OURS = Path(__file__).parents[2] / "examples" / "own_claims" / "papers" / "mine" / "rms.yaml"
 COMPARE = ("--compare", "ln", "bn")
+PART = {
+    "id": "ln against bn",
+    "endpoint": {"kind": "final", "split": "valid", "metric": "loss"},
+    "contrast": [[1, {"arm": "ln"}], [-1, {"arm": "bn"}]],
+    "scale": "linear",
+    "unit": "nats",
+    "expect": "negative",
+}
+CLAIMS = {"claims": [{"id": "[/]", "kind": "direction", "statement": "s", "parts": [PART]}]}
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def test_a_comparison_needs_no_file(mine: Path, normbench: Any, capfd: Any, runs
     (claim,) = said(normbench, capfd, "--runs", runs, *COMPARE, "--metric", "loss", "--better", "lower")["claims"]
     assert claim["verdict"] == "supported, as logged" and claim["n"] == 6
     low, high = claim["interval"]
-    assert -0.51 < low < high < -0.5 and claim["pairing"] == "pairs of equal seeds"
+    assert -0.51 < low < high < -0.5 and claim["compared"] == "pairs of equal seeds"
 
 
 def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: Any) -> None:
@@ -71,6 +80,10 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--init", "--runs", "mine"), "--init"),
         (("gone.yaml",), "gone.yaml"),
         (("c.yaml",), "--runs"),
+        (("empty.yaml", "--runs", "mine"), "claims"),
+        (("--runs", "mine", "--compare", "ln", "ln"), "two arms"),
+        (("--runs", "", *COMPARE), "--runs"),
+        (("--runs", "logs/ln_s1.csv", *COMPARE), "normbench import"),
         (("c.yaml", "--better", "lower"), "--better"),
         (("ours.yaml",), "reproduce"),
         (("--runs", "mien", *COMPARE), "mine"),
@@ -83,7 +96,8 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
     ids=" ".join,
 )
 def test_bad_input_is_one_line(mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...], named: str) -> None:
-    (mine / "c.yaml").write_text("claims: []\n")
+    (mine / "c.yaml").write_text(json.dumps(CLAIMS))
+    (mine / "empty.yaml").write_text("claims: []\n")
     shutil.copy(OURS, mine / "ours.yaml")
     assert normbench("judge", *words) == 2
     err = capfd.readouterr().err
@@ -92,7 +106,7 @@ def test_bad_input_is_one_line(mine: Path, normbench: Any, capfd: Any, words: tu
 
 def test_a_file_without_an_experiment_is_no_artifact(mine: Path, normbench: Any, capfd: Any) -> None:
     (mine / "own" / "papers" / "a").mkdir(parents=True)
-    (mine / "own" / "papers" / "a" / "b.yaml").write_text("claims: []\n")
+    (mine / "own" / "papers" / "a" / "b.yaml").write_text(json.dumps(CLAIMS | {"id": "a/b"}))
     assert normbench("reproduce", "a/b", "--config-dir", "own") == 2
     assert "normbench judge" in capfd.readouterr().err
 

@@ -100,7 +100,7 @@ def test_seeds_that_are_not_shared_are_compared_by_welch(seeds) -> None:
     low, high = welch.confidence_interval(0.95)
     assert found["effect"] == pytest.approx(np.mean(ends[:7]) - np.mean(ends[7:]), rel=1e-12)
     assert found["interval"] == pytest.approx((low, high), rel=1e-9)
-    assert found["setting"] == "holds" and "Welch" in found["pairing"]
+    assert found["setting"] == "holds" and "Welch" in found["compared"]
     assert found["parts"][0]["unpaired"] == [7, 5]
 
 
@@ -111,7 +111,7 @@ def test_pairs_where_all_seeds_of_the_smaller_arm_are_shared() -> None:
     pairs = [ends["a", seed] - ends["b", seed] for seed in SEEDS[:5]]
     low, high = stats.ttest_1samp(pairs, 0).confidence_interval(0.95)
     assert found["interval"] == pytest.approx((low, high), rel=1e-9)
-    assert found["n"] == 5 and found["pairing"] == "pairs of equal seeds"
+    assert found["n"] == 5 and found["compared"] == "pairs of equal seeds"
 
 
 def test_what_needs_pairs_has_no_word_without_them() -> None:
@@ -130,7 +130,7 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
     (judged,) = judge(claims(claim(endpoint)), arms(a, b, seeds))
     assert judged["setting"] == found and judged["diverged"] == (found == "diverged")
     assert judged["verdict"] == f"{found}, as logged"
-    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged["answer"]
+    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged["compared"]
 
 
 def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
@@ -175,7 +175,12 @@ def test_no_worse_holds_by_its_margin() -> None:
 
 EPOCHS = {"about": {"clocks": ["epoch"]}}
 REFUSED = {  # what of the runs, the part, the key that the message names
-    "better": ({"metrics": {"loss": {"goal": "max"}}}, {}, "better: lower"),
+    "better": (
+        {"metrics": {"loss": {"goal": "max"}}, "monitor": MONITOR | {"goal": "max"}},
+        {"endpoint": FINAL | {"better": "lower"}},
+        "better: lower",
+    ),
+    "the better one of a time": ({"metrics": {}, "monitor": None}, {"endpoint": TIME}, "`better`"),
     "scale": ({}, {"scale": "percent"}, "scale: percent"),
     "clock": (EPOCHS, {"endpoint": TIME}, "clock step"),
     "the default clock": ({}, {"endpoint": TIME | {"clock": "epoch"}}, "clock epoch"),
@@ -232,3 +237,153 @@ def test_a_file_is_checked_key_by_key(case) -> None:
     keys, named = FILE_ERRORS[case]
     with pytest.raises(NormbenchError, match=named):
         claims(claim(), **keys)
+
+
+# --- what an audit found --------------------------------------------------------------------------------------------
+
+
+def curves(arm: str, seed: int, blocks: dict[tuple[str, str], dict[int, Any]], **given: Any) -> RunRecord:
+    """A run with these values by step of each (split, metric)."""
+    curve = Curve.of_columns(
+        {"split": split, "mode": "logged", "columns": {"step": [*values], metric: [*values.values()]}}
+        for (split, metric), values in blocks.items()
+    )
+    goals = {metric: {"goal": "min"} for _, metric in blocks}
+    facts: dict[str, Any] = {"metrics": goals, "about": {"clocks": ["step"]}, "monitor": MONITOR} | given
+    return imported.record(
+        "x", f"{arm}/{seed}", arm, seed, curve, max(max(values) for values in blocks.values()), **facts
+    )
+
+
+def test_a_claim_that_no_run_can_decide_is_not_supported() -> None:
+    entry = claim() | {"parts": [], "not_decidable": "nobody logged it"}
+    (found,) = judge(claims(entry), arms(of("a"), of("b")))
+    assert found["setting"] == "not decidable here" and "nobody logged it" in found["answer"]
+
+
+def test_a_longer_time_is_worse_whatever_the_metric() -> None:
+    def acc(arm: str, seed: int) -> RunRecord:
+        noise = 0.01 * np.random.default_rng([seed, *arm.encode()]).normal()
+        rise = {step: min(1.0, step / (100 if arm == "a" else 50) + noise) for step in range(0, 101, 5)}
+        goal = {"metrics": {"acc": {"goal": "max"}}, "monitor": None}
+        return curves(arm, seed, {("valid", "acc"): rise}, **goal)
+
+    reach = {"kind": "time_to_level", "split": "valid", "metric": "acc", "level": 0.5, "clock": "step"}
+    runs = arms(partial(acc, "a"), partial(acc, "b"))
+    (found,) = judge(claims(claim(reach, kind="no_worse", within=10.0, unit="updates")), runs)
+    assert found["setting"] == "opposite" and "later" in found["answer"]
+
+
+def test_the_best_is_chosen_first_and_read_then() -> None:
+    """A test metric that is logged at each run's best and at the end alone."""
+
+    def own(arm: str, seed: int) -> RunRecord:
+        best = 20 if seed % 2 else 40
+        valid = {step: 1 + abs(step - best) / 100 for step in range(0, 101, 10)}
+        worse = 0.3 + 0.001 * seed if arm == "b" else 0.0
+        test = {best: 1.0 + worse, 100: 2.0 - worse}
+        return curves(arm, seed, {("valid", "loss"): valid, ("test", "loss"): test})
+
+    at = {"kind": "chosen", "epoch": "best", "split": "test", "metric": "loss"}
+    assert word(arms(partial(own, "a"), partial(own, "b")), at) == "holds"
+    assert word(arms(partial(own, "a"), partial(own, "b")), FINAL | {"split": "test"}) == "opposite"
+
+
+def test_a_run_that_was_lost_is_read_at_the_common_steps_too() -> None:
+    fine = of("a", lost=True, steps=range(0, 101))
+    (found,) = judge(claims(claim(TIME)), arms(fine, of("b")))
+    assert found["setting"] == "diverged" and "7 of 7 runs of arm a" in found["compared"]
+
+
+def test_units_and_monitors_that_differ_are_refused() -> None:
+    for key in (
+        {"metrics": {"loss": {"goal": "min", "unit": "percent"}}},
+        {"monitor": MONITOR | {"split": "train"}},
+    ):
+        with pytest.raises(NormbenchError):
+            word(arms(of("a", **key), of("b")), BEST)
+
+
+def test_which_way_is_better_is_not_assumed() -> None:
+    bare = {"metrics": {"loss": {}}, "monitor": None}
+    runs = arms(of("a", worse=-0.1, **bare), of("b", **bare))
+    (found,) = judge(claims(claim()), runs)
+    assert found["setting"] == "holds" and "lower than" in found["answer"] and "better" not in found["answer"]
+    with pytest.raises(NormbenchError, match="better"):
+        judge(claims(claim(kind="no_worse", within=0.1)), runs)
+
+
+def test_the_answer_says_where_runs_are_compared_and_what_else_differs() -> None:
+    runs = arms(of("a", steps=STEPS[:3], axes={"optim.lr": 0.1}), of("b", axes={"optim.lr": 0.01}))
+    (found,) = judge(claims(claim(), length="common"), runs)
+    assert "up to step 20 of 100" in found["compared"] and "differ in optim.lr: 0.1 and 0.01" in found["compared"]
+
+
+def test_a_run_outside_the_pairs_cuts_nothing() -> None:
+    runs = [*arms(of("a", worse=-0.1), of("b")), run("a", 8, steps=STEPS[:2])]
+    assert word(runs) == "holds"
+
+
+def test_a_run_that_diverged_later_than_the_others_end_diverged() -> None:
+    late = of("b", lost=True, steps=range(0, 151, 10))
+    (found,) = judge(claims(claim()), arms(of("a"), late))
+    assert found["setting"] == "undecided" and "7 of 7 runs of arm b" in found["compared"]
+
+
+def test_another_claim_makes_no_word_stronger() -> None:
+    """Where the level of two claims misses the smallest effect, there is no sign either."""
+    runs = [*arms(of("a", worse=-0.1), of("b")), *map(of("c"), SEEDS)]
+    (plain,) = judge(claims(claim()), runs)
+    half = (plain["interval"][1] - plain["interval"][0]) / 2  # at 95 %
+    ninety = half * stats.t.ppf(0.95, len(SEEDS) - 1) / stats.t.ppf(0.975, len(SEEDS) - 1)
+    first = claim(delta={"is": float(abs(plain["effect"]) + (half + ninety) / 2), "why": "s"})
+    other = claim(id="C2", contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])
+    assert [one["setting"] for one in judge(claims(first), runs)] == ["negligible"]
+    assert judge(claims(first, other), runs)[0]["setting"] == "undecided"
+
+
+@pytest.mark.parametrize("part", [{"scale": "log", "unit": "log ratio"}, {"endpoint": AREA}], ids=["scale", "map"])
+def test_a_negative_number_has_no_logarithm(part) -> None:
+    facts = {"metrics": {"loss": {"goal": "min", "log": True}}}
+    runs = arms(of("a", worse=-1.0, **facts), of("b", **facts))
+    with pytest.raises(NormbenchError, match="logarithm"):
+        judge(claims(claim(part.get("endpoint", FINAL), **{k: v for k, v in part.items() if k != "endpoint"})), runs)
+
+
+def test_a_level_on_the_way_needs_no_epochs() -> None:
+    way = TIME | {"level": {"share": 0.9, "of": "best", "least": 1.0}}
+    assert word(arms(of("a", worse=-0.1), of("b")), way) in ("holds", "undecided")
+
+
+def test_one_gap_in_a_curve_is_no_divergence() -> None:
+    def gap(arm: str, seed: int) -> RunRecord:
+        loss: dict[int, Any] = {step: 1.0 + 0.01 * seed for step in STEPS}
+        return curves(arm, seed, {("valid", "loss"): loss | ({50: "NaN"} if arm == "a" and seed < 3 else {})})
+
+    (found,) = judge(claims(claim(AREA)), arms(partial(gap, "a"), partial(gap, "b")))
+    assert found["setting"] == "not decidable here" and "a seed 1 and 1 more" in found["answer"]
+
+
+def test_one_control_is_judged_and_of_several_one_is_chosen() -> None:
+    low = arms(of("a", worse=-0.1, control="low"), of("b", control="low"))
+    assert word(low) == "holds"
+    with pytest.raises(NormbenchError, match="control"):
+        word([*low, run("a", 1, control="high")])
+
+
+def test_counted_seeds_are_no_pairs() -> None:
+    counted = {"about": {"clocks": ["step"], "counted_seeds": True}}
+    (found,) = judge(claims(claim()), arms(of("a", **counted), of("b", **counted)))
+    assert "Welch" in found["compared"]
+
+
+@pytest.mark.parametrize("keys", [{"seen": 3}, {"added": [5, 10]}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str)
+def test_what_an_experiment_plans_is_refused_without_one(keys) -> None:
+    of_file = {key: value for key, value in keys.items() if key == "seen"}
+    with pytest.raises(NormbenchError, match="experiment"):
+        claims(claim() | {key: value for key, value in keys.items() if key != "seen"}, **of_file)
+
+
+def test_a_cell_is_not_compared_with_itself() -> None:
+    with pytest.raises(NormbenchError, match="itself"):
+        judge(claims(claim(contrast=[[1, {"arm": "a"}], [-1, {"arm": "a"}]])), arms(of("a"), of("b")))

@@ -1,0 +1,112 @@
+"""The steps that all compared runs have: a curve that was logged half as often, or stopped early, is not favoured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from normbench.errors import NormbenchError
+from normbench.judge.declared import at_best
+from normbench.papers.claims import COMMON, Part
+from normbench.runs.curve import Curve
+from normbench.runs.record import RunRecord
+from normbench.stats.series import series
+
+Points = dict[float, float]  # value by step
+
+
+@dataclass(frozen=True)
+class AtCommonSteps:
+    """The runs as if they had been logged at the common steps alone; `end`: the last of these, `last`: of any run."""
+
+    runs: Sequence[RunRecord]
+    end: float = 0
+    last: float = 0
+
+
+def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCommonSteps:
+    """The runs at the steps that all have that did not diverge; none of them where there is no such step.
+
+    At the best of what is monitored the steps are those of the monitored series. Raises NormbenchError where ends
+    differ and `length` is not `common`, and for a negative number on a logarithm.
+    """
+    end = part.endpoint
+    if end.kind == "value":
+        return AtCommonSteps(runs)
+    curves = {run.id: _curve(part, run) for run in runs}
+    _check_logarithm(part, runs, curves)
+    split, metric = end.split, end.metric
+    if at_best(end):
+        split, metric = (runs[0].monitor[key] for key in ("split", "metric"))
+        curves = {run.id: dict(series(run, split, "eval", metric, x="step")) for run in runs}
+    logged = [run for run in runs if curves[run.id]]
+    whole = [run for run in logged if run.status != "diverged"] or logged
+    if not whole:
+        return AtCommonSteps(runs)  # without a record of it
+    ends = {run.id: max(curves[run.id]) for run in whole}
+    if length != COMMON and len({*ends.values()}) > 1 and any(run.status != "diverged" for run in whole):
+        _refuse_ends(part, whole, ends, f"{split} {metric}")
+    steps = set.intersection(*({*curves[run.id]} for run in whole))
+    if not steps:
+        return AtCommonSteps([])
+    at = max(steps)
+    found = []
+    for run in runs:
+        own = curves[run.id]
+        # a longer log that is cut has no end yet, and so has not diverged
+        cut = length == COMMON and own and at < max(own) and math.isfinite(own.get(at, math.nan))
+        status, reason = ("done", "") if cut else (run.status, run.reason)
+        records = _only(run, split, metric, end.metric, steps)
+        found.append(replace(run, records=records, steps=int(at), status=status, reason=reason))
+    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged))
+
+
+def _curve(part: Part, run: RunRecord) -> Points:
+    """The compared series, of the variants that the part's cells name."""
+    end = part.endpoint
+    variants = {cell.get("variant", end.variant) for _, cell in part.contrast if run.matches(cell)}
+    curves = [dict(series(run, end.split, end.mode, end.metric, variant, x="step")) for variant in variants]
+    return {step: value for step, value in curves[0].items() if all(step in curve for curve in curves)}
+
+
+def _check_logarithm(part: Part, runs: Sequence[RunRecord], curves: dict[str, Points]) -> None:
+    end, timed = part.endpoint, part.endpoint.kind == "time_to_level"
+    if not (end.on_log if timed else part.scale == "log" or (end.kind == "area" and end.on_log)):
+        return
+    for run in runs:
+        if negative := next((value for value in curves[run.id].values() if value < 0), None):
+            raise NormbenchError(
+                f"part '{part.id}': {end.split} {end.metric} is {negative:g} in {named(run)}, and a negative number "
+                "has no logarithm: scale: linear, and no log: true in the map of the import."
+            )
+
+
+def _refuse_ends(part: Part, runs: Sequence[RunRecord], ends: dict[str, float], what: str) -> None:
+    first, last = (pick(runs, key=lambda run: ends[run.id]) for pick in (min, max))
+    raise NormbenchError(
+        f"part '{part.id}': {what} ends at step {ends[first.id]:g} in {named(first)}, at {ends[last.id]:g} in "
+        f"{named(last)}. `length: common` in the claims, --length common or the map of the import compares up to the "
+        "last step that all have; where batch sizes differ, import with epochs as the clock."
+    )
+
+
+def _only(run: RunRecord, split: str, metric: str, compared: str, steps: set[float]) -> Curve:
+    """The records of the series at these steps; of what is compared elsewhere all that are not later."""
+    blocks = []
+    for block in run.records.blocks:
+        of_steps = block.split == split and metric in block.columns
+        if of_steps or compared in block.columns:
+            kept = [
+                place
+                for place, step in enumerate(block.columns["step"])
+                if (step in steps if of_steps else step <= max(steps))
+            ]
+            columns = {key: [values[place] for place in kept] for key, values in block.columns.items()}
+            blocks.append({**block.place, "columns": columns})
+    return Curve.of_columns(blocks)
+
+
+def named(run: RunRecord) -> str:
+    """`ln seed 3`."""
+    return f"{run.arm} seed {run.seed}"

@@ -1,0 +1,80 @@
+"""What logs declare of the numbers that a part compares: a claim that goes against it, or beyond it, is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from normbench.compare import metrics
+from normbench.errors import NormbenchError, unknown
+from normbench.papers.claims import Endpoint, Part, format_cell
+from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS
+from normbench.stored import IMPORT
+
+
+def at_best(end: Endpoint) -> bool:
+    """Whether the endpoint is read where a run is best by what it monitors."""
+    return end.kind == "chosen" and end.epoch in ("best", "own")
+
+
+def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
+    """The part with what the runs declare of its metric. NormbenchError where they declare otherwise, or nothing."""
+    end, where = part.endpoint, f"part '{part.id}': "
+    cells = [cell for _, cell in part.contrast]
+    if len(cells) > len({format_cell(cell) for cell in cells}):
+        raise NormbenchError(f"{where}it compares {format_cell(cells[0])} with itself.")
+    if end.kind == "value":
+        return part
+    of_split = metrics.logged([*runs])
+    known = [metric for run in runs for metric in metrics.logged([run]).get(end.split, []) if metric.name == end.metric]
+    if end.mode == "eval" and not known and not any(run.status == "diverged" for run in runs):
+        if end.split not in of_split:
+            raise unknown(f"{where}no run has the split {end.split}.", end.split, of_split)
+        names = [metric.name for metric in of_split[end.split]]
+        raise unknown(f"{where}no run has the metric {end.metric} of {end.split}.", end.metric, names)
+    ways = {metric.better for metric in known} - {""}
+    better = end.better or (min(ways) if len(ways) == 1 else "")
+    if not better and (part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least):
+        raise NormbenchError(f"{where}nothing declares whether a lower or a higher {end.metric} is better: `better`.")
+    if end.better and ways - {end.better}:
+        raise NormbenchError(f"{where}better: {end.better}, but the runs declare the other way of {end.metric}.")
+    units = {str(_facts(run, end.metric).get("unit")) for run in runs if IMPORT in run.config}
+    if len(units) > 1 or len({metric.share for metric in known}) > 1:
+        raise NormbenchError(f"{where}the runs have {end.metric} in different units: {', '.join(sorted(units))}.")
+    if part.scale == "percent" and not all(metric.share for metric in known):
+        raise NormbenchError(
+            f"{where}scale: percent needs a share, and {end.metric} is not declared as one. In the map of the import, "
+            "unit: fraction; values that are percentages already have scale: linear."
+        )
+    _check_clocks(end, runs, where)
+    monitors = {tuple(run.monitor.values()) for run in runs}
+    if at_best(end) and (len(monitors) > 1 or not runs[0].monitor["metric"]):
+        why = "the runs monitor different metrics" if len(monitors) > 1 else "no map of an import has `monitor`"
+        raise NormbenchError(f"{where}epoch: {end.epoch} is where what is monitored is best, and {why}.")
+    logs = {bool(_facts(run, end.metric).get("log")) for run in runs if IMPORT in run.config}
+    if len(logs) > 1:
+        raise NormbenchError(f"{where}some maps say log: true of {end.metric}, some do not.")
+    log = logs.pop() if logs else None
+    return replace(part, endpoint=replace(end, better=better, log=log, trapezoid=end.kind == "area"))
+
+
+def _check_clocks(end: Endpoint, runs: Sequence[RunRecord], where: str) -> None:
+    clocks = [_clocks(run) for run in runs]
+    clock = end.clock if end.kind == "time_to_level" else "epoch" if type(end.epoch) is int else ""
+    if clock and not all(clock in own for own in clocks):
+        has = " or ".join(one for one in CLOCKS if all(one in own for own in clocks)) or "none that all have"
+        raise NormbenchError(f"{where}it needs the clock {clock}, which not all runs declare. Their clocks: {has}.")
+    if len({"step" in own for own in clocks}) > 1:
+        raise NormbenchError(f"{where}some runs count updates, some epochs alone: they have no common steps.")
+
+
+def _clocks(run: RunRecord) -> Sequence[str]:
+    clocks: Sequence[str] = run.config[IMPORT]["clocks"] if IMPORT in run.config else [*CLOCKS]
+    return clocks
+
+
+def _facts(run: RunRecord, metric: str) -> Mapping[str, Any]:
+    facts: Mapping[str, Any] = run.config[IMPORT]["metrics"].get(metric, {})
+    return facts
