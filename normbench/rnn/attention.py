@@ -31,7 +31,7 @@ def window(given: Tensor, n: int, side: int) -> Window:
     ± `BOUND`.
     """
     variance, intensity = given[:, 3:].clamp(-BOUND, BOUND).exp().unbind(1)
-    distance = torch.arange(side).to(given) - means(given, n, side)[..., None]
+    distance = torch.arange(side, dtype=given.dtype, device=given.device) - means(given, n, side)[..., None]
     values = (-0.5 * distance.square() / variance[:, None, None, None]).exp()
     rows, columns = (values / (values.sum(-1, keepdim=True) + 1e-4)).unbind(1)
     return Window(rows, columns, intensity[:, None, None])
@@ -40,7 +40,7 @@ def window(given: Tensor, n: int, side: int) -> Window:
 def means(given: Tensor, n: int, side: int) -> Tensor:
     """Where the filters of `window` lie, in pixels: (B, 2, N), rows, then columns."""
     centres = (given[:, :2] + 1) / 2 * side
-    offsets = torch.arange(n).to(given) - n / 2 + 0.5
+    offsets = torch.arange(n, dtype=given.dtype, device=given.device) - n / 2 + 0.5
     stride = (side - 1) / max(n - 1, 1) * given[:, 2].clamp(-BOUND, BOUND).exp()
     return centres[:, :, None] + offsets * stride[:, None, None]
 

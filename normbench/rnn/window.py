@@ -37,7 +37,7 @@ def weights(given: Tensor, places: Tensor, count: int) -> Tensor:
     given (B, 3 K): logarithms of α and β, and those of the steps to these places κ (B, K). Graves counts u from 1.
     """
     height, narrowness, _ = given.clamp(-BOUND, BOUND).exp().chunk(3, 1)
-    away = places[:, :, None] - torch.arange(count).to(places)
+    away = places[:, :, None] - torch.arange(count, dtype=places.dtype, device=places.device)
     return (height[:, :, None] * (-narrowness[:, :, None] * away.square()).exp()).sum(1)
 
 
@@ -56,7 +56,7 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
 def _step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
     count = text.letters.shape[1]
     places = places + (given[:, 2 * places.shape[1] :] + shift).clamp(-BOUND, BOUND).exp()
-    phi = weights(given, places, count) * (torch.arange(count).to(text.lengths) < text.lengths[:, None])
+    phi = weights(given, places, count) * (torch.arange(count, device=text.lengths.device) < text.lengths[:, None])
     return phi.new_zeros(len(phi), text.symbols).scatter_add(1, text.letters, phi), places
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from devices import needs_cuda, to_meta
 from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from normbench.config.resolve import ResolvedRun
 from normbench.models import base as models
@@ -45,6 +47,33 @@ def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
     to_meta(network)
     found = passes(network, {name: tensor.to("meta") for name, tensor in batches(spec, 1)[0].items()})
     assert all(value.is_meta for value in found.values())
+
+
+class Copies(TorchFunctionMode):
+    """Counts what is made on the CPU and copied from there; on CUDA each copy waits, and no CUDA graph can have one."""
+
+    count = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        given = any(isinstance(one, Tensor) and one.is_cpu for one in args)
+        self.count += given and isinstance(found, Tensor) and found.is_meta
+        return found
+
+
+@pytest.mark.parametrize("model", ["draw", "handwriting"])
+def test_no_step_of_a_time_loop_copies_from_the_cpu(model: str) -> None:
+    counts = []
+    for steps in (3, 6):
+        spec = small(model, *([f"model.glimpses={steps}"] if model == "draw" else []))
+        network = built(spec)
+        to_meta(network)
+        batch = {name: tensor.to("meta") for name, tensor in batches(spec, 1)[0].items()}
+        batch |= {name: batch[name][:, :steps] for name in ("strokes", "strokes_mask") if name in batch}
+        with Copies() as copies, models.update(network, 1, 0):
+            network(**batch).backward()
+        counts.append(copies.count)
+    assert counts[0] == counts[1]  # the noise of all steps is one copy
 
 
 def updated(spec: ResolvedRun, device: str) -> dict[str, Tensor]:
