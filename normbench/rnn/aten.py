@@ -158,6 +158,7 @@ class Run:
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
     overwrites: ClassVar[bool] = False
+    packs: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -270,9 +271,10 @@ class Run:
         n, gates, c = self.plan.hidden, self.gates[t], self.c[t + 1]
         gates += hidden
         f, i, o = gates[:, : 3 * n].sigmoid_().chunk(3, -1)
-        torch.mul(f, self.c[t], out=c).addcmul_(i, gates[:, 3 * n :].tanh_())
+        new = torch.mul(f, self.c[t], out=c if self.mask is None else torch.empty_like(c))
+        new.addcmul_(i, gates[:, 3 * n :].tanh_())
         if self.mask is not None:
-            torch.where(self.mask[t, :, None], c, self.c[t], out=c)
+            torch.where(self.mask[t, :, None], new, self.c[t], out=c)
         seen = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
         seen = seen * self.v.gain_c if self.plan.scaled else seen
         torch.mul(o, torch.tanh(seen, out=self.squashed[t]), out=self.h[t + 1])
