@@ -21,7 +21,7 @@ from torch import Tensor
 from normbench import scratch
 
 SOURCE = Path(__file__).with_name("step.c")
-INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "window.c"))
+INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "blend.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler accepts is taken: this processor's instructions, in whole registers
 FLAGS = (
@@ -35,6 +35,7 @@ FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
 PIECES = {  # functions besides the recurrences: how many sizes, numbers and arrays each takes
     **{"read_forward": (3, 1, 5), "read_backward": (3, 1, 8), "write_forward": (3, 1, 5), "write_backward": (3, 1, 6)},
     **{"window_forward": (4, 2, 7), "window_backward": (4, 2, 9), "pack": (4, 0, 2), "product": (3, 0, 3)},
+    **{"blend_forward": (3, 4, 9), "blend_backward": (3, 2, 11)},
 }
 
 PATIENCE = 120  # s for the compiler

@@ -41,6 +41,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define CURVED(site) (job->kind[site] == TANH || job->kind[site] == ERF)
 #define CENTRED(kind) ((kind) == LAYER || (kind) == LAYER_OUT)
 #define OVER_ROWS(site) (job->kind[site] >= BATCH)
+#define STRIP 1024 /* columns of a matrix */
 #define SCRATCH 8 /* times H values for a row's backward step */
 #define BENT 9  /* the same for what the curves of a row give */
 
@@ -56,6 +57,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer */
 #define TINY 1.17549435e-38f /* the smallest normal number */
 #define TERMS 7
+#define ROOT __builtin_sqrtf
 #include "step.c"
 #undef REAL
 #undef BITS
@@ -69,6 +71,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #undef ROUND
 #undef TINY
 #undef TERMS
+#undef ROOT
 
 #define REAL double
 #define BITS int64_t
@@ -82,6 +85,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define ROUND 6755399441055744.0
 #define TINY 2.2250738585072014e-308
 #define TERMS 13
+#define ROOT __builtin_sqrt
 #include "step.c"
 
 const char *step_compiler(void) {
@@ -743,5 +747,6 @@ ALL(gru, 3)
 #undef HIDDEN
 
 #include "attention.c"
+#include "blend.c"
 #include "window.c"
 #endif

@@ -206,11 +206,32 @@ def pieces(library: ctypes.CDLL) -> Iterator[str]:
             yield f"{name} {real} {special} {batch} {n} {places}"
 
 
+def blends(library: ctypes.CDLL) -> Iterator[str]:
+    """Batch layer normalization."""
+    for real, special, m, positions, n in itertools.product(REALS, SPECIAL, (0, 1, 3), (1, 2), (1, 6, 1030)):
+        make, number = Arrays(REALS[real], special), ctypes.c_float if real == "float" else ctypes.c_double
+        x, y, width, rows = make(m, positions, n), make(m, positions, n), positions * n, m * positions
+        columns = [make(width) for _ in range(3)]
+        by_row = make(rows), make(rows)
+        ways = {
+            "blend_forward": (4, (x, make(n), make(n), *columns, *by_row, y)),
+            "blend_backward": (
+                2, (x, make(n), *columns[:2], *by_row, y, make(m, positions, n), make(n), make(n), make(2 * width))
+            ),
+        }  # fmt: skip
+        for name, (numbers, arrays) in ways.items():
+            function = getattr(library, f"{name}_{real}")
+            function.argtypes = [ctypes.c_int64] * 3 + [number] * numbers + [ctypes.c_void_p] * len(arrays)
+            function.restype = None
+            function(m, positions, n, *[0.5] * numbers, *addresses(arrays))
+            yield f"{name} {real} {special} {m} {positions} {n}"
+
+
 def drive(path: str) -> int:
     """All calls, in a process that has the sanitizer's library; how many."""
     library, job, last = ctypes.CDLL(path), job_type(), os.open(f"{path}.last", os.O_WRONLY | os.O_CREAT)
     count = 0
-    for line in itertools.chain(recurrences(library, job), pieces(library)):
+    for line in itertools.chain(recurrences(library, job), pieces(library), blends(library)):
         os.pwrite(last, line.encode().ljust(200), 0)  # where it ended, should it end
         count += 1
     return count
