@@ -173,7 +173,7 @@ class Projection:
         """The gradient of x from that of the product, of one step or of all."""
         back: Sequence[Tensor | Packed] = self.back if self.packs else self.parts
         if self.drop is None:
-            return tall_matmul(d.flatten(0, -2), back[0]).view(*d.shape[:-1], -1)
+            return matmul(d, back[0]) if d.dim() == 2 else tall_matmul(d.flatten(0, 1), back[0]).view(*d.shape[:2], -1)
         if d.dim() == 2 and 2 * d.numel() * self.weight.shape[1] < SMALL and len(self.parts) > 1:
             by_gate = d.view(len(d), len(self.parts), -1).transpose(0, 1)
             weights = self.weight.view(len(self.parts), -1, self.weight.shape[1])
