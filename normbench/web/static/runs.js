@@ -136,7 +136,8 @@
   let drawn = ""; // the columns of the rows that are there
 
   // Rows are drawn where they are seen: an element is used again for the row that comes into sight.
-  function draw() {
+  // scrolled: then a row that has its element is as it was.
+  function draw(scrolled = false) {
     const keys = shown();
     const view = at("table");
     const start = Math.max(0, Math.floor(view.scrollTop / HEIGHT) - AROUND);
@@ -146,20 +147,13 @@
     drawn = keys.join("|");
     while (into.children.length > end - start) into.lastChild.remove();
     while (into.children.length < end - start) into.append(blank(keys));
-    const free = new Map([...into.children].map((element, i) => [i, element]));
-    // row N is always in element N modulo their number, so that what stays in sight is not touched
-    for (let place = start; place < end; place++) line(rows[place], place, free.get(place % (end - start)), keys);
+    for (let place = start; place < end; place++) {
+      const element = into.children[place % (end - start)]; // what stays in sight stays in its element
+      if (!scrolled || element.id !== `row-${place}`) line(rows[place], place, element, keys);
+    }
     if (here >= start && here < end) view.setAttribute("aria-activedescendant", `row-${here}`);
     else view.removeAttribute("aria-activedescendant");
   }
-
-  let frame = 0;
-  const soon = () => {
-    frame = frame || requestAnimationFrame(() => {
-      frame = 0;
-      draw();
-    });
-  };
 
   function show() {
     const keys = shown();
@@ -287,8 +281,7 @@
     else select(event.shiftKey ? anchor : here, here, event.shiftKey || !is(here));
   });
 
-  at("table").addEventListener("scroll", soon);
-  window.addEventListener("resize", soon);
+  for (const [target, kind] of [[at("table"), "scroll"], [window, "resize"]]) target.addEventListener(kind, () => requestAnimationFrame(() => draw(true)));
   at("group").addEventListener("change", () => {
     turned.clear();
     change({ group: at("group").value });
