@@ -190,6 +190,9 @@ def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, s
     Marks(results).change(["000000abc000"], {"hidden": True, "tag": "good", "note": "n"})
     it = opened(chromium, serve(results), width=width, scheme=scheme)
     it.page.locator("#row-1 .check").click()
+    it.page.get_by_text("Columns").click()
+    menu = it.page.locator("#columns .ways").bounding_box()
+    assert menu and menu["x"] >= 0 and menu["x"] + menu["width"] <= width
     it.page.evaluate((Path(__file__).parent / "looks.js").read_text())
     assert it.page.evaluate("() => looks.pale()") == []
     assert it.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
