@@ -97,6 +97,22 @@ def test_a_filter_of_metrics_and_keys_and_one_that_fits_nothing(page: SimpleName
     assert page.page.locator("#trouble").is_hidden() and page.messages == []
 
 
+def test_a_link_with_a_filter_of_a_metric_is_no_error_while_metrics_are_read(
+    chromium: Any,
+    serve: Callable[[Path], str],  # noqa: F811
+    results: Path,
+):
+    address = serve(results)
+    watched = Watched(chromium)
+    watched.page.goto(address)
+    watched.page.add_init_script("addEventListener('DOMContentLoaded', () => new MutationObserver(() => "
+                                 "console.log(document.getElementById('trouble').textContent)).observe("
+                                 "document.getElementById('trouble'), {childList: true}))")  # fmt: skip
+    watched.page.goto(f"{address.partition('?')[0]}runs?filter=valid.nll<0.0671")
+    until(watched.page, READY)
+    assert watched.page.locator("#live").inner_text() == "12 of 30 runs" and watched.messages == []
+
+
 def test_groups_by_any_key_have_means_and_open(page: SimpleNamespace):
     page.page.select_option("#group", "norm")
     assert len(column(page.page, "run")) == 3 and all("mean of 10" in text for text in column(page.page, "run"))

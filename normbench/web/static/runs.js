@@ -33,6 +33,7 @@
     const start = performance.now();
     try {
       const found = await nb.source.ask("runs", { filter: query.filter || "", ...(outline ? { outline: 1 } : {}) });
+      if (outline && found.trouble) return; // a metric that was not read yet
       const id = reached ? table.ids[rows[here]] : "";
       table = found;
       by = new Map(table.columns.map((column) => [column.key, column]));
