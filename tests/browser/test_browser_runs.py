@@ -97,10 +97,27 @@ def test_a_filter_of_metrics_and_keys_and_one_that_fits_nothing(page: SimpleName
     assert page.page.locator("#trouble").is_hidden() and page.messages == []
 
 
+def test_a_link_with_a_filter_of_a_metric_is_no_error_while_metrics_are_read(
+    chromium: Any,
+    serve: Callable[[Path], str],  # noqa: F811
+    results: Path,
+):
+    address = serve(results)
+    watched = Watched(chromium)
+    watched.page.goto(address)
+    watched.page.add_init_script("addEventListener('DOMContentLoaded', () => new MutationObserver(() => "
+                                 "console.log(document.getElementById('trouble').textContent)).observe("
+                                 "document.getElementById('trouble'), {childList: true}))")  # fmt: skip
+    watched.page.goto(f"{address.partition('?')[0]}runs?filter=valid.nll<0.0671")
+    until(watched.page, READY)
+    assert watched.page.locator("#live").inner_text() == "12 of 30 runs" and watched.messages == []
+
+
 def test_groups_by_any_key_have_means_and_open(page: SimpleNamespace):
     page.page.select_option("#group", "norm")
-    assert len(column(page.page, "run")) == 3 and all("· 10" in text for text in column(page.page, "run"))
-    assert all(text.startswith("mean 0.") for text in column(page.page, "valid.nll"))
+    assert len(column(page.page, "run")) == 3 and all("mean of 10" in text for text in column(page.page, "run"))
+    means = [float(text) for text in column(page.page, "valid.nll")]
+    assert len({*means}) == 2 and means == sorted(means)  # batch and layer are made up alike
     page.page.locator("#table").focus()
     page.page.keyboard.press("ArrowRight")
     assert len(column(page.page, "run")) == 13 and "best" in column(page.page, "run")[1]
@@ -109,6 +126,17 @@ def test_groups_by_any_key_have_means_and_open(page: SimpleNamespace):
     assert page.page.locator("#count").inner_text() == "10 selected"
     page.page.keyboard.press("ArrowLeft")
     assert len(column(page.page, "run")) == 3 and asked_now(page.page)["group"] == "norm" and page.messages == []
+
+
+def test_across_data_sets_no_run_is_the_best(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):  # noqa: F811
+    """Grouped by them at first, each has one."""
+    two = [run for name in ("digits", "mnist") for run in compared.runs(name=name)]
+    published(tmp_path, [replace(run, id=f"{i:012x}") for i, run in enumerate(two)])
+    it = opened(chromium, serve(tmp_path))
+    assert it.page.locator("#group").input_value() == "data" and it.page.locator("#mixed").is_hidden()
+    assert it.page.locator("#rows .top:visible").count() == 2
+    it.page.select_option("#group", "-")
+    assert it.page.locator("#mixed").is_visible() and it.page.locator("#rows .top:visible").count() == 0
 
 
 def test_columns_are_chosen_and_kept_in_the_address(page: SimpleNamespace):
@@ -178,6 +206,9 @@ def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, s
     Marks(results).change(["000000abc000"], {"hidden": True, "tag": "good", "note": "n"})
     it = opened(chromium, serve(results), width=width, scheme=scheme)
     it.page.locator("#row-1 .check").click()
+    it.page.get_by_text("Columns").click()
+    menu = it.page.locator("#columns .ways").bounding_box()
+    assert menu and menu["x"] >= 0 and menu["x"] + menu["width"] <= width
     it.page.evaluate((Path(__file__).parent / "looks.js").read_text())
     assert it.page.evaluate("() => looks.pale()") == []
     assert it.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")

@@ -6,13 +6,14 @@
   const HEIGHT = 30; // px of a row, as the style has it
   const AROUND = 8; // rows drawn before and after those that are seen
   const MOST = 200; // runs that fit into an address
-  const EACH = 2000; // ms from one look at what is new to the next
+  const EACH = 2000; // ms from one look at what is new to the next, more where a look takes long
   let query = nb.address.read();
   let table = { ids: [], columns: [], metrics: [], rising: [], shown: [], group: "", main: "", archived: 0, of: 0 };
   let by = new Map(); // columns by key
   let rows = []; // what is listed: places of runs, and groups { value, runs, means }
   let best = new Set(); // places of the best run of all, or of each group
   let here = 0; // the row that the keys have reached
+  let took = 0; // ms of the last look
   let reached = false; // whether a reader has been in a row
   let anchor = 0; // from where Shift selects
   const selected = new Set(); // ids
@@ -24,12 +25,15 @@
   const shown = () => (query.columns ? query.columns.split("|").filter((key) => by.has(key)) : table.shown);
   const first = (key) => (table.rising.includes(key) ? `-${key}` : key); // the order with the best on top
   const sort = () => (by.has((query.sort || "").replace(/^-/, "")) ? query.sort : first(table.main));
+  const mixed = () => group() !== table.group && Boolean(table.group); // data sets, across which no metric compares
   const open = (value) => turned.has(value) === Boolean(query.group);
 
   async function load(outline = false) {
     document.body.setAttribute("aria-busy", "true");
+    const start = performance.now();
     try {
       const found = await nb.source.ask("runs", { filter: query.filter || "", ...(outline ? { outline: 1 } : {}) });
+      if (outline && found.trouble) return; // a metric that was not read yet
       const id = reached ? table.ids[rows[here]] : "";
       table = found;
       by = new Map(table.columns.map((column) => [column.key, column]));
@@ -42,6 +46,7 @@
     } catch (error) {
       trouble(error.message);
     }
+    took = performance.now() - start;
     if (!outline) document.body.removeAttribute("aria-busy");
   }
 
@@ -80,7 +85,7 @@
     }
     rows = group() ? [...groups].flatMap(([word, own]) => [{ value: word, runs: own, means: new Map() }, ...(open(word) ? own : [])]) : runs;
     const top = (own) => own.slice(0, 1).filter((run) => typeof value(table.main, run) === "number");
-    best = new Set(table.main && sort() === first(table.main) ? (group() ? [...groups.values()] : [runs]).flatMap(top) : []);
+    best = new Set(table.main && sort() === first(table.main) && !mixed() ? (group() ? [...groups.values()] : [runs]).flatMap(top) : []);
     here = Math.min(here, Math.max(0, rows.length - 1));
   }
 
@@ -90,8 +95,7 @@
     if (one === null || one === undefined) return "";
     if (key === "seconds") return one < 100 ? `${one.toFixed(1)} s` : one < 6000 ? `${Math.round(one / 60)} min` : `${(one / 3600).toFixed(1)} h`;
     if (key === "began") return one.slice(0, 16);
-    if (typeof one !== "number") return String(one);
-    if (Number.isInteger(one)) return String(one);
+    if (typeof one !== "number" || Number.isInteger(one)) return String(one);
     return Math.abs(one) < 1e-4 ? one.toExponential(2) : String(Number(one.toPrecision(4)));
   }
 
@@ -100,7 +104,7 @@
     if (!table.metrics.includes(key)) return "";
     if (!row.means.has(key)) {
       const numbers = row.runs.map((run) => value(key, run)).filter((one) => typeof one === "number");
-      row.means.set(key, numbers.length ? `mean ${text(key, numbers.reduce((sum, one) => sum + one, 0) / numbers.length)}` : "");
+      row.means.set(key, numbers.length ? text(key, numbers.reduce((sum, one) => sum + one, 0) / numbers.length) : "");
     }
     return row.means.get(key);
   }
@@ -117,7 +121,7 @@
     if (run) element.removeAttribute("aria-expanded");
     else element.setAttribute("aria-expanded", open(row.value));
     nb.say(name.children[0], element.getAttribute("aria-selected") === "true" ? "☑" : "☐");
-    nb.say(name.children[1], run ? table.ids[row] : `${open(row.value) ? "▾" : "▸"} ${group()}=${row.value} · ${row.runs.length}`);
+    nb.say(name.children[1], run ? table.ids[row] : `${open(row.value) ? "▾" : "▸"} ${group()}=${row.value} · mean of ${row.runs.length}`);
     if (run) name.children[1].href = `./?${new URLSearchParams({ filter: table.ids[row], run: table.ids[row] })}`;
     else name.children[1].removeAttribute("href");
     name.children[2].hidden = !best.has(row);
@@ -179,6 +183,7 @@
     }, (label, { key }) => (label.firstChild.checked = keys.includes(key)));
     if (document.activeElement !== at("filter")) at("filter").value = query.filter || "";
     nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : ""} runs`);
+    at("mixed").hidden = !mixed();
     at("archived").hidden = !table.archived || (query.filter || "").includes("archived");
     nb.say(at("archived"), `${table.archived} archived`);
     at("archived").href = "?filter=archived%3Dtrue";
@@ -217,14 +222,7 @@
     if (document.activeElement !== at("note").elements[0]) at("note").elements[0].value = count === 1 ? value("note", chosen()[0]) : "";
   }
 
-  async function mark(set) {
-    try {
-      await nb.source.ask("mark", {}, { ids: [...selected], set });
-      await load();
-    } catch (error) {
-      trouble(error.message);
-    }
-  }
+  const mark = (set) => nb.source.ask("mark", {}, { ids: [...selected], set }).then(() => load(), (error) => trouble(error.message));
 
   function select(from, to, on) {
     for (let place = Math.min(from, to); place <= Math.max(from, to); place++) {
@@ -308,7 +306,7 @@
     timer = timer || setTimeout(() => {
       timer = 0;
       load();
-    }, EACH);
+    }, Math.max(EACH, 5 * took));
   }, () => {});
   load(true).then(() => load());
 })(window.normbench);
