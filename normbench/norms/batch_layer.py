@@ -128,7 +128,7 @@ class BatchLayerNorm(Normalizer):
         m = len(x)
         gain = x.new_ones(self.site.features) if self.gain is None else self.gain
         batch = 0 if populations is None else populations.count(x.shape)
-        if x.numel() >= LARGE and m > 1 and not self.paper and not torch.compiler.is_compiling() and by_kernel(x, gain):
+        if x.numel() >= LARGE and m > 1 and not self.paper and self._alone() and by_kernel(x, gain):
             bias = torch.zeros_like(gain) if self.bias is None else self.bias
             more = self._weights(m), (self.eps_v, self.eps_f), lambda *given: self._built_in(*given)[0]
             y, mean, variance, mean_f, rstd_f = Blend.apply(x, gain, bias, *more)
@@ -147,6 +147,11 @@ class BatchLayerNorm(Normalizer):
                 populations.average_batch(m, *moments)
             populations.add_features(mean_f, rstd_f)
         return y
+
+    @staticmethod
+    def _alone() -> bool:
+        """Whether nothing but this thread computes x: the kernel has one, and no trace sees what it does."""
+        return torch.get_num_threads() == 1 and not torch.compiler.is_compiling()
 
     def _built_in(
         self,

@@ -159,7 +159,6 @@ class Run:
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
     overwrites: ClassVar[bool] = False
-    packs: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -191,6 +190,10 @@ class Run:
         else:
             self.u = empty(z, *z.shape) if keep else one_step_for_all(z)
             self.gates, self.squashed = empty(z, *z.shape), empty(c, *c[1:].shape)
+
+    @staticmethod
+    def packs() -> bool:
+        return False
 
     def saved(self) -> list[Tensor]:
         flat = [moment for pair in self.moments.values() for moment in pair]

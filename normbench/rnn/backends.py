@@ -38,7 +38,6 @@ class Backend(Protocol):
     """
 
     overwrites: ClassVar[bool]  # gradients of z and u take the place of z and u
-    packs: ClassVar[bool]  # the caller's products are the kernel's
     u: Tensor  # the products W_h h, (T, B, gates H)
     du: Tensor  # their gradient, from `begin` on
     dc: Tensor  # the gradient of the c before the step that came back last, (B, H)
@@ -56,6 +55,11 @@ class Backend(Protocol):
         keep: bool = True,
         moments: Sequence[Tensor] = (),
     ) -> None: ...
+
+    @staticmethod
+    def packs() -> bool:
+        """Whether the caller's products are to be the kernel's."""
+        ...
 
     def saved(self) -> list[Tensor]:
         """The tensors that a backward pass needs besides the arguments of this one."""
@@ -173,5 +177,5 @@ def describe(device: torch.device | str = "cpu") -> str:
     name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is native.Run else "ATen"
     if torch.device(device).type != "cpu":
         return f"{name}; products by torch on {torch.device(device).type}"
-    own = "the kernel and " if backend is not None and backend.packs else ""
+    own = "the kernel and " if backend is not None and backend.packs() else ""
     return f"{name}; products by {own}{'oneDNN' if onednn() else 'BLAS'}"

@@ -48,7 +48,7 @@ class Sequence(torch.autograd.Function):
         *learned: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         pairs = zip((weight_ih, weight_hh), drops, strict=True)
-        inputs, projection = (Projection(weight, drop, backend.packs) for weight, drop in pairs)
+        inputs, projection = (Projection(weight, drop, backend.packs()) for weight, drop in pairs)
         gains_and_shifts = learned[: len(Vectors._fields)]
         h = _states(h0, len(x))
         c = _states(c0, len(x)) if keep else c0.clone().expand(len(h), *c0.shape)
@@ -80,7 +80,7 @@ class Sequence(torch.autograd.Function):
             return _differentiable(ctx, mask, (x, weight_ih, weight_hh, h0, c0), (dy, dh, dc))
         v, moments, saved = Vectors(*(part.contiguous() for part in rest[:7])), rest[7:11], rest[11:]
         pairs = zip((weight_ih, weight_hh), ctx.drops, strict=True)
-        inputs, projection = (Projection(weight, drop, ctx.backend.packs) for weight, drop in pairs)
+        inputs, projection = (Projection(weight, drop, ctx.backend.packs()) for weight, drop in pairs)
         run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
         if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were
             run.restore(input_projection(inputs, x, inside), projection.all(h[:-1]))

@@ -31,12 +31,13 @@ def onednn() -> bool:
     return torch.backends.mkl.is_available() and "AVX512" in torch.backends.cpu.get_cpu_capability() and not _intel()
 
 
-@functools.cache
-def packs() -> bool:
+def fastest() -> bool:
     """Whether the kernel's own products are the fastest ones: 113 GFLOP/s on one core of an AMD EPYC with AVX-512, with
-    oneDNN 100 and with MKL 90. On Intel's processors and on others than x86 they have not been measured.
+    oneDNN 100 and with MKL 90. They have one thread, and have not been measured on Intel's processors nor on others
+    than x86.
     """
-    return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512") and not _intel()
+    wide = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    return wide and torch.get_num_threads() == 1 and not _intel()
 
 
 @functools.cache

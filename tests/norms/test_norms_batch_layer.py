@@ -275,6 +275,7 @@ def test_the_kernel_computes_what_torchs_operations_do(
     site, found = Site("here", ("pre_activation",), AXES[len(shape)], shape[-1], shape[1:-1]), []
     for large in (0, math.inf):
         monkeypatch.setattr(batch_layer, "LARGE", large)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
         module = BatchLayerNorm(site, **options).double().train()
         with torch.no_grad():
             for parameter in module.parameters():

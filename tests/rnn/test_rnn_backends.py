@@ -495,7 +495,7 @@ def test_products_of_the_kernel_are_torchs(rows: int, depth: int, columns: int) 
 def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the cache does not hold is not for the kernel's own products, where others may be the faster ones."""
     monkeypatch.setattr(native, "CACHED", 0)
-    monkeypatch.setattr(native.Run, "packs", False)
+    monkeypatch.setattr(native.Run, "packs", lambda: False)
     layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm))
     near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
     with torch.no_grad(), backends.using("loop"):
