@@ -134,7 +134,7 @@ def _threads(results: Path) -> Iterator[Finding]:
 
 
 def _compiler(results: Path) -> Iterator[Finding]:
-    from normbench.rnn import kernel
+    from normbench import kernel
 
     try:
         kernel.load()

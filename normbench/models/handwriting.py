@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from normbench.data import Dataset
 from normbench.data.examples import Ragged
+from normbench.derivatives import clipped
 from normbench.errors import NormbenchError
 from normbench.models import pen
 from normbench.models.base import Model, Sites
 from normbench.norms.layers import NormedLinear
 from normbench.rnn import window
-from normbench.rnn.derivatives import clipped
 from normbench.rnn.layers import LSTM
 from normbench.rnn.window import Text
 from normbench.streams import stream

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.rnn.derivatives import differentiable
+from normbench.derivatives import differentiable
 
 ROWS = 16  # captions at once against all images: (16, 128, 1024) float32 stay in the cache
 AT = (1, 5, 10)  # R@K

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.eval_variants import DEFAULT, Variant
+from normbench.kernel import by_kernel
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.blend import Blend
 from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
-from normbench.rnn.backends import by_kernel
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
 EPS_V = {"code": 1e-3, "paper": 1e-4}

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.rnn import kernel
-from normbench.rnn.derivatives import differentiable
+from normbench import kernel
+from normbench.derivatives import differentiable
 
 Definition = Callable[[Tensor, Tensor, Tensor], Tensor]
 

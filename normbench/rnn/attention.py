@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from normbench.rnn import backends, kernel
-from normbench.rnn.derivatives import differentiable
+from normbench import kernel
+from normbench.derivatives import differentiable
 
 BOUND = 10.0  # of the logarithms: in early updates some are far larger
 
@@ -50,7 +50,7 @@ def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: image, canvas (B, side²), given (B, 5), see `window`. The image has no gradient.
     """
-    if backends.by_kernel(image, canvas, given):
+    if kernel.by_kernel(image, canvas, given):
         found: Tensor = Read.apply(image, canvas, given, n)
         return found
     return _read(image, canvas, given, n)
@@ -69,7 +69,7 @@ def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: canvas (B, side²), patch w (B, N²), given (B, 5), see `window`.
     """
-    if backends.by_kernel(canvas, patch, given):
+    if kernel.by_kernel(canvas, patch, given):
         found: Tensor = Write.apply(canvas, patch, given, n)
         return found
     return _write(canvas, patch, given, n)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from normbench.errors import NormbenchError, unknown
-from normbench.rnn import aten, kernel, native
+from normbench import kernel
+from normbench.kernel import chosen
+from normbench.rnn import aten, native
 from normbench.rnn.matmul import Projection, onednn
 from normbench.rnn.plan import Gradients, Plan, Vectors
 
@@ -107,68 +104,11 @@ class Backend(Protocol):
 
 
 BACKENDS: dict[str, type[Backend]] = {"c": native.Run, "aten": aten.Run}
-NAMES = (*BACKENDS, "loop")
-_chosen: str = ""
-_reported: set[str] = set()
 
 
 def current(device: torch.device | str = "cpu") -> type[Backend] | None:
-    """The backend for tensors on this device; None: the reference loop, by NORMBENCH_RNN or because of `torch_needed`.
-
-    NORMBENCH_RNN=c, aten or loop selects one. The default is c on the CPU, and aten on other devices and without a
-    compiler, which is reported once on stderr. Errors: c is selected and not available.
-    """
-    name = _chosen or os.environ.get("NORMBENCH_RNN", "")
-    if name and name not in NAMES:
-        raise unknown(f"NORMBENCH_RNN={name} is not possible.", name, NAMES)
-    if name == "loop" or torch_needed(torch.device(device).type):
-        return None
-    on_cpu = torch.device(device).type == "cpu"
-    if name == "aten" or not (name or on_cpu):
-        return aten.Run
-    if not on_cpu:
-        raise NormbenchError(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
-    try:
-        kernel.load()
-        return native.Run
-    except kernel.Unavailable as reason:
-        if name == "c":
-            raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
-        if str(reason) not in _reported:
-            _reported.add(str(reason))
-            print(
-                f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
-                file=sys.stderr,
-            )
-        return aten.Run
-
-
-def torch_needed(device: str) -> bool:
-    """Whether torch's operations have to be visible: to torch.func, forward derivatives, traces, modes, autocast."""
-    return (
-        torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
-        or torch._C._len_torch_dispatch_stack() > 0  # export, fake tensors, counters of operations
-        or (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
-    )
-
-
-def by_kernel(like: Tensor, *others: Tensor) -> bool:
-    """Whether the kernel computes with these tensors."""
-    alike = all((other.dtype, other.device) == (like.dtype, like.device) for other in others)
-    return alike and current(like.device) is native.Run and like.dtype in kernel.REALS
-
-
-@contextmanager
-def using(name: str) -> Iterator[None]:
-    """The backend of this name inside the block."""
-    global _chosen
-    before, _chosen = _chosen, name
-    try:
-        yield
-    finally:
-        _chosen = before
+    """The backend for tensors on this device, as `kernel.chosen` says; None: the reference loop."""
+    return BACKENDS.get(chosen(device))
 
 
 def describe(device: torch.device | str = "cpu") -> str:

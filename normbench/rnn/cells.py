@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.derivatives import clipped
 from normbench.errors import NormbenchError, real, unknown
 from normbench.norms.base import Normalizer, WeightNormalizer, build
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
-from normbench.rnn.derivatives import clipped
 
 Found = TypeVar("Found")
 Sites = Callable[[str], tuple[Site, Choice | None]]  # path -> the site and its normalizer, as a model has them

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.rnn import backends
-from normbench.rnn.derivatives import differentiable
+from normbench import kernel
+from normbench.derivatives import differentiable
 from normbench.rnn.matmul import empty
 
 
@@ -25,7 +25,7 @@ class Embedding(nn.Embedding):
         super().__init__(words, features)
 
     def forward(self, indices: Tensor) -> Tensor:
-        if backends.torch_needed(indices.device.type):
+        if kernel.torch_needed(indices.device.type):
             return super().forward(indices)
         rows: Tensor = Rows.apply(self.weight, indices)
         return rows

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from normbench.derivatives import differentiable
 from normbench.errors import NormbenchError
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
-from normbench.rnn.derivatives import differentiable
 from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
 

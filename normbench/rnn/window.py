@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from normbench import kernel
+from normbench.derivatives import differentiable
 from normbench.errors import NormbenchError
-from normbench.rnn import backends, kernel
-from normbench.rnn.derivatives import differentiable
 
 BOUND = 10.0  # of the logarithms: in early updates some are far larger
 
@@ -47,7 +47,7 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
     Graves 2013, eq. 46-51: given (B, 3 K) holds α̂, β̂, κ̂; α = exp(α̂), β = exp(β̂). The logarithms, κ̂ + shift among them,
     are bounded by ± `BOUND`. Not the same as: shift 0 alone is Graves'.
     """
-    if backends.by_kernel(given, places):
+    if kernel.by_kernel(given, places):
         found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
         return found
     return _step(given, places, text, shift)

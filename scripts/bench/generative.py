@@ -24,6 +24,7 @@ from ports import DrawPort, HandwritingPort
 from torch import Tensor
 
 from normbench import data as datasets
+from normbench import kernel
 from normbench.battery.cost import interleave
 from normbench.config.plan import experiment_spec
 from normbench.config.resolve import ResolvedRun
@@ -31,7 +32,6 @@ from normbench.data.sampler import Sampler
 from normbench.models import base
 from normbench.models.draw import Draw
 from normbench.models.handwriting import Handwriting
-from normbench.rnn import backends
 from normbench.streams import stream
 from normbench.train import optim
 
@@ -55,7 +55,7 @@ def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: ResolvedR
 
 def by_aten(step: Callable[[], object]) -> Callable[[], object]:
     def run() -> None:
-        with backends.using("aten"):
+        with kernel.using("aten"):
             step()
 
     return run

@@ -25,9 +25,9 @@ import harness
 import torch
 from torch import Tensor, nn
 
+from normbench import kernel
 from normbench.battery.cost import interleave
 from normbench.norms.sites import Choice, Site
-from normbench.rnn import backends
 from normbench.rnn.cells import Sites
 from normbench.rnn.layers import GRU, LSTM, Recurrent
 from normbench.rnn.matmul import matmul
@@ -144,7 +144,7 @@ def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weig
     inputs = x.clone().requires_grad_()
 
     def step() -> None:
-        with backends.using(backend):
+        with kernel.using(backend):
             call(inputs).backward(weight)
         inputs.grad = None
         module.zero_grad()
@@ -154,7 +154,7 @@ def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weig
 
 def inferred(call: Callable[[Tensor], Tensor], x: Tensor, backend: str = "") -> Side:
     def step() -> None:
-        with backends.using(backend), torch.no_grad():
+        with kernel.using(backend), torch.no_grad():
             call(x)
 
     return step

@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import normbench
-from normbench import NormbenchError, load_torch
-from normbench.rnn import backends
+from normbench import NormbenchError, kernel, load_torch
 
 KINDS = ("LSTM", "GRU")
 NORMS = ("none", "layer")
@@ -33,7 +32,7 @@ class Plain(nn.Module):
         self.layer = layer
 
     def forward(self, *given: Any) -> Any:
-        with backends.using("loop"):
+        with kernel.using("loop"):
             return self.layer(*given)
 
 
@@ -248,7 +247,7 @@ def test_what_stands_at_padding_counts_nowhere(backend: str, kind: str, norm: An
         x[~mask] = value
         x.requires_grad_()
         layer.zero_grad()
-        with backends.using(backend):
+        with kernel.using(backend):
             outputs, _ = layer(x, mask)
             outputs.square().sum().backward()
         assert x.grad is not None and x.grad.isfinite().all()

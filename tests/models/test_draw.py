@@ -15,6 +15,7 @@ from reference import draw as reference
 from smallest import batches, built, moved, small
 
 from normbench import data as datasets
+from normbench import kernel
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models import pictures
@@ -88,11 +89,11 @@ def test_gradients_of_the_bound(arm: str) -> None:
             found: torch.Tensor = torch.func.functional_call(network, dict(zip(names, given, strict=True)), (inputs,))
         return found
 
-    with backends.using("loop"):  # the only way that can be gone back twice
+    with kernel.using("loop"):  # the only way that can be gone back twice
         assert torch.autograd.gradcheck(bound, values)
         wanted = torch.autograd.grad(bound(*values), values)
     for fast in backends.BACKENDS if has_kernel() else ("aten",):
-        with backends.using(fast):
+        with kernel.using(fast):
             torch.testing.assert_close(torch.autograd.grad(bound(*values), values), wanted, rtol=1e-9, atol=1e-9)
 
 

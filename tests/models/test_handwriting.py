@@ -15,6 +15,7 @@ from reference import handwriting as reference
 from smallest import batches, built, moved, small
 
 from normbench import data as datasets
+from normbench import kernel
 from normbench.config.plan import experiment_spec
 from normbench.errors import NormbenchError
 from normbench.models import pen
@@ -112,11 +113,11 @@ def test_gradients(arm: str) -> None:
         found: torch.Tensor = torch.func.functional_call(network, replaced, (), given)
         return found
 
-    with backends.using("loop"):
+    with kernel.using("loop"):
         assert torch.autograd.gradcheck(loss, values, fast_mode=True)
         wanted = torch.autograd.grad(loss(*values), values)
     for fast in backends.BACKENDS if has_kernel() else ("aten",):
-        with backends.using(fast):
+        with kernel.using(fast):
             torch.testing.assert_close(torch.autograd.grad(loss(*values), values), wanted, rtol=1e-9, atol=1e-9)
 
 
@@ -126,7 +127,7 @@ def test_derivatives_are_bounded_inside_by_default_and_alike_in_all_backends() -
     for words in ((), ("model.clip_gates=1e-3", "model.clip_outputs=1e-2")):
         for name in ("loop", *(backends.BACKENDS if has_kernel() else ("aten",))):
             network = made("ln", *words)
-            with backends.using(name):
+            with kernel.using(name):
                 network(**lines()).backward()
             found[words, name] = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
         torch.testing.assert_close(found[words, name], found[words, "loop"], rtol=1e-9, atol=1e-9)

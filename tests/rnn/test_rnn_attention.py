@@ -9,7 +9,8 @@ from cases import FAST, draw
 from devices import has_kernel
 from reference import draw as reference
 
-from normbench.rnn import attention, backends
+from normbench import kernel
+from normbench.rnn import attention
 
 SIZES = [(1, 5), (2, 8), (5, 28), (3, 3)]
 LIST = pytest.mark.parametrize("backend", FAST)
@@ -27,7 +28,7 @@ def made(n: int, side: int, batch: int = 3) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize(("n", "side"), SIZES)
 def test_read_and_write_are_the_formulas(backend: str, n: int, side: int) -> None:
     image, canvas, given, patch = made(n, side)
-    with backends.using(backend):
+    with kernel.using(backend):
         seen, written = attention.read(image, canvas, given, n), attention.write(canvas, patch, given, n)
     for b in range(len(image)):
         x, c = (t[b].detach().view(side, side).numpy() for t in (image, canvas))
@@ -41,7 +42,7 @@ def test_read_and_write_are_the_formulas(backend: str, n: int, side: int) -> Non
 @pytest.mark.parametrize(("n", "side"), SIZES[:2])
 def test_gradients(backend: str, n: int, side: int) -> None:
     image, canvas, given, patch = made(n, side, batch=2)
-    with backends.using(backend):
+    with kernel.using(backend):
         assert torch.autograd.gradcheck(lambda c, g: attention.read(image, c, g, n), (canvas, given))
         assert torch.autograd.gradcheck(lambda c, p, g: attention.write(c, p, g, n), (canvas, patch, given))
         assert torch.autograd.gradgradcheck(lambda c, g: attention.read(image, c, g, n), (canvas, given))
@@ -57,7 +58,7 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str)
     image, canvas, _, patch = (t.detach().float() for t in made(3, 8, batch=5))
     for dtype in (torch.float32, torch.float64):
         inputs = [t.detach().to(dtype, copy=True).requires_grad_() for t in (canvas, given, patch)]
-        with backends.using(backend):
+        with kernel.using(backend):
             seen = attention.read(image.to(dtype), inputs[0], inputs[1], 3)
             written = attention.write(inputs[0], inputs[2], inputs[1], 3)
         (seen.sum() + written.sum()).backward()
@@ -69,7 +70,7 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str)
         assert grad is not None and (grad[:, 2:][beyond] == 0).all()
         inside = inputs[1].detach().clone()
         inside[:, 2:].clamp_(-attention.BOUND, attention.BOUND)
-        with backends.using(backend):
+        with kernel.using(backend):
             torch.testing.assert_close(attention.read(image.to(dtype), inputs[0], inside, 3), seen)
 
 
@@ -77,7 +78,7 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str)
 def test_what_is_no_number_stays_none(backend: str) -> None:
     image, canvas, given, patch = (t.detach() for t in made(2, 8, batch=2))
     given[0, 3] = torch.nan
-    with backends.using(backend):
+    with kernel.using(backend):
         seen, written = attention.read(image, canvas, given, 2), attention.write(canvas, patch, given, 2)
     assert seen[0].isnan().all() and written[0].isnan().any()
     assert torch.isfinite(seen[1]).all() and torch.isfinite(written[1]).all()
@@ -85,10 +86,10 @@ def test_what_is_no_number_stays_none(backend: str) -> None:
 
 def test_arrays_of_any_strides() -> None:
     image, canvas, given, patch = (t.detach() for t in made(2, 8))
-    for name in backends.NAMES:
+    for name in kernel.NAMES:
         if name == "c" and not has_kernel():
             continue
-        with backends.using(name):
+        with kernel.using(name):
             turned = [t.t().contiguous().t() for t in (image, canvas, given, patch)]
             torch.testing.assert_close(attention.read(*turned[:3], 2), attention.read(image, canvas, given, 2))
             ours = attention.write(turned[1], turned[3], turned[2], 2)

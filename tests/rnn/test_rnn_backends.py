@@ -13,6 +13,7 @@ import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 from devices import has_kernel
 
+from normbench import kernel
 from normbench.errors import NormbenchError
 from normbench.norms import modes
 from normbench.norms.base import Normalizer
@@ -50,9 +51,9 @@ def the_named_backend_is_taken(request: pytest.FixtureRequest, monkeypatch: pyte
 
 
 def both(backend: str, layer: Any, *arguments: Any, **keywords: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    with backends.using("loop"):
+    with kernel.using("loop"):
         wanted = gradients(layer, *arguments, **keywords)
-    with backends.using(backend):
+    with kernel.using(backend):
         return gradients(layer, *arguments, **keywords), wanted
 
 
@@ -115,7 +116,7 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
                 for norm in layer.modules():
                     if isinstance(norm, BatchNorm):
                         norm.forward_context = ForwardContext(variants=({"eval_stats": mode},))
-            with backends.using(name):
+            with kernel.using(name):
                 results.append(gradients(layer, draw(5, 6, 3), mask=padding))
                 with torch.no_grad():
                     results[-1]["without gradients"], _ = layer(draw(5, 6, 3, seed=1), padding)
@@ -143,9 +144,9 @@ def test_dropout_is_the_plain_loop(backend: str, kind: str, per_gate: bool, batc
         kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), input_dropout=0.3, state_dropout=0.4, per_gate=per_gate
     )
     x, mask = draw(batch, 6, 5), lengths(batch, 6)
-    with backends.using("loop"):
+    with kernel.using("loop"):
         wanted = gradients(layer, x, mask=mask, rng=np.random.default_rng(5))
-    with backends.using(backend):
+    with kernel.using(backend):
         near(gradients(layer, x, mask=mask, rng=np.random.default_rng(5)), wanted)
 
 
@@ -199,10 +200,10 @@ def test_steps_with_feedback_are_the_plain_loop(
         layer = make(kind, 5 + 4, 4, **options)
         x, mask = draw(batch, 10, 5), lengths(batch, 10) if masked else None
         rng = {"rng": np.random.default_rng(3)} if "input_dropout" in options else {}
-        with backends.using("loop"):
+        with kernel.using("loop"):
             wanted = fed_back(layer, x, mask, **rng)
         rng = {"rng": np.random.default_rng(3)} if rng else {}
-        with backends.using(backend):
+        with kernel.using(backend):
             near(fed_back(layer, x, mask, **rng), wanted)
 
 
@@ -210,7 +211,7 @@ def test_steps_with_feedback_are_the_plain_loop(
 def test_steps_without_gradients_keep_nothing_but_the_state(backend: str) -> None:
     layer = make("lstm", 5, 4, dict.fromkeys(NORMS["lstm"], "layer"))
     x = draw(2, 70, 5)
-    with backends.using(backend), torch.no_grad():
+    with kernel.using(backend), torch.no_grad():
         y, _ = layer(x)
         steps, state = layer.steps(2), layer.cells[0].initial(2)
         for t in range(70):
@@ -222,7 +223,7 @@ def test_steps_without_gradients_keep_nothing_but_the_state(backend: str) -> Non
 @pytest.mark.parametrize("backend", FAST)
 def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
     layer = make("gru", 5, 4)
-    with backends.using(backend):
+    with kernel.using(backend):
         (h,) = layer.steps(2)(draw(2, 5), layer.cells[0].initial(2))
         h.sum().backward(retain_graph=True)
         with pytest.raises(NormbenchError, match="second backward pass over steps"):
@@ -243,7 +244,7 @@ def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
         y, end = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, mask))
         return (y, *end) if isinstance(end, tuple) else (y, end)
 
-    with backends.using(backend):
+    with kernel.using(backend):
         assert torch.autograd.gradcheck(run, (draw(2, 3, 3).requires_grad_(), *parameters))
 
 
@@ -269,7 +270,7 @@ def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None
         for name in ("loop", backend):
             layer, x = make(kind, 5, 4, **options), draw(batch, 6, 5).requires_grad_()
             state = draw(2, 1, batch, 4, seed=4).unbind(0)[: layer.cell.states] if "learn_h0" not in options else None
-            with backends.using(name):
+            with kernel.using(name):
                 y, _ = layer(x, lengths(batch, 6), state, np.random.default_rng(3))
                 results.append(twice(layer, (y * draw(*y.shape, seed=2)).sum(), x))
         near(results[1], results[0], tolerance=1e-9)
@@ -289,7 +290,7 @@ def test_second_derivatives_of_steps_are_the_plain_loops(
         layer, x = make(kind, 5, 4, **options), draw(3, 5, 5).requires_grad_()
         results = []
         for name in ("loop", backend):
-            with backends.using(name):
+            with kernel.using(name):
                 steps, state, seen = layer.steps(3), layer.cells[0].initial(3), []
                 for t, mask in enumerate(lengths(3, 5).unbind(1)):
                     state = steps(x[:, t] + state[0].sum(1, keepdim=True), state, mask if t % 2 else None)
@@ -302,7 +303,7 @@ def test_second_derivatives_of_steps_are_the_plain_loops(
 @pytest.mark.parametrize("backend", FAST)
 def test_second_derivatives_after_a_change_of_mode_are_refused(backend: str) -> None:
     layer = make("lstm", 5, 4, {"hidden": PER_STEP})
-    with backends.using(backend):
+    with kernel.using(backend):
         loss = layer(draw(3, 6, 5))[0].sum()
         layer.eval()
         with pytest.raises(NormbenchError, match="between a forward pass and create_graph"):
@@ -320,7 +321,7 @@ def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int, no
             if "norms" not in name:
                 parameter.zero_()
     near(*both(backend, layer, draw(2, 4, 3)), tolerance=1e-9)  # 1 / eps makes the rounding as much larger
-    with backends.using(backend):
+    with kernel.using(backend):
         ours = gradients(layer.float(), draw(2, 4, 3).float())
     assert all(value.isfinite().all() for value in ours.values())
 
@@ -330,7 +331,7 @@ def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int, no
 @pytest.mark.parametrize("norm", ["layer", "derf", PER_STEP])
 def test_a_second_backward_pass_is_like_the_first(backend: str, kind: str, norm: Any) -> None:
     layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], norm), bias="inside")
-    with backends.using(backend):
+    with kernel.using(backend):
         x = draw(3, 6, 5).requires_grad_()
         y, _ = layer(x, lengths(3, 6))
         first, second = (
@@ -347,7 +348,7 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
     for frozen in ("weight_ih", "weight_hh", "bias"):
         layer.zero_grad()
         getattr(layer.cells[0], frozen).requires_grad_(False)
-        with backends.using(backend):
+        with kernel.using(backend):
             y, end = layer(x)
             sum((p * draw(*p.shape, seed=i)).sum() for i, p in enumerate((y, *end))).backward()
         for name, parameter in layer.named_parameters():
@@ -380,7 +381,7 @@ def test_a_users_element_wise_normalizer_is_the_plain_loop(
         near(*both(backend, own(kind, ""), draw(3, 7, 5), mask=mask))
         results = []
         for name in ("loop", backend):
-            with backends.using(name):
+            with kernel.using(name):
                 results.append(fed_back(own(kind, "steps"), draw(3, 7, 5), mask))
                 layer, x = own(kind, ""), draw(3, 6, 5).requires_grad_()
                 results[-1] |= twice(layer, (layer(x)[0] * draw(3, 6, 4, seed=2)).sum(), x)
@@ -498,9 +499,9 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monke
     monkeypatch.setattr(native.Run, "packs", lambda: False)
     layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm))
     near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
-    with torch.no_grad(), backends.using("loop"):
+    with torch.no_grad(), kernel.using("loop"):
         wanted, _ = layer(draw(3, 6, 5))
-    with torch.no_grad(), backends.using(backend):
+    with torch.no_grad(), kernel.using(backend):
         for cached in (0, 1 << 22):
             monkeypatch.setattr(native, "CACHED", cached)
             torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)
@@ -512,7 +513,7 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monke
 def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no backward pass comes, the input's products need not all be there at once."""
     layer, mask = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm)), lengths(3, 6)
-    with torch.no_grad(), backends.using(backend):
+    with torch.no_grad(), kernel.using(backend):
         wanted, _ = layer(draw(3, 6, 5), mask)
         monkeypatch.setattr(Projection, "at_once", lambda projection, x: 4)
         torch.testing.assert_close(layer(draw(3, 6, 5), mask)[0], wanted, rtol=1e-12, atol=1e-12)

@@ -10,8 +10,9 @@ import torch
 from cases import VALID, draw, gradients, lengths, make, near
 from devices import needs_cuda
 
+from normbench import kernel
 from normbench.errors import NormbenchError
-from normbench.rnn import aten, backends, kernel, matmul
+from normbench.rnn import aten, backends, matmul
 from normbench.rnn.embedding import Embedding
 
 SITES = {"lstm": ("input", "hidden", "cell"), "gru": ("input", "hidden"), "rnn": ("input", "hidden", "summed")}
@@ -50,7 +51,7 @@ def test_the_kernel_is_for_the_cpu(
 
 def test_c_asked_for_with_tensors_of_another_device_is_one_clear_line() -> None:
     layer = make("lstm", 5, 4).to("meta")
-    with backends.using("c"):
+    with kernel.using("c"):
         for call in (lambda: layer(draw(3, 6, 5).to("meta")), lambda: layer.steps(3)):
             with pytest.raises(NormbenchError, match="NORMBENCH_RNN=c: the C kernel computes on the CPU, not on meta"):
                 call()
@@ -149,7 +150,7 @@ def test_cuda_is_the_cpu(backend: str, kind: str, norm: Any, dropout: float, fed
     for device, asked in (("cpu", "loop"), ("cuda", backend)):
         options: dict[str, Any] = {"bidirectional": not fed_back, "input_dropout": dropout, "state_dropout": dropout}
         layer = make(kind, 9 if fed_back else 5, 4, norms, **options)
-        with backends.using(asked):
+        with kernel.using(asked):
             results.append(on(device, layer, draw(3, 7, 5), lengths(3, 7), fed_back))
     near(results[1], results[0], tolerance=1e-9)
 
@@ -157,7 +158,7 @@ def test_cuda_is_the_cpu(backend: str, kind: str, norm: Any, dropout: float, fed
 @needs_cuda
 def test_c_asked_for_with_cuda_tensors_is_one_clear_line() -> None:
     layer = make("lstm", 5, 4).cuda()
-    with backends.using("c"), pytest.raises(NormbenchError, match="the C kernel computes on the CPU, not on cuda:0"):
+    with kernel.using("c"), pytest.raises(NormbenchError, match="the C kernel computes on the CPU, not on cuda:0"):
         layer(draw(3, 6, 5).cuda())
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from normbench import kernel
 from normbench.errors import NormbenchError
-from normbench.rnn import aten, backends, kernel
+from normbench.rnn import aten, backends
 from normbench.rnn.layers import LSTM
 
 # Where building alone is the matter: a tenth of the time.

@@ -11,7 +11,7 @@ from cases import FAST, draw, gradients, lengths, make, near
 from devices import has_kernel
 from torch import nn
 
-from normbench.rnn import backends
+from normbench import kernel
 from normbench.rnn.cells import LSTMCell
 
 LAYERED = {
@@ -33,7 +33,7 @@ def test_a_thousand_steps(backend: str, kind: str) -> None:
     ours = make(kind, 3, 4, **({"bias": "double", "update": "old"} if kind == "gru" else {}))
     ours.load_torch(theirs)
     x = draw(2, 1000, 3)
-    with backends.using(backend):
+    with kernel.using(backend):
         y, _ = ours(x)
         y.square().sum().backward()
         wanted, _ = theirs(x)
@@ -54,7 +54,7 @@ def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None
     wanted = gradients(double, x)
     errors = {}
     for backend in ["loop", "aten", *(["c"] if has_kernel() else [])]:
-        with backends.using(backend):
+        with kernel.using(backend):
             found = gradients(single, x.float())
         errors[backend] = max(
             float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted
@@ -67,7 +67,7 @@ def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None
 def test_equal_bytes_every_time(backend: str, kind: str) -> None:
     layer = make(kind, 5, 33, LAYERED[kind]).float()
     x, mask = draw(5, 12, 5).float(), lengths(5, 12)
-    with backends.using(backend):
+    with kernel.using(backend):
         first, second = (gradients(layer, x, mask=mask) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -86,7 +86,7 @@ def test_nan_goes_through(backend: str, kind: str, where: str, norm: str) -> Non
     else:
         with torch.no_grad():
             layer.cells[0].weight_hh[3, 3] = math.nan
-    with backends.using(backend):
+    with kernel.using(backend):
         found = gradients(layer, x)
     if where == "input":
         assert found["y"][1, 2:].isnan().all() and found["y"][1, :2].isfinite().all()
@@ -100,10 +100,10 @@ def test_nan_goes_through(backend: str, kind: str, where: str, norm: str) -> Non
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e2, 1e4])
 def test_saturated_gates_stay_finite(backend: str, scale: float) -> None:
     layer, x = make("lstm", 5, 20), draw(3, 6, 5) * scale
-    with backends.using("loop"):
+    with kernel.using("loop"):
         wanted = gradients(layer, x)
     layer.float()
-    with backends.using(backend):
+    with kernel.using(backend):
         found = gradients(layer, x.float())
     near({k: v.double() for k, v in found.items()}, wanted, tolerance=2e-3)
 
@@ -136,7 +136,7 @@ def test_memory_stays_flat_over_a_thousand_steps_of_training(backend: str) -> No
             loss.backward()
             optimizer.step()
 
-    with backends.using(backend):
+    with kernel.using(backend):
         train(200)
         before = resident()
         train(1000)

@@ -10,9 +10,10 @@ import torch
 from cases import FAST, draw
 from reference import handwriting as reference
 
+from normbench import kernel
+from normbench.derivatives import clipped
 from normbench.errors import NormbenchError
-from normbench.rnn import backends, window
-from normbench.rnn.derivatives import clipped
+from normbench.rnn import window
 from normbench.rnn.layers import LSTM
 
 LIST = pytest.mark.parametrize("backend", FAST)
@@ -31,7 +32,7 @@ def made(n: int, lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor, window
 @pytest.mark.parametrize("shift", [0.0, -3.0])
 def test_the_window_is_the_formulas(backend: str, n: int, lengths: list[int], shift: float) -> None:
     given, places, text = made(n, lengths)
-    with backends.using(backend):
+    with kernel.using(backend):
         seen, after = window.step(given, places, text, shift)
     phi = window.weights(given, after, max(lengths))
     for b, length in enumerate(lengths):
@@ -44,7 +45,7 @@ def test_the_window_is_the_formulas(backend: str, n: int, lengths: list[int], sh
 @LIST
 def test_gradients_of_the_window(backend: str) -> None:
     given, places, text = made(3, [7, 4])
-    with backends.using(backend):
+    with kernel.using(backend):
         assert torch.autograd.gradcheck(lambda g, p: window.step(g, p, text, -1.0), (given, places))
         assert torch.autograd.gradgradcheck(lambda g, p: window.step(g, p, text, -1.0), (given, places))
 
@@ -55,7 +56,7 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str,
     far = torch.tensor([[88.0, 0, 0], [0, 88, 0], [0, 0, 88], [-88, -88, -88], [400, 400, 400]], dtype=dtype)
     text = window.Text(torch.zeros(5, 4, dtype=torch.int64), torch.full((5,), 4), 2)
     given, places = far.clone().requires_grad_(), torch.zeros(5, 1, dtype=dtype, requires_grad=True)
-    with backends.using(backend):
+    with kernel.using(backend):
         seen, after = window.step(given, places, text, -3.0)
         (seen.sum() + after.sum()).backward()
         shifted = far + torch.tensor([0, 0, -3.0], dtype=dtype)
@@ -70,7 +71,7 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str,
 def test_what_is_no_number_stays_none(backend: str) -> None:
     given, places, text = (t.detach() if isinstance(t, torch.Tensor) else t for t in made(2, [3, 3]))
     given[0, 0] = torch.nan
-    with backends.using(backend):
+    with kernel.using(backend):
         seen, _ = window.step(given, places, text, 0.0)
     assert seen[0, text.letters[0]].isnan().all() and torch.isfinite(seen[1]).all()
 
@@ -90,7 +91,7 @@ def test_the_gates_derivatives_are_bounded_as_they_go_back(backend: str, bound: 
     layer = LSTM(3, 4, clip=bound).double()
     x, dout = draw(2, 9, 3), 3 * draw(2, 9, 4, seed=1)
     x.requires_grad_()
-    with backends.using(backend):
+    with kernel.using(backend):
         if steps:
             run, state, outputs = layer.steps(2, count=9), layer.cells[0].initial(2), []
             for part in x.unbind(1):

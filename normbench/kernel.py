@@ -13,15 +13,20 @@ import platform
 import shlex
 import stat
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from normbench import scratch
+from normbench.errors import NormbenchError, unknown
 
-SOURCE = Path(__file__).with_name("step.c")
-INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "blend.c", "window.c"))
+SOURCE = Path(__file__).parent / "rnn" / "step.c"
+INCLUDED = tuple(SOURCE.with_name(name) for name in ("attention.c", "blend.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler accepts is taken: this processor's instructions, in whole registers
 FLAGS = (
@@ -187,3 +192,70 @@ def _open(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from None
     return library
+
+
+# --- when it computes ------------------------------------------------------------------------------------------------
+
+
+NAMES = ("c", "aten", "loop")
+_chosen: str = ""
+_reported: set[str] = set()
+
+
+def chosen(device: torch.device | str = "cpu") -> str:
+    """What computes on this device: `c`, the kernel; `aten`, torch's operations; `loop`, a reference.
+
+    NORMBENCH_RNN selects one. The default is c on the CPU, and aten on other devices and without a compiler, which is
+    reported once on stderr; where `torch_needed` says so it is loop. Errors: c is selected and not available.
+    """
+    name = _chosen or os.environ.get("NORMBENCH_RNN", "")
+    if name and name not in NAMES:
+        raise unknown(f"NORMBENCH_RNN={name} is not possible.", name, NAMES)
+    if name == "loop" or torch_needed(torch.device(device).type):
+        return "loop"
+    on_cpu = torch.device(device).type == "cpu"
+    if name == "aten" or not (name or on_cpu):
+        return "aten"
+    if not on_cpu:
+        raise NormbenchError(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
+    try:
+        load()
+        return "c"
+    except Unavailable as reason:
+        if name == "c":
+            raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
+        if str(reason) not in _reported:
+            _reported.add(str(reason))
+            print(
+                f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
+                file=sys.stderr,
+            )
+        return "aten"
+
+
+def torch_needed(device: str) -> bool:
+    """Whether torch's operations have to be visible: to torch.func, forward derivatives, traces, modes, autocast."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0  # export, fake tensors, counters of operations
+        or (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
+    )
+
+
+def by_kernel(like: Tensor, *others: Tensor) -> bool:
+    """Whether the kernel computes with these tensors."""
+    alike = all((other.dtype, other.device) == (like.dtype, like.device) for other in others)
+    return alike and chosen(like.device) == "c" and like.dtype in REALS
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """What computes inside the block."""
+    global _chosen
+    before, _chosen = _chosen, name
+    try:
+        yield
+    finally:
+        _chosen = before
