@@ -22,7 +22,7 @@ from normbench.draw.tables import mean_of_all
 from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
-from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
+from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, panel_key, stamp, unit_of
 from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
@@ -137,6 +137,19 @@ def curves(board: Board) -> Figure:
             "meta": {"axes": _axes(lines)},
         },
     }
+
+
+def panels(board: Board, keys: str) -> list[dict[str, Any]]:
+    """The curves of other metrics of the cells, in the order of these keys; one that is not logged is left out."""
+    logged = {
+        panel_key(split, metric): (split, metric) for split, entries in board.logged.items() for metric in entries
+    }
+    own = panel_key(board.question.split, board.question.metric)
+    return [
+        {"key": key, "log": logged[key][1].loss, "curves": curves(board.panel(*logged[key]))}
+        for key in dict.fromkeys(keys.split("|"))
+        if key in logged and key != own
+    ]
 
 
 def _name(board: Board) -> str:

@@ -19,8 +19,16 @@ from normbench.web.site import PLOTLY
 from normbench.web.view import Load, Selection, View, content, view
 
 STYLES = ("style.css", "dashboard.css")
-SCRIPTS = (PLOTLY, "dashboard-source.js", "dashboard-draw.js", "dashboard-table.js", "dashboard.js")
+SCRIPTS = (
+    PLOTLY,
+    "dashboard-source.js",
+    "dashboard-draw.js",
+    "dashboard-panels.js",
+    "dashboard-table.js",
+    "dashboard.js",
+)
 MOST = 2_500_000  # characters of the views of a shared file, without scripts; the current view is always included
+ALONE = {"a": "", "b": "", "panels": ""}  # pairs are apart; a panel is drawn from the view of its metric
 FEW_CELLS = 8  # up to so many cells, all pairs are in the file
 
 
@@ -46,13 +54,13 @@ def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> b
     board = selection.board(load)
     first = content(selection, board, load, suggested_commands)
     file = _File()
-    file.add("views", {**first, "pair": None})
+    file.add("views", {**first, "pair": None, "panels": []})
     if board is not None:
         for a, b in _pairs(first):
             file.add("pairs", {**_choice(first, "split", "metric"), "pair": plots.pair(board, a, b)})
     for changes in _others(first) if board else ():
         if file.size < MOST:
-            file.add("views", view(heads, load, {**query, **first["query"], "a": "", "b": "", **changes}))
+            file.add("views", view(heads, load, {**query, **first["query"], **ALONE, **changes}))
     drawn = {key: value for key, value in query.items() if key not in ("filter", "task")}
     return html({"query": drawn, **file.parts, "pool": file.pool}, first["title"])
 
@@ -88,15 +96,18 @@ def _pairs(first: View) -> list[tuple[str, str]]:
 
 
 def _others(first: View) -> Iterator[dict[str, str]]:
-    """The other choices: each baseline, the other point of a run, each metric of each split, each clock."""
+    """The other choices: the panels on show, each baseline, the other point of a run, each metric, each clock."""
     now = _choice(first, "split", "metric")
+    choices = {one["key"]: {"split": one["split"], "metric": one["metric"]} for one in first["choices"]["panels"]}
+    on_show = [{**choices[panel["key"]], "level": ""} for panel in first["panels"]]
+    yield from on_show
     for key in ("against", "at"):
         yield from _options(first, key)
-    for split, metrics in first["choices"]["logged"].items():
-        for metric in metrics:
-            if {"split": split, "metric": metric} != now:
-                yield {"split": split, "metric": metric, "level": ""}
-    yield from _options(first, "x")
+    metrics = ({**choice, "level": ""} for choice in choices.values() if choice != now)
+    yield from (choice for choice in metrics if choice not in on_show)
+    for clock in _options(first, "x"):
+        yield clock
+        yield from ({**clock, **metric} for metric in on_show)
 
 
 def _options(first: View, key: str) -> Iterator[dict[str, str]]:

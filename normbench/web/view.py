@@ -22,7 +22,7 @@ from normbench.web.json_safe import json_safe
 View = dict[str, Any]
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
-PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 FIGURES = ("curves", "forest", "sensitivity", "heat")
 
@@ -83,6 +83,7 @@ class Selection:
             "facets": [],
             "answer": None,
             "pair": None,
+            "panels": [],
         }
         return {
             **nothing,
@@ -125,6 +126,7 @@ def content(
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
         "curves": plots.curves(board),
+        "panels": plots.panels(board, asked.get("panels", "")),
         "forest": plots.forest(board),
         "sensitivity": plots.sensitivity(board),
         "heat": plots.heat(board, plots.with_variants(board.task, selection.tasks, load)),

@@ -45,6 +45,16 @@ def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
     assert views[0] == json.loads(dumped(one))
 
 
+def test_what_is_on_show_beside_the_curves_comes_first_into_a_file(monkeypatch: pytest.MonkeyPatch):
+    runs = compared.runs()
+    _, content = shared(runs, {"panels": "valid:nll|test:nll"})
+    found = [(view["choices"]["split"]["now"], view["choices"]["metric"]["now"]) for view in unpacked(content, "views")]
+    assert found[:3] == [("test", "error"), ("valid", "nll"), ("test", "nll")]
+    assert content["query"] == {"panels": "valid:nll|test:nll"} and len(found) == len(shared(runs)[1]["views"]) + 2 * 3
+    clocks = [view["choices"]["x"]["now"] for view in unpacked(content, "views")]
+    assert [clocks.count(clock) for clock in ("step", "seconds")] == [3, 3]
+
+
 def test_every_script_of_a_shared_file_is_named_by_its_hash():
     text, _ = shared(compared.runs(("none", "layer"), 2))
     (allowed,) = re.findall(r"script-src (.*?); style-src", text)
