@@ -109,11 +109,17 @@ class Board:
     def logged(self) -> dict[str, list[Metric]]:
         return metrics.logged([run for run in self.task.runs if run.records])
 
-    def panel(self, split: str, metric: Metric) -> Board:
-        """The same cells with another metric for their curves; the answer stays that of the question."""
-        found = copy.copy(self)
-        found.question = replace(self.question, split=split, metric=metric, level=None)
-        found.comparison = replace(self.comparison, question=found.question)
+    def panels(self, keys: str) -> dict[str, Board]:
+        """The same cells with other metrics for their curves, in the order of these keys; what is not logged is left
+        out. The answer stays that of the question."""
+        found, own = {}, panel_key(self.question.split, self.question.metric)
+        logged = {panel_key(split, metric): (split, metric) for split, here in self.logged.items() for metric in here}
+        for key in dict.fromkeys(keys.split("|")):
+            if key in logged and key != own:
+                split, metric = logged[key]
+                found[key] = copy.copy(self)
+                found[key].question = replace(self.question, split=split, metric=metric, level=None)
+                found[key].comparison = replace(self.comparison, question=found[key].question)
         return found
 
     @cached_property

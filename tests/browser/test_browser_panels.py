@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,35 @@ def test_one_cursor_for_all_panels(chromium: Any, serve: Any, tmp_path: Path, as
     it.page.mouse.move(5, 5)
     until(it.page, "() => !document.querySelector('#panels .spikeline')")
     assert it.messages == []
+
+
+def test_each_panel_is_saved_as_a_picture_and_all_as_a_table(chromium: Any, address: str, tmp_path: Path):
+    it = opened(chromium, address, PANELS)
+    until(it.page, FOUR)
+
+    def saved(name: str, page: Any) -> tuple[str, bytes]:
+        with page.expect_download() as download:
+            page.get_by_text(name, exact=True).or_(page.get_by_label(name, exact=True)).click()
+        download.value.save_as(tmp_path / "saved")
+        return download.value.suggested_filename, (tmp_path / "saved").read_bytes()
+
+    name, picture = saved("PNG valid NLL", it.page)
+    assert name == "curves-valid-nll.png" and picture.startswith(b"\x89PNG") and len(picture) > 10_000
+    name, picture = saved("SVG test error", it.page)
+    text = picture.decode()
+    assert name == "curves-test-error.svg" and text.count('class="legendtext"') == 3 and "test error, %" in text
+    it.page.locator("#share summary").click()
+    assert it.page.locator("#share-svg").is_hidden()  # each panel has its own
+    it.page.get_by_role("button", name="batch", exact=True).click()
+    it.page.locator("#share summary").click()
+    name, table = saved("CSV of the curves", it.page)
+    assert name == "normbench-curves.csv"
+    found = list(csv.DictReader(table.decode().splitlines()))
+    assert len(found) == 4 * 2 * 5 * 21 and {row["cell"] for row in found} == {"none", "layer"}
+    alone = opened(chromium, address)
+    alone.page.locator("#share summary").click()
+    assert saved("PNG of the curves", alone.page)[0] == "curves-test-error.png"
+    assert it.messages == [] and alone.messages == []
 
 
 def test_a_shared_file_has_the_panels(chromium: Any, tmp_path: Path):

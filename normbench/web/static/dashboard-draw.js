@@ -146,9 +146,13 @@
     for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
   };
 
-  // Saves the figure as a file of its own, on the page's ground.
-  nb.svg = function svg({ data, layout, clientWidth: width, clientHeight: height }) {
-    Plotly.downloadImage({ data, layout: { ...layout, showlegend: true } }, { format: "svg", filename: "curves", width, height });
+  const PICTURE = { width: 900, height: 560, scale: 2 }; // pixels of a panel as a file, whatever the page's size; a PNG has more
+
+  // Saves a plot as a file of its own, on the page's ground, with a legend of its lines.
+  nb.picture = function picture({ data, layout, dataset }, format) {
+    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference"].includes(trace.meta.role) }));
+    const filename = `curves ${dataset.panel}`.trim().replace(/[^\w.-]+/g, "-");
+    Plotly.downloadImage({ data: lines, layout: { ...layout, showlegend: true, legend: { orientation: "h", y: -0.18 } } }, { format, filename, ...PICTURE });
   };
 
   nb.dark = () => dark.matches;

@@ -255,14 +255,21 @@
     });
     at("panels-menu").hidden = known.length < 2;
     at("unzoom").hidden = !query.zoom;
+    for (const format of ["png", "svg"]) at(`share-${format}`).hidden = items.length > 1; // each panel has its own
     nb.keyed(at("panels"), items.map((one) => ({ ...one, key: one.main ? "" : one.key })), ({ main, key, label }) => {
-      const close = nb.el("button", { type: "button", class: "plain", "aria-label": `Close ${label}`, hidden: main }, "Close");
+      const close = nb.el("button", { type: "button", class: "plain", hidden: main }, "Close");
       close.addEventListener("click", () => change({ panels: list("panels").filter((one) => one !== key).join("|") }, { ask: true, push: true }));
       const plot = main ? { id: "plot-curves", "aria-labelledby": "heading", "aria-describedby": "caption" } : { "aria-label": label };
-      return nb.el("div", {}, nb.el("div", { class: "head" }, nb.el("h2"), close), nb.el("div", { class: "plot", role: "figure", ...plot }));
+      const pictures = ["png", "svg"].map((format) => {
+        const button = nb.el("button", { type: "button", class: "plain" }, format.toUpperCase());
+        button.addEventListener("click", () => nb.picture(button.closest(".head").nextSibling, format));
+        return button;
+      });
+      return nb.el("div", {}, nb.el("div", { class: "head" }, nb.el("h2"), nb.el("span", {}, ...pictures, close)), nb.el("div", { class: "plot", role: "figure", ...plot }));
     }, (panel, { label }) => {
       panel.firstChild.hidden = items.length < 2;
       nb.say(panel.firstChild.firstChild, label);
+      for (const button of panel.querySelectorAll(".head button")) button.setAttribute("aria-label", `${button.textContent} ${label}`);
     });
     plots().forEach((plot, place) => {
       plot.dataset.panel = items[place].key;
@@ -425,7 +432,7 @@
     pair();
     answer();
     nb.fill(at("notes"), view.notes, () => bullets(view.notes));
-    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, query)));
+    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, { ...query, rate: on.rate() ? "best" : "all" })));
     details(query.run || "");
   }
 
@@ -444,7 +451,7 @@
   const MENUS = [at("share"), at("panels-menu")];
   at("unzoom").addEventListener("click", () => change({ zoom: "" }));
   at("pair-close").addEventListener("click", () => change({ a: "", b: "" }, { ask: true }));
-  at("share-svg").addEventListener("click", () => nb.svg(at("plot-curves")));
+  for (const format of ["png", "svg"]) at(`share-${format}`).addEventListener("click", () => nb.picture(at("plot-curves"), format));
   document.addEventListener("click", (event) => {
     for (const menu of MENUS) if (!menu.contains(event.target)) menu.open = false;
   });
