@@ -24,6 +24,7 @@ from normbench.stats.statistics import REACH
 
 EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
+  normbench compare model=mnist_mlp norm!=none 'lr>1e-3'         all but some, within bounds
   normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare                                              list what can be compared

@@ -75,7 +75,10 @@ ConfigDir = Annotated[
 Json = Annotated[bool, flag("--json", "print the answer as JSON; progress goes to standard error")]
 Run = Annotated[str, argument("a run's id, the beginning of one, or a run's directory")]
 Filters = Annotated[
-    list[str], argument("KEY=VALUE[,VALUE]: which runs", "FILTER", default_factory=list, show_default=False)
+    list[str],
+    argument(
+        "KEY=VALUE[,VALUE], KEY!=VALUE, 'KEY>VALUE': which runs", "FILTER", default_factory=list, show_default=False
+    ),
 ]
 Fidelity = Annotated[Literal["paper", "reduced", "proxy", "smoke"], option(FIDELITY_HELP)]
 Jobs = Annotated[int, option("number of processes", "N", min=0, show_default="one per core")]

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,9 @@ FILE = "own_file"  # an author's own file, by its hash: runs before and after it
 Values = Mapping[str, Any]
 _FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest first
 _RANGE = re.compile(r"(\d+)-(\d+)")
+EQUAL = ("=", "!=")
+_SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_WORD = re.compile(r"-?([^=<>]*?)(!=|[<>]=?|=|$)(.*)", re.DOTALL)  # key, sign, value
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,54 +234,71 @@ def describe_config(config: Mapping[str, Any]) -> str:
     return " ".join(names.get(key, f"{key}={value}") for key, value in words.items())
 
 
-def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs that fit: `model=lenet5 norm=layer,batch seed=1-5 optim.lr=1e-3 experiment='ln2016/*'`, all words.
+def select(
+    words: Sequence[str], runs: Sequence[RunRecord], more: Mapping[str, Values] = MappingProxyType({})
+) -> list[RunRecord]:
+    """The runs that fit: `model=lenet5 norm=layer,batch seed=1-5 lr>1e-3 -experiment='ln2016/*'`, all words.
 
-    A key is one of the configuration, of the labels or of the length: `train.epochs`, `train.steps`. A word without a
-    key is an experiment, an arm, or the beginning of an id (4 characters); of those one has to fit.
+    A key is one of the configuration, of the labels or of the length: `train.epochs`, `train.steps`; its last part is
+    enough where it names one. A word without a key is an experiment, an arm, or the beginning of an id (4 characters);
+    of those one has to fit. `>`, `>=`, `<` and `<=` compare numbers, and texts by the alphabet. `-` before a word, or
+    `!=`, leaves out what it selects.
 
-    `run=` takes the beginning of an id too. Errors: a key or value that no run has; a word by itself that is none of
-    these; the beginning of several ids.
+    `run=` takes the beginning of an id too. more: further keys, by id. Errors: a key or value that no run has, but
+    where it is left out; a word by itself that is none of these; the beginning of several ids.
     """
     if not runs or not words:
         return list(runs)
     configurations = flats([run.config for run in runs])
     candidates = [
-        {**labels_of(run), **length_of(run), **values} for run, values in zip(runs, configurations, strict=True)
+        {**more.get(run.id, {}), **labels_of(run), **length_of(run), **values}
+        for run, values in zip(runs, configurations, strict=True)
     ]
-    keep = [True] * len(runs)
-    bare = [word for word in words if "=" not in word]
     names = {name for run in runs for place in ((run.experiment, run.arm), *run.elsewhere) for name in place}
-    for word in bare:
-        if word not in names and not (len(word) >= SHORTEST and begun_by(word, (run.id for run in runs))):
-            raise unknown(f"'{word}' is no experiment, arm or id of a run here, and no KEY=VALUE.", word, names)
-    if bare:
-        keep = [any(run.is_called(word) for word in bare) for run in runs]
+    named: list[str] = []  # by a word without a key
+    keep = [True] * len(runs)
     for word in words:
-        key, equals, wanted = word.partition("=")
-        if not equals:
-            continue
-        if not any(key in values for values in candidates):
-            keys = dict.fromkeys(key for values in candidates for key in values)
+        out, (key, sign, wanted) = word.startswith("-"), _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
+        if sign:
+            fits, out = _fitting(word, (key, sign, wanted), runs, candidates, out), out != (sign == "!=")
+        else:
+            if key not in names and not (len(key) >= SHORTEST and begun_by(key, (run.id for run in runs))):
+                raise unknown(f"'{key}' is no experiment, arm or id of a run here, and no KEY=VALUE.", key, names)
+            named += [] if out else [key]
+            fits = [run.is_called(key) for run in runs] if out else keep
+        keep = [selected and fit != out for selected, fit in zip(keep, fits, strict=True)]
+    return [
+        run
+        for run, selected in zip(runs, keep, strict=True)
+        if selected and (not named or any(map(run.is_called, named)))
+    ]
+
+
+def _fitting(
+    word: str, parts: tuple[str, str, str], runs: Sequence[RunRecord], candidates: Sequence[Values], out: bool
+) -> list[bool]:
+    """Which runs a word with a key fits, `!=` read as `=`."""
+    key, sign, wanted = parts
+    keys = dict.fromkeys(key for values in candidates for key in values)
+    if key not in keys:
+        ending = [full for full in keys if full.endswith(f".{key}")]
+        if len(ending) != 1 or not key:
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
-        patterns = _alternatives(wanted)
-        there = {text(values[key]): values[key] for values in candidates if key in values}
-        if key == "run":  # by its beginning, as everywhere
-            patterns = [begun_by(pattern, there) or pattern for pattern in patterns]
-        for pattern in patterns:
-            if not any(_fits(value, pattern) for value in there.values()):
-                if (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
-                    turned = f"{bounds[2]}-{bounds[1]}"
-                    raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
-                apart = _filed_apart(pattern, runs) if key == "experiment" else ""
-                named = () if key == "run" else there  # no id is like another
-                raise unknown(f"{word}: no run here has {key}={pattern}{apart}.", pattern, named)
-        fitting = {written for written, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
-        keep = [
-            selected and key in values and text(values[key]) in fitting
-            for selected, values in zip(keep, candidates, strict=True)
-        ]
-    return [run for run, selected in zip(runs, keep, strict=True) if selected]
+        key = ending[0]
+    there = {text(values[key]): values[key] for values in candidates if key in values}
+    patterns = _alternatives(wanted) if sign in EQUAL else [wanted]
+    if key == "run":  # by its beginning, as everywhere
+        patterns = [begun_by(pattern, there) or pattern for pattern in patterns]
+    fitting = {pattern: {w for w, value in there.items() if _fits(value, pattern, sign)} for pattern in patterns}
+    for pattern in (p for p in patterns if not fitting[p] and not out and sign != "!="):
+        if sign == "=" and (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
+            turned = f"{bounds[2]}-{bounds[1]}"
+            raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
+        apart = _filed_apart(pattern, runs) if key == "experiment" else ""
+        alike = () if key == "run" or sign != "=" else there  # no id is like another
+        raise unknown(f"{word}: no run here has {key}{sign}{pattern}{apart}.", pattern, alike)
+    every = set().union(*fitting.values())
+    return [key in values and text(values[key]) in every for values in candidates]
 
 
 def _filed_apart(experiment: str, runs: Sequence[RunRecord]) -> str:
@@ -302,9 +323,15 @@ def _alternatives(wanted: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _fits(value: Any, pattern: str) -> bool:
-    """Whether a pattern names the value, as it is or in a shorter form."""
+def _fits(value: Any, pattern: str, sign: str = "=") -> bool:
+    """Whether a pattern names the value, as it is or in a shorter form, or bounds it; of several values, one."""
+    if isinstance(value, tuple):
+        return any(_fits(one, pattern, sign) for one in value)
     written = text(value)
+    if sign not in EQUAL:
+        bound = _parsed(pattern)
+        numbers = isinstance(value, int | float) and isinstance(bound, int | float)
+        return bool(_SIGNS[sign](value, bound)) if numbers else isinstance(value, str) and _SIGNS[sign](value, pattern)
     if (bounds := _RANGE.fullmatch(pattern)) and written.isdecimal():
         return int(bounds[1]) <= int(written) <= int(bounds[2])
     if isinstance(value, float) and pattern in (format(value, form) for form in _FORMS):

@@ -18,11 +18,15 @@ Points = dict[float, float]  # value by step
 
 @dataclass(frozen=True)
 class AtCommonSteps:
-    """The runs as if they had been logged at the common steps alone; `end`: the last of these, `last`: of any run."""
+    """The runs as if they had been logged at the common steps alone; `end`: the last of these, `last`: of any run;
+    `points`: how many they are, `most`: of any run up to the end.
+    """
 
     runs: Sequence[RunRecord]
     end: float = 0
     last: float = 0
+    points: int = 0
+    most: int = 0
 
 
 def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCommonSteps:
@@ -59,7 +63,8 @@ def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCom
         status, reason = ("done", "") if cut else (run.status, run.reason)
         records = _only(run, split, metric, end.metric, steps)
         found.append(replace(run, records=records, steps=int(at), status=status, reason=reason))
-    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged))
+    most = max(sum(step <= at for step in curves[run.id]) for run in logged)
+    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged), len(steps), most)
 
 
 def _curve(part: Part, run: RunRecord) -> Points:

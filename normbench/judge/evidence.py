@@ -168,6 +168,8 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         texts.append("pairs of equal seeds" if pairs else "seeds are not shared: all runs of both sides (Welch)")
     if at_common.end < at_common.last:
         texts.append(f"up to step {at_common.end:g} of {at_common.last:g}")
+    if at_common.points < at_common.most and part.endpoint.kind != "final":
+        texts.append(f"at the {at_common.points} steps that all have, of {at_common.most}")
     said = {key for _, cell in part.contrast for key in cell}
     for key in sorted({key for cell in cells for run in cell.values() for key in run.axes} - said):
         sides = [sorted({str(run.axes.get(key)) for run in cell.values()}) for cell in cells]

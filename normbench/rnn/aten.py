@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from normbench.norms.fused import BATCH, ERF, FIXED, LAYER, LAYER_OUT, NONE, RMS_MIN, TANH, VALID
-from normbench.rnn.matmul import Projection, empty, one_step_for_all
+from normbench.rnn.matmul import Projection, empty, matmul, one_step_for_all
 from normbench.rnn.plan import Element, Gradients, Plan, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
+ALL = -1  # in the place of a step: all of them
 AT_ONCE = 1 << 17  # numbers of an element-wise normalizer's input
 
 
@@ -190,6 +191,10 @@ class Run:
             self.u = empty(z, *z.shape) if keep else one_step_for_all(z)
             self.gates, self.squashed = empty(z, *z.shape), empty(c, *c[1:].shape)
 
+    @staticmethod
+    def packs() -> bool:
+        return False
+
     def saved(self) -> list[Tensor]:
         flat = [moment for pair in self.moments.values() for moment in pair]
         return [self.u, self.gates, self.squashed, torch.tensor(list(self.moments)), *flat]
@@ -261,18 +266,50 @@ class Run:
             torch.where(self.mask[t, :, None], self.h[t + 1], self.h[t], out=self.h[t + 1])
 
     def forward_all(self, projection: Projection) -> bool:
-        return False
+        """All steps of an LSTM without a mask, with or without layer normalization of u and c: a few calls for each."""
+        if not self._usual(projection):
+            return False
+        n, (_, hidden, cell, _), (_, eps_u, eps_c, _) = self.plan.hidden, self.plan.kinds, self.plan.eps
+        f, i, o, g = (part.unbind(0) for part in self.gates.chunk(4, -1))
+        sigmoids, gates = self.gates[..., : 3 * n].unbind(0), self.gates.unbind(0)
+        us, hs, cs, squashed = (part.unbind(0) for part in (self.u, self.h, self.c, self.squashed))
+        moments: dict[int, list[list[Tensor]]] = {1: [], 2: []}
+        (weight,) = projection.transposed
+        for t, u in enumerate(us):
+            seen_u = matmul(hs[t], weight, u)
+            if seen_u is not u:
+                u.copy_(seen_u)
+            if hidden == LAYER:
+                seen_u, *found = torch.native_layer_norm(u, [4 * n], self.v.gain_h, None, eps_u)
+                moments[1].append(found)
+            gates[t].add_(seen_u)
+            sigmoids[t].sigmoid_()
+            seen = torch.mul(f[t], cs[t], out=cs[t + 1]).addcmul_(i[t], g[t].tanh_())
+            if cell == LAYER:
+                seen, *found = torch.native_layer_norm(seen, [n], self.v.gain_c, self.v.shift_c, eps_c)
+                moments[2].append(found)
+            else:
+                seen = seen + self.v.shift_c
+            torch.mul(o[t], torch.tanh(seen, out=squashed[t]), out=hs[t + 1])
+        for at, of_steps in moments.items():
+            if of_steps:
+                mean, rstd = map(torch.stack, zip(*of_steps, strict=True))
+                self.moments[at, ALL] = mean, rstd
+        return True
 
-    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
-        return False
+    def _usual(self, projection: Projection) -> bool:
+        plan = self.plan
+        plain = self.mask is None and projection.drop is None and not (plan.gru or plan.scaled or plan.elements)
+        return plain and math.isinf(plan.clip) and all(kind in (NONE, LAYER) for kind in plan.kinds[1:3])
 
     def _lstm(self, t: int, hidden: Tensor) -> None:
         n, gates, c = self.plan.hidden, self.gates[t], self.c[t + 1]
         gates += hidden
         f, i, o = gates[:, : 3 * n].sigmoid_().chunk(3, -1)
-        torch.mul(f, self.c[t], out=c).addcmul_(i, gates[:, 3 * n :].tanh_())
+        new = torch.mul(f, self.c[t], out=c if self.mask is None else torch.empty_like(c))
+        new.addcmul_(i, gates[:, 3 * n :].tanh_())
         if self.mask is not None:
-            torch.where(self.mask[t, :, None], c, self.c[t], out=c)
+            torch.where(self.mask[t, :, None], new, self.c[t], out=c)
         seen = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
         seen = seen * self.v.gain_c if self.plan.scaled else seen
         torch.mul(o, torch.tanh(seen, out=self.squashed[t]), out=self.h[t + 1])
@@ -298,6 +335,51 @@ class Run:
         }
         self.dz_all: Tensor | None = None
         self.sums = Vectors(*(torch.zeros_like(v) for v in self.v))
+
+    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
+        """What does not depend on later steps is made for all of them at once, before and after."""
+        if not self._usual(projection):
+            return False
+        n, kinds, v, of_u, of_c = self.plan.hidden, self.plan.kinds, self.v, [4 * self.plan.hidden], [self.plan.hidden]
+        f, i, o, g = self.gates.chunk(4, -1)
+        aten.sigmoid_backward.grad_input(self.c[:-1], f, grad_input=self.d[..., :n])
+        aten.sigmoid_backward.grad_input(g, i, grad_input=self.d[..., n : 2 * n])
+        aten.sigmoid_backward.grad_input(self.squashed, o, grad_input=self.d[..., 2 * n : 3 * n])
+        aten.tanh_backward.grad_input(i, g, grad_input=self.d[..., 3 * n :])
+        dseen = aten.tanh_backward(o, self.squashed)
+        d, of_f, us, cs, dseens, douts = (part.unbind(0) for part in (self.d, f, self.u, self.c, dseen, self.dout))
+        of_two = self.d[..., : 2 * n].unflatten(-1, (2, n)).unbind(0)
+        of_o, of_g = self.d[..., 2 * n : 3 * n].unbind(0), self.d[..., 3 * n :].unbind(0)
+        moments = {at: tuple(part.unbind(0) for part in self.moments[at, ALL]) for at in (1, 2) if kinds[at] == LAYER}
+        backward, alone = aten.native_layer_norm_backward, [True, False, False]
+        dus, dc, reaching = [], self.dc, dh + self.carry
+        for t in reversed(range(len(d))):
+            reaching.add_(douts[t])
+            dcell = dseens[t].mul_(reaching)
+            if 2 in moments:
+                mean, rstd = moments[2][0][t], moments[2][1][t]
+                dcell, _, _ = backward(dcell, cs[t + 1], of_c, mean, rstd, v.gain_c, None, alone)
+            dc.add_(dcell)
+            of_two[t].mul_(dc[:, None])
+            of_g[t].mul_(dc)
+            of_o[t].mul_(reaching)
+            dc.mul_(of_f[t])
+            du = d[t]
+            if 1 in moments:
+                du, _, _ = backward(du, us[t], of_u, moments[1][0][t], moments[1][1][t], v.gain_h, None, alone)
+            dus.append(du)
+            reaching = matmul(du, projection.weight)
+        torch.stack(dus[::-1], out=self.du)
+        if 1 in moments:
+            gains = backward(self.d, self.u, of_u, *self.moments[1, ALL], v.gain_h, None, [False, True, False])
+            self.sums.gain_h.add_(gains[1])
+        if 2 in moments:
+            gains = backward(dseen, self.c[1:], of_c, *self.moments[2, ALL], v.gain_c, None, [False, True, False])
+            self.sums.gain_c.add_(gains[1])
+        self.sums.shift_c.add_(dseen.sum((0, 1)))
+        self.carry = dh.new_zeros(())
+        dh.copy_(reaching)
+        return True
 
     def _steps(self, at: int) -> Tensor:
         """What is normalized at that place of plan.kinds, (T, B, features)."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from normbench.errors import NormbenchError, unknown
-from normbench.rnn import aten, kernel
+from normbench.rnn import aten, kernel, native
 from normbench.rnn.matmul import Projection, onednn
 from normbench.rnn.plan import Gradients, Plan, Vectors
 
@@ -23,13 +23,13 @@ class Backend(Protocol):
 
     `fused` takes all steps of a sequence, `stepwise` one at a time, from 0 up and back. Forward: `prepare`, then
     `forward_all`, or `forward` for each step. Backward: `begin`, then `backward_all`, or `backward` for each step, and
-    `finish`. All tensors are on one device, contiguous, and of the cell's dtype.
+    `finish`. All tensors are on one device and of the cell's dtype, each step contiguous.
 
     Args:
         plan, vectors: the cell's.
         z: W_x x of all steps, with the bias inside, (T, B, gates H).
         h, c: the states, (T + 1, B, H), of which the first is given and the others are written; c of a GRU (T + 1, B,
-            0).
+            0), and where no backward pass will come one for all steps.
         mask: (T, B), true where the step is valid, or None.
         saved: for a backward pass, what `saved` of the forward pass gave.
         keep: false where no backward pass will come.
@@ -55,6 +55,11 @@ class Backend(Protocol):
         keep: bool = True,
         moments: Sequence[Tensor] = (),
     ) -> None: ...
+
+    @staticmethod
+    def packs() -> bool:
+        """Whether the caller's products are to be the kernel's."""
+        ...
 
     def saved(self) -> list[Tensor]:
         """The tensors that a backward pass needs besides the arguments of this one."""
@@ -101,7 +106,7 @@ class Backend(Protocol):
         ...
 
 
-BACKENDS: dict[str, type[Backend]] = {"c": kernel.Run, "aten": aten.Run}
+BACKENDS: dict[str, type[Backend]] = {"c": native.Run, "aten": aten.Run}
 NAMES = (*BACKENDS, "loop")
 _chosen: str = ""
 _reported: set[str] = set()
@@ -125,7 +130,7 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
         raise NormbenchError(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
     try:
         kernel.load()
-        return kernel.Run
+        return native.Run
     except kernel.Unavailable as reason:
         if name == "c":
             raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
@@ -152,7 +157,7 @@ def torch_needed(device: str) -> bool:
 def by_kernel(like: Tensor, *others: Tensor) -> bool:
     """Whether the kernel computes with these tensors."""
     alike = all((other.dtype, other.device) == (like.dtype, like.device) for other in others)
-    return alike and current(like.device) is kernel.Run and like.dtype in kernel.REALS
+    return alike and current(like.device) is native.Run and like.dtype in kernel.REALS
 
 
 @contextmanager
@@ -169,7 +174,8 @@ def using(name: str) -> Iterator[None]:
 def describe(device: torch.device | str = "cpu") -> str:
     """The backend and its compiler, on which the last bits of a recurrent model's curve depend."""
     backend = current(device)
-    name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is kernel.Run else "ATen"
+    name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is native.Run else "ATen"
     if torch.device(device).type != "cpu":
         return f"{name}; products by torch on {torch.device(device).type}"
-    return f"{name}; products by {'oneDNN' if onednn() else 'BLAS'}"
+    own = "the kernel and " if backend is not None and backend.packs() else ""
+    return f"{name}; products by {own}{'oneDNN' if onednn() else 'BLAS'}"

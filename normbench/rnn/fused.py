@@ -18,7 +18,7 @@ from normbench.rnn import plan as plans
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.derivatives import differentiable
-from normbench.rnn.matmul import Projection, empty, steps_at_once
+from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, learn, prepare_moments, vectors
 
 
@@ -47,14 +47,17 @@ class Sequence(torch.autograd.Function):
         c0: Tensor,
         *learned: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        projection = Projection(weight_hh, drops[1])
+        pairs = zip((weight_ih, weight_hh), drops, strict=True)
+        inputs, projection = (Projection(weight, drop, backend.packs()) for weight, drop in pairs)
         gains_and_shifts = learned[: len(Vectors._fields)]
-        h, c = _states(h0, len(x)), _states(c0, len(x))
+        h = _states(h0, len(x))
+        c = _states(c0, len(x)) if keep else c0.clone().expand(len(h), *c0.shape)
         v = Vectors(*(part.contiguous() for part in gains_and_shifts))
-        at_once = len(x) if keep else steps_at_once(x, weight_ih)
+        at_once = len(x) if keep else inputs.at_once(x)
+        products: Tensor | None = None
         for first in range(0, len(x), at_once):
             rows, states = slice(first, first + at_once), slice(first, first + at_once + 1)
-            z = input_projection(x[rows], weight_ih, inside, drops[0])
+            z = products = input_projection(inputs, x[rows], inside, products)
             part = None if mask is None else mask[rows]
             run = backend(plan, v, z, h[states], c[states], part, keep=keep, moments=[m[rows] for m in moments])
             run.prepare(slice(0, len(z)))
@@ -76,10 +79,11 @@ class Sequence(torch.autograd.Function):
         if torch.is_grad_enabled():
             return _differentiable(ctx, mask, (x, weight_ih, weight_hh, h0, c0), (dy, dh, dc))
         v, moments, saved = Vectors(*(part.contiguous() for part in rest[:7])), rest[7:11], rest[11:]
-        inputs, projection = Projection(weight_ih, ctx.drops[0]), Projection(weight_hh, ctx.drops[1])
+        pairs = zip((weight_ih, weight_hh), ctx.drops, strict=True)
+        inputs, projection = (Projection(weight, drop, ctx.backend.packs()) for weight, drop in pairs)
         run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
         if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were
-            run.restore(input_projection(x, weight_ih, inside, ctx.drops[0]), projection.all(h[:-1]))
+            run.restore(input_projection(inputs, x, inside), projection.all(h[:-1]))
         ctx.spent = True
         run.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
         dh = dh.clone()
@@ -125,8 +129,8 @@ def _differentiable(
     return *[None] * 7, x, weight_ih, None, weight_hh, h0, c0, *vectors, *parameters
 
 
-def input_projection(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
-    z = Projection(weight, drop).all(x)
+def input_projection(inputs: Projection, x: Tensor, inside: Tensor | None, out: Tensor | None = None) -> Tensor:
+    z = inputs.all(x, out)
     return z if inside is None else z.add_(inside)
 
 

@@ -13,20 +13,15 @@ import platform
 import shlex
 import stat
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from normbench import scratch
-from normbench.norms.fused import BATCH
-from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import Gradients, Plan, Vectors
 
 SOURCE = Path(__file__).with_name("step.c")
-INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "window.c"))
+INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "blend.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler accepts is taken: this processor's instructions, in whole registers
 FLAGS = (
@@ -35,149 +30,19 @@ FLAGS = (
     (*COMMON, "-mcpu=native"),
     COMMON,
 )
-ARRAYS = ("z", "u", "h", "c", "stats", "mask")
-VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c", "inside")
 REALS = {torch.float32: ("float", ctypes.c_float), torch.float64: ("double", ctypes.c_double)}
 FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
 PIECES = {  # functions besides the recurrences: how many sizes, numbers and arrays each takes
     **{"read_forward": (3, 1, 5), "read_backward": (3, 1, 8), "write_forward": (3, 1, 5), "write_backward": (3, 1, 6)},
-    **{"window_forward": (4, 2, 7), "window_backward": (4, 2, 9)},
+    **{"window_forward": (4, 2, 7), "window_backward": (4, 2, 9), "pack": (4, 0, 2), "product": (3, 0, 3)},
+    **{"blend_forward": (3, 4, 9), "blend_backward": (3, 2, 11)},
 }
-PRODUCT = ("weight", "transposed", "dh")
-GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
-SCRATCH, BENT = 8, 9  # of step.c
 PATIENCE = 120  # s for the compiler
-CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
 
 class Unavailable(Exception):
     """The kernel cannot be built or loaded here; the message has the reason."""
-
-
-class Job(ctypes.Structure):
-    """The Job of step.c."""
-
-    _fields_ = (
-        *[(name, ctypes.c_int64) for name in ("batch", "hidden", "update_old")],
-        ("kind", ctypes.c_int64 * 4),
-        ("eps", ctypes.c_double * 4),
-        ("clip", ctypes.c_double),
-        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
-        ("moments", ctypes.c_void_p * 4),
-        *[(name, ctypes.c_void_p) for name in ("seen", "sums", "curved")],
-    )
-
-
-class Run:
-    """The `Backend` for the CPU; the gradients of z and u take the place of z and u."""
-
-    overwrites: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        plan: Plan,
-        vectors: Vectors,
-        z: Tensor,
-        h: Tensor,
-        c: Tensor,
-        mask: Tensor | None,
-        saved: Sequence[Tensor] = (),
-        keep: bool = True,
-        moments: Sequence[Tensor] = (),
-    ) -> None:
-        self.plan, self.z, self.vectors, self.moments = plan, z, vectors, moments
-        steps, batch, width = z.shape
-        self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
-        self.job.clip = plan.clip / max(batch, 1)
-        if keep:
-            self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
-            self._point(u=self.u)
-        else:
-            self.u, self.stats = one_step_for_all(z), z.new_empty(steps, batch, 8 if plan.gru else 6)
-            self._point(scratch=self.u)
-        self.step_bytes = batch * width * z.element_size() if keep else 0
-        self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
-        if mask is not None:
-            self._point(mask=mask)
-        self.rows = batch if plan.over_rows else 1  # of scratch
-        self.curved = z.new_empty(self.rows * BENT * plan.hidden)
-        self._point(curved=self.curved)
-        if plan.over_rows:
-            self.job.moments[:] = [found.data_ptr() for found in moments]
-            self.seen = torch.empty_like(c[0])  # c as normalized over rows
-            self._point(seen=self.seen)
-        suffix, _ = REALS[z.dtype]
-        library, cell = load(), "gru" if plan.gru else "lstm"
-        self._forward, self._backward, self._forward_all, self._backward_all = (
-            getattr(library, f"{cell}_{name}_{suffix}") for name in FUNCTIONS
-        )
-        self.address, self.u_address = ctypes.addressof(self.job), self.u.data_ptr() if keep else -1
-
-    def _point(self, **tensors: Tensor) -> None:
-        for name, tensor in tensors.items():
-            setattr(self.job, name, tensor.data_ptr())
-
-    def saved(self) -> list[Tensor]:
-        return [self.u, self.stats]
-
-    def restore(self, z: Tensor, u: Tensor) -> None:
-        self.z.data.copy_(z)
-        self.u.data.copy_(u)
-        if self.plan.over_rows:
-            parts = [*self.z.data.split(self.plan.blocks, -1), *self.u.data.split(self.plan.blocks, -1)]
-            for at, part in zip((0, 2, 1, 3) if self.plan.gru else (0, 1), parts, strict=True):
-                if self.plan.kinds[at] >= BATCH:  # as the forward pass had left them
-                    mean, root, _ = self.moments[at].unbind(1)
-                    part.sub_(mean[:, None]).mul_(root[:, None])
-
-    def prepare(self, rows: slice) -> None:
-        """Nothing: the input's term is made in the step."""
-
-    def forward(self, t: int, u: Tensor) -> None:
-        at = u.data_ptr()
-        self._forward(self.address, t, None if at == self.u_address + t * self.step_bytes else at)
-
-    def forward_all(self, projection: Projection) -> bool:
-        """All steps in one call, if the kernel's own products are the better ones."""
-        if not self._small(projection):
-            return False
-        (transposed,) = projection.transposed
-        self._point(transposed=transposed)
-        self._forward_all(self.address, len(self.z), None)
-        return True
-
-    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
-        """The same of the backward steps; dh is overwritten by what reaches h_0 through the products."""
-        if not self._small(projection):
-            return False
-        self.weight, self.dh = projection.weight.contiguous(), dh
-        self._point(weight=self.weight, dh=dh)
-        self._backward_all(self.address, len(self.z), None)
-        return True
-
-    def _small(self, projection: Projection) -> bool:
-        return projection.drop is None and projection.weight.numel() * projection.weight.element_size() <= CACHED
-
-    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
-        self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
-        self.sums = Vectors(*(torch.zeros_like(v) for v in self.vectors))
-        self.scratch = self.z.new_empty(self.rows * SCRATCH * self.job.hidden)
-        if self.plan.over_rows:
-            self.column_sums = self.z.new_empty(2 * self.z.shape[-1])
-            self._point(sums=self.column_sums)
-        self._point(dout=dout, dc=dc, carry=carry, dz=self.z, du=self.u, scratch=self.scratch)
-        self._point(**{f"d{name}": tensor for name, tensor in self.sums._asdict().items()})
-
-    def backward(self, t: int, dh: Tensor) -> None:
-        self._backward(self.address, t, dh.data_ptr())
-
-    def dz(self, t: int) -> Tensor:
-        """The gradient of z[t], after its backward step."""
-        return self.z[t]
-
-    def finish(self) -> Gradients:
-        return Gradients(self.z, self.u, self.sums)
 
 
 def call(name: str, *arguments: int | float | Tensor) -> None:

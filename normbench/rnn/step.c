@@ -15,19 +15,24 @@
 #define NAME(a) GLUE(a, SUFFIX)
 #define SIMD _Pragma("omp simd")
 
-/* A tile of the product has ROWS rows and PANEL vectors of columns: as many sums as registers hold. */
-#define ROWS 6
+/* A tile of the product has up to ROWS rows and PANEL vectors of columns: as many sums as registers hold. */
 #if defined(__AVX512F__)
 #define BYTES 64
-#define PANEL 4
+#define ROWS 8
+#define PANEL 3
 #elif defined(__AVX__)
 #define BYTES 32
+#define ROWS 6
 #define PANEL 2
 #else
 #define BYTES 16
+#define ROWS 6
 #define PANEL 2
 #endif
+#define BLOCK 512 /* rows of a panel that are gone through at a time */
+#define SOME 256  /* the same of the other matrix */
 #define WIDTH ((int64_t)(BYTES / sizeof(REAL)))
+#define WIDE(left) ((left) < PANEL * WIDTH ? WIDTH : PANEL * WIDTH) /* of the next panel, where `left` columns are */
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
 /* Normalizers: over the features of a row; of each number by itself; over the rows of the batch, or its valid ones, or
@@ -36,6 +41,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define CURVED(site) (job->kind[site] == TANH || job->kind[site] == ERF)
 #define CENTRED(kind) ((kind) == LAYER || (kind) == LAYER_OUT)
 #define OVER_ROWS(site) (job->kind[site] >= BATCH)
+#define STRIP 1024 /* columns of a matrix */
 #define SCRATCH 8 /* times H values for a row's backward step */
 #define BENT 9  /* the same for what the curves of a row give */
 
@@ -51,6 +57,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer */
 #define TINY 1.17549435e-38f /* the smallest normal number */
 #define TERMS 7
+#define ROOT __builtin_sqrtf
 #include "step.c"
 #undef REAL
 #undef BITS
@@ -64,6 +71,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #undef ROUND
 #undef TINY
 #undef TERMS
+#undef ROOT
 
 #define REAL double
 #define BITS int64_t
@@ -77,6 +85,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define ROUND 6755399441055744.0
 #define TINY 2.2250738585072014e-308
 #define TERMS 13
+#define ROOT __builtin_sqrt
 #include "step.c"
 
 const char *step_compiler(void) {
@@ -91,13 +100,13 @@ const char *step_compiler(void) {
 
 /* One sequence: see `Backend` in rnn/backends.py for what each array holds. */
 typedef struct {
-    int64_t batch, hidden, update_old, kind[4];
+    int64_t batch, hidden, update_old, kind[4], apart; /* c of one step from that of the next: 0, all in one place */
     double eps[4], clip; /* derivatives of an LSTM's gates are bounded by +- clip */
     REAL *z, *u, *h, *c, *stats;
     const uint8_t *mask;
     const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *inside, *dout;
     REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *dinside, *scratch;
-    const REAL *weight, *transposed;
+    const REAL *packed;
     REAL *dh, *moments[4], *seen, *sums, *curved;
 } NAME(Job);
 
@@ -355,49 +364,71 @@ static void NAME(unstandardize)(const NAME(Job) *job, int64_t t, int site, const
     }
 }
 
-/* out = a b for `rows` rows and `vectors` vectors of columns; both are constants where this is called. */
-static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, const REAL *b, REAL *out, int64_t depth,
-                                                             int64_t columns, const int rows, const int vectors) {
-    NAME(vector) sums[ROWS][PANEL];
+/* b (depth, columns), with b(k, j) at b[k * down + j * right], in the order in which `product` reads it: panel by panel,
+ * each row by row, the last one filled up with zeros. Rows as long as a matrix has them share few sets of the cache. */
+void NAME(pack)(int64_t down, int64_t right, int64_t depth, int64_t columns, const REAL *b, REAL *packed) {
+    for (int64_t j = 0, width; j < columns; j += width) {
+        width = WIDE(columns - j);
+        const int64_t there = columns - j < width ? columns - j : width;
+        for (int64_t k = 0; k < depth; k++, packed += width) {
+            for (int64_t v = 0; v < there; v++) packed[v] = b[k * down + (j + v) * right];
+            for (int64_t v = there; v < width; v++) packed[v] = 0;
+        }
+    }
+}
+
+/* out = a b, or += where there is `more`, for `rows` rows, of a `deep` and of out `columns` apart, and `vectors` vectors
+ * of columns; rows and vectors are constants where this is called. */
+static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
+                                                             int64_t depth, int64_t columns, int more, const int rows,
+                                                             const int vectors) {
+    NAME(vector) sums[8][PANEL];
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) sums[r][v] = (NAME(vector)){0};
-    for (int64_t k = 0; k < depth; k++, b += columns)
+        for (int v = 0; v < vectors; v++)
+            sums[r][v] = more ? *(NAME(vector) *)(out + r * columns + v * WIDTH) : (NAME(vector)){0};
+    for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH)
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++)
-                sums[r][v] += a[r * depth + k] * *(const NAME(vector) *)(b + v * WIDTH);
+            for (int v = 0; v < vectors; v++) sums[r][v] += a[r * deep + k] * *(const NAME(vector) *)(b + v * WIDTH);
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
 }
 
-/* All rows by one panel of columns; bands of nearly the same height. */
-static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, const REAL *b, REAL *out, int64_t rows,
-                                                              int64_t depth, int64_t columns, const int vectors) {
+/* All rows by `depth` rows of a panel, of which out has `there` columns; bands of nearly the same height. */
+static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
+                                                              int64_t rows, int64_t depth, int64_t columns,
+                                                              int64_t there, int more, const int vectors) {
+    REAL aside[8 * PANEL * WIDTH];
+    const int part = there < vectors * WIDTH;
+    const int64_t apart = part ? vectors * WIDTH : columns;
+    if (part) memset(aside, 0, sizeof aside);
     for (int64_t left = (rows + ROWS - 1) / ROWS, count; left > 0; left--, rows -= count) {
         count = (rows + left - 1) / left;
-        switch (count) {
-        case 6: NAME(tile)(a, b, out, depth, columns, 6, vectors); break;
-        case 5: NAME(tile)(a, b, out, depth, columns, 5, vectors); break;
-        case 4: NAME(tile)(a, b, out, depth, columns, 4, vectors); break;
-        case 3: NAME(tile)(a, b, out, depth, columns, 3, vectors); break;
-        case 2: NAME(tile)(a, b, out, depth, columns, 2, vectors); break;
-        default: NAME(tile)(a, b, out, depth, columns, 1, vectors);
-        }
-        a += count * depth, out += count * columns;
+        REAL *to = part ? aside : out;
+        for (int64_t r = 0; part && more && r < count; r++) memcpy(to + r * apart, out + r * columns, there * sizeof *to);
+#define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors); break;
+        switch (count) { BAND(1) BAND(2) BAND(3) BAND(4) BAND(5) BAND(6) BAND(7) BAND(8) }
+#undef BAND
+        for (int64_t r = 0; part && r < count; r++) memcpy(out + r * columns, to + r * apart, there * sizeof *to);
+        a += count * deep, out += count * columns;
     }
 }
 
-/* out (rows, columns) = a (rows, depth) b (depth, columns); each panel of b is read once from wherever it lies. */
-void NAME(product)(const REAL *a, const REAL *b, REAL *out, int64_t rows, int64_t depth, int64_t columns) {
-    int64_t j = 0;
-    for (; j + PANEL * WIDTH <= columns; j += PANEL * WIDTH)
-        NAME(panel)(a, b + j, out + j, rows, depth, columns, PANEL);
-    for (; j + WIDTH <= columns; j += WIDTH) NAME(panel)(a, b + j, out + j, rows, depth, columns, 1);
-    for (; j < columns; j++)
-        for (int64_t r = 0; r < rows; r++) {
-            REAL sum = 0;
-            for (int64_t k = 0; k < depth; k++) sum += a[r * depth + k] * b[k * columns + j];
-            out[r * columns + j] = sum;
+/* out (rows, columns) = a (rows, depth) b (depth, columns), b as `pack` has left it. Some rows of a stay in the second
+ * cache while b goes by, and a block of a panel in the first while they do. */
+void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, const REAL *packed, REAL *out) {
+    for (int64_t first = 0; first < rows; first += SOME, a += SOME * depth, out += SOME * columns) {
+        const int64_t some = rows - first < SOME ? rows - first : SOME;
+        const REAL *b = packed;
+        for (int64_t j = 0, width; j < columns; j += width) {
+            width = WIDE(columns - j);
+            const int64_t there = columns - j < width ? columns - j : width;
+            for (int64_t k = 0, high; k < depth; k += high, b += high * width) {
+                high = depth - k < BLOCK ? depth - k : BLOCK;
+                if (width > WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL);
+                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1);
+            }
         }
+    }
 }
 
 /* Sites over rows among those of the gates, before the rows are gone through: `first` gates are normalized together,
@@ -426,12 +457,12 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job
                                                                   const REAL *u_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
-    const REAL *z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
+    const REAL *z = job->z + row * 4 * n, *cp = job->c + t * job->apart + b * n;
     const REAL *u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
-    REAL *restrict stats = job->stats + row * 6, *restrict c = job->c + (row + job->batch) * n;
+    REAL *restrict stats = job->stats + row * 6, *c = job->c + (t + 1) * job->apart + b * n;
     if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
     if (job->mask && !job->mask[row]) {
-        memcpy(c, cp, n * sizeof *c);
+        memmove(c, cp, n * sizeof *c);
         return;
     }
     NAME(moments)(z, 4 * n, job->kind[0], job->eps[0], stats);
@@ -451,7 +482,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_output)(NAME(Job) *j
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
     const REAL *z = CURVED(0) ? CURVES(b) : job->z + row * 4 * n;
     const REAL *u = CURVED(1) ? CURVES(b) + 4 * n : job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
-    const REAL *c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
+    const REAL *c = OVER_ROWS(2) ? job->seen + b * n : job->c + (t + 1) * job->apart + b * n;
     REAL *restrict stats = job->stats + row * 6, *restrict h = job->h + (row + job->batch) * n;
     if (job->mask && !job->mask[row]) {
         memcpy(h, job->h + row * n, n * sizeof *h);
@@ -475,7 +506,7 @@ void NAME(lstm_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
         if (!OVER_ROWS(2)) NAME(lstm_output)(job, t, b, u_in);
     }
     if (OVER_ROWS(2)) {
-        memcpy(job->seen, job->c + (t + 1) * batch * n, batch * n * sizeof *job->seen);
+        memcpy(job->seen, job->c + (t + 1) * job->apart, batch * n * sizeof *job->seen);
         NAME(standardize)(job, t, 2, job->seen, n, n);
         for (int64_t b = 0; b < batch; b++) NAME(lstm_output)(job, t, b, u_in);
     }
@@ -696,7 +727,7 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
         (void)unused;                                                                                                \
         for (int64_t t = 0; t < steps; t++) {                                                                        \
             REAL *u = job->u ? job->u + t * batch * gates * n : job->scratch;                                        \
-            NAME(product)(job->h + t * batch * n, job->transposed, u, batch, n, gates * n);                          \
+            NAME(product)(batch, n, gates * n, job->h + t * batch * n, job->packed, u);                              \
             NAME(cell##_forward)(job, t, job->u ? NULL : u);                                                         \
         }                                                                                                            \
     }                                                                                                                \
@@ -705,7 +736,7 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
         (void)unused;                                                                                                \
         for (int64_t t = steps - 1; t >= 0; t--) {                                                                   \
             NAME(cell##_backward)(job, t, job->dh);                                                                  \
-            NAME(product)(job->du + t * batch * gates * n, job->weight, job->dh, batch, gates * n, n);               \
+            NAME(product)(batch, gates * n, n, job->du + t * batch * gates * n, job->packed, job->dh);               \
         }                                                                                                            \
     }
 ALL(lstm, 4)
@@ -716,5 +747,6 @@ ALL(gru, 3)
 #undef HIDDEN
 
 #include "attention.c"
+#include "blend.c"
 #include "window.c"
 #endif

@@ -54,8 +54,8 @@ class Steps:
         self.weights = (weights.weight_ih.detach(), weights.weight_hh.detach())
         inside = cell.biases()[0]
         self.inside = None if inside is None else inside.detach()
-        self.inputs = Projection(self.weights[0], weights.input_drop)
-        self.states = Projection(self.weights[1], weights.state_drop)
+        self.inputs = Projection(self.weights[0], weights.input_drop, backend.packs())
+        self.states = Projection(self.weights[1], weights.state_drop, backend.packs())
         self.chunks: list[Chunk] = []
         self.t = 0
         self.cell, self.drops = cell, (weights.input_drop, weights.state_drop)

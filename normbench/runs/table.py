@@ -8,21 +8,26 @@ runs.load([runs.heads[0].id])  # the same with their curves
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import orjson
+
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, own, pack, run_file, store
 from normbench.runs.curve import Curve
 from normbench.runs.damaged import Damaged, left_out
-from normbench.runs.record import RunRecord
+from normbench.runs.record import EVALUATED, PLACE, RunRecord
 from normbench.runs.stamps import Stamp, stamp
 from normbench.stored import LOGGED
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
 MOST = 1_000_000  # records of curves in memory, 30 MB
+TAIL = 4 << 10  # bytes of a curve that mostly have the last evaluation
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Runs:
         self._published: dict[str, pack.Packed] = {}  # the runs of all packs by id
         self._chosen: dict[str, _Raw | pack.Packed] = {}  # by id
         self._curves: OrderedDict[str, tuple[Stamp | None, Curve]] = OrderedDict()
+        self._ends: dict[str, tuple[Hashable, dict[str, float]]] = {}  # by id, of a curve of this stamp
 
     def refresh(self) -> bool:
         """Look what changed; True where something did."""
@@ -89,6 +95,17 @@ class Runs:
         while len(self._curves) > 1 and held > MOST:
             held -= len(self._curves.popitem(last=False)[1][1])
         return loaded
+
+    def ends(self, read: bool = True) -> dict[str, dict[str, float]]:
+        """By id the last evaluation of each run, `valid.nll` and so on, from the end of its curve alone.
+
+        read: else of the runs whose end was read before.
+        """
+        for run_id, chosen in self._chosen.items():
+            of = chosen.head.path, chosen.stamps[1] if isinstance(chosen, _Raw) else None
+            if read and (run_id not in self._ends or self._ends[run_id][0] != of):
+                self._ends[run_id] = of, _end(chosen)
+        return {run_id: self._ends[run_id][1] for run_id in self._chosen if run_id in self._ends}
 
     def _look_at(self, path: str, stored: store.Stored) -> bool:
         """Read a run directory again if it changed; whether it did."""
@@ -174,6 +191,32 @@ def _goes_before(raw: _Raw, other: _Raw | pack.Packed) -> bool:
     if other.head.status in store.FINISHED:
         return finished and raw.head.steps >= other.head.steps
     return raw.head.status != "damaged" or other.head.status == "damaged"
+
+
+def _end(chosen: _Raw | pack.Packed) -> dict[str, float]:
+    """The last evaluation; nothing of a curve that cannot be read, which whoever loads it is told."""
+    path, found = chosen.head.path / "curve.jsonl", dict[str, float]()
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, NormbenchError):
+        if isinstance(chosen, pack.Packed):
+            return _last(chosen.whole().records)
+        for most in (TAIL, curve_file.LARGEST):
+            content = reading.tail(path, most)
+            whole = content if len(content) < most else content.partition(b"\n")[2]
+            found = _last(Curve(map(orjson.loads, whole[: whole.rfind(b"\n") + 1].splitlines())))
+            if found or len(content) < most:
+                break
+    return found
+
+
+def _last(curve: Curve) -> dict[str, float]:
+    """The last number of each metric of each split, where the run was evaluated as it is by default."""
+    return {
+        f"{block.split}.{key}": float(values[-1])
+        for block in curve.blocks
+        if block.mode in EVALUATED and not block.variant and "order" not in block.columns
+        for key, values in block.columns.items()
+        if key not in PLACE
+    }
 
 
 Choose = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]

@@ -10,6 +10,7 @@ from typing import Any
 
 from normbench.data import Dataset
 from normbench.data.sampler import Sampler
+from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
 from normbench.norms.modes import inference
@@ -96,8 +97,12 @@ class Recorder:
     def write_samples(self, prefix: str = "") -> None:
         """Files that a generative model draws with its current weights."""
         model = self.evaluation.model
-        with inference(model):
-            drawn = model.sample(self.config["seed"], SAMPLES, self.data)
+        try:
+            with inference(model):
+                drawn = model.sample(self.config["seed"], SAMPLES, self.data)
+        except NormbenchError as error:  # a normalizer that needs whole sequences: no reason to lose a trained run
+            print(f"no samples are drawn: {error}")
+            return
         self.run.write_samples({prefix + name: content for name, content in drawn.items()})
 
     def _place(self, progress: Progress) -> tuple[Record, State]:

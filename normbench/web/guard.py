@@ -1,7 +1,8 @@
 """Who may ask the dashboard: the user's browser alone.
 
 Other users of the machine can reach the port, and any page in a browser can send requests to it. So every request
-needs the cookie that the printed link sets, a host name of this machine, and no other site as its origin.
+needs the cookie that the printed link sets, a host name of this machine, and no other site as its origin. What writes
+something needs this very page as its origin.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def guard(token: str) -> list[Middleware]:
         """The response to a request that is not admitted, or that has the token in its address."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return PlainTextResponse("Requests from other sites are not answered.\n", 403)
+        own = f"{request.url.scheme}://{request.headers['host']}"
+        if request.method not in ("GET", "HEAD") and request.headers.get("origin") != own:
+            return PlainTextResponse("Only the dashboard's own pages change something.\n", 403)
         admitted, given = knows(request.cookies.get(cookie, "")), request.query_params.getlist("token")
         if given and (admitted or (len(given) == 1 and knows(given[0]))):
             rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]

@@ -59,6 +59,16 @@ class Index(Runs):
             queued = {run: head.status for run, head in shown.items() if head.status == queue.WAITING}
             return shown | {id_: replace(run, status=queued.get(id_, run.status)) for id_, run in loaded.items()}
 
+    def ends(self, read: bool = True) -> dict[str, dict[str, float]]:
+        """By id the last evaluation of each run."""
+        with self._lock:
+            return super().ends(read)
+
+    def mark(self, changed: Iterable[str]) -> None:
+        """These runs changed now."""
+        with self._lock:
+            super().mark(changed)
+
     def changed_since(self, token: int) -> tuple[int, list[str]]:
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
         with self._lock:

@@ -1,7 +1,7 @@
-"""The dashboard's server: answers GET and HEAD on this machine to holders of its token.
+"""The dashboard's server: answers on this machine to holders of its token; marks of runs alone are written.
 
-`guard` says who may ask. No part of a request becomes part of a path: runs are looked up in the index, samples in
-the run's list.
+`guard` says who may ask, and what may write. No part of a request becomes part of a path: runs are looked up in the
+index, samples in the run's list.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
-from normbench.web import share, view
+from normbench.web import runs_table, share, view
 from normbench.web.board import Board
 from normbench.web.csv_table import csv_curves, csv_table
 from normbench.web.guard import guard
 from normbench.web.index import Index
 from normbench.web.json_safe import dumped, json_safe
+from normbench.web.marks import Marks
 
 SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
@@ -52,34 +53,64 @@ def app(
     commands: makes the commands that would decide the open comparisons of an answer.
     """
 
+    marks = Marks(index.results)
+
     def page(request: Request) -> Response:
         return Response(share.page(), media_type="text/html")
 
-    def content(request: Request) -> Response:
+    def runs_page(request: Request) -> Response:
+        return Response(runs_table.page(), media_type="text/html")
+
+    def runs(request: Request) -> Response:
+        """The table of all runs; an outline has what is known already."""
+        query = _query(request)
+        outline = bool(query.get(view.OUTLINE))
+        if not outline:
+            index.refresh(PAUSE)
+        return _json(runs_table.table(index.heads, index.ends(not outline), marks.read(), query.get("filter", "")))
+
+    async def mark(request: Request) -> Response:
+        """Change the marks of runs: {"ids": [...], "set": {"hidden": true}}."""
+        try:
+            given = await request.json()
+            ids, changes = {*given["ids"]} & {head.id for head in index.heads}, dict(given["set"])
+        except (ValueError, KeyError, TypeError):
+            raise HTTPException(400, "This is no change of marks.") from None
+        await run_in_threadpool(marks.change, ids, changes)
+        index.mark(ids)
+        return _json({"marked": len(ids)})
+
+    def asked(request: Request) -> tuple[list[RunRecord], dict[str, str]]:
+        """The runs that are neither hidden nor archived, and the query with the number of the others."""
         index.refresh()
-        found = view.view(index.heads, index.load, _query(request), commands)
+        left_out = {run for run, mark in marks.read().items() if mark.get("hidden") or mark.get("archived")}
+        heads = [head for head in index.heads if head.id not in left_out]
+        return heads, {**_query(request), view.LEFT_OUT: str(len(index.heads) - len(heads))}
+
+    def content(request: Request) -> Response:
+        heads, query = asked(request)
+        found = view.view(heads, index.load, query, commands)
         return _json({**found, "notes": [*found["notes"], *map(visible, index.notes)]})
 
     def shared(request: Request) -> Response:
-        index.refresh()
-        return _file(share.share(index.heads, index.load, _query(request)), "text/html", "comparison.html")
+        heads, query = asked(request)
+        return _file(share.share(heads, index.load, query), "text/html", "comparison.html")
 
-    def answered(query: dict[str, str]) -> Board | None:
+    def answered(request: Request) -> Board | None:
         """An answer for a file that cannot contain notes: a question that does not fit is an error."""
-        index.refresh()
-        selection = view.Selection(index.heads, query)
+        selection = view.Selection(asked(request)[0], _query(request))
         board = selection.board(index.load)
         if selection.notes:
             raise NormbenchError(selection.notes[0])
         return board
 
     def table(request: Request) -> Response:
-        board = answered(_query(request))
+        board = answered(request)
         return _file(csv_table(describe.as_json(board.comparison) if board else None), "text/csv", "comparison.csv")
 
     def curves(request: Request) -> Response:
-        query = _query(request)
-        board, off = answered(query), query.get("off", "").split("|")
+        query, board = _query(request), answered(request)
+        off = query.get("off", "").split("|")
         made = csv_curves(board, query.get("panels", ""), off, query.get("rate") == "best") if board else b""
         return _file(made, "text/csv", "curves.csv")
 
@@ -99,6 +130,8 @@ def app(
     def seen(query: dict[str, str]) -> tuple[set[str], set[str], int]:
         """The ids of all runs and of those in view, and the mark of now."""
         mark, heads = index.token, index.heads
+        if "all" in query:
+            return {head.id for head in heads}, {head.id for head in heads}, mark
         task = view.Selection(heads, query).task
         return {head.id for head in heads}, {run.id for run in task.runs} if task else set(), mark
 
@@ -126,10 +159,11 @@ def app(
 
     files = {"share": shared, "csv": table, "curves": curves}
     parts = {"view": content, "run": run, "sample": sample, "events": events, **files}
-    api = [Route(f"/api/{name}", endpoint) for name, endpoint in parts.items()]
+    api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
+    api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
     return Starlette(
-        routes=[Route("/", page), Mount("/static", static), *api],
+        routes=[Route("/", page), Route("/runs", runs_page), Mount("/static", static), *api],
         middleware=guard(token),
         exception_handlers={NormbenchError: _bad_input, Exception: _failed},
     )

@@ -24,6 +24,7 @@ Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
 PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
+LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
 FIGURES = ("curves", "forest", "sensitivity", "heat")
 
 
@@ -47,6 +48,8 @@ class Selection:
         self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
         if self.task and self.asked.get("task", self.task.key) != self.task.key:
             self.notes.append("That task is not there any more.")
+        if int(query.get(LEFT_OUT) or 0):
+            self.notes.append(f"{query[LEFT_OUT]} hidden or archived runs are left out: see Runs.")
         if not heads:
             self.notes.append("No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer")
 

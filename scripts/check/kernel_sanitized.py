@@ -103,6 +103,15 @@ def addresses(arrays: Sequence[np.ndarray]) -> list[ctypes.c_void_p]:
 # --- the calls -------------------------------------------------------------------------------------------------------
 
 
+def packed(library: ctypes.CDLL, real: str, make: Arrays, depth: int, columns: int) -> int:
+    """The address of a matrix as the kernel's product reads it, in whole vectors."""
+    function = getattr(library, f"pack_{real}")
+    function.argtypes, function.restype = [ctypes.c_int64] * 4 + [ctypes.c_void_p] * 2, None
+    given, made = make(columns, depth), make(depth, -(-columns // 16) * 16)
+    function(1, depth, depth, columns, *addresses((given, made)))
+    return int(made.ctypes.data)
+
+
 def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[str]:
     """An LSTM and a GRU, step by step and all at once, by every kind of normalizer, with a mask and without."""
     kinds = [*((kind,) * 4 for kind in range(10)), (1, 7, 2, 0), (8, 0, 9, 3), (6, 5, 7, 4), (0, 1, 5, 6)]
@@ -126,12 +135,11 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
                 **{name: make(hidden) for name in ("dshift_h", "dgain_c", "dshift_c")},
                 "dout": make(steps, batch, hidden), "dc": make(batch, state), "carry": make(batch, hidden),
                 "inside": make(8), "dinside": make(8),
-                "scratch": make((batch if over_rows else 1) * 8 * hidden), "weight": make(width, hidden),
-                "transposed": make(hidden, width), "dh": make(batch, hidden),
+                "scratch": make((batch if over_rows else 1) * 8 * hidden), "dh": make(batch, hidden),
                 "curved": make((batch if over_rows else 1) * 9 * hidden),
             }  # fmt: skip
             given |= {"dz": given["z"], "du": given["u"]}
-            task = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0)
+            task = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0, apart=batch * state)
             task.kind[:], task.eps[:] = kind, [1e-5] * 4
             if masked:
                 given["mask"] = make.whole([[b % 2 for b in range(batch)]] * steps, np.uint8)
@@ -146,8 +154,14 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
             for function in (*calls.values(), *ways.values()):
                 function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
             if at_once:
+                task.packed = packed(library, real, make, hidden, width)
                 ways["forward"](ctypes.addressof(task), steps, None)
+                task.packed = packed(library, real, make, width, hidden)
                 ways["backward"](ctypes.addressof(task), steps, None)
+                task.packed = packed(library, real, make, hidden, width)
+                task.u, task.apart = None, 0  # nothing is kept
+                task.c, task.scratch = (make(batch, size).ctypes.data for size in (state, width))
+                ways["forward"](ctypes.addressof(task), steps, None)
             else:
                 own = make(batch, width)
                 for step in range(steps):
@@ -192,11 +206,32 @@ def pieces(library: ctypes.CDLL) -> Iterator[str]:
             yield f"{name} {real} {special} {batch} {n} {places}"
 
 
+def blends(library: ctypes.CDLL) -> Iterator[str]:
+    """Batch layer normalization."""
+    for real, special, m, positions, n in itertools.product(REALS, SPECIAL, (0, 1, 3), (1, 2), (1, 6, 1030)):
+        make, number = Arrays(REALS[real], special), ctypes.c_float if real == "float" else ctypes.c_double
+        x, y, width, rows = make(m, positions, n), make(m, positions, n), positions * n, m * positions
+        columns = [make(width) for _ in range(3)]
+        by_row = make(rows), make(rows)
+        ways = {
+            "blend_forward": (4, (x, make(n), make(n), *columns, *by_row, y)),
+            "blend_backward": (
+                2, (x, make(n), *columns[:2], *by_row, y, make(m, positions, n), make(n), make(n), make(2 * width))
+            ),
+        }  # fmt: skip
+        for name, (numbers, arrays) in ways.items():
+            function = getattr(library, f"{name}_{real}")
+            function.argtypes = [ctypes.c_int64] * 3 + [number] * numbers + [ctypes.c_void_p] * len(arrays)
+            function.restype = None
+            function(m, positions, n, *[0.5] * numbers, *addresses(arrays))
+            yield f"{name} {real} {special} {m} {positions} {n}"
+
+
 def drive(path: str) -> int:
     """All calls, in a process that has the sanitizer's library; how many."""
     library, job, last = ctypes.CDLL(path), job_type(), os.open(f"{path}.last", os.O_WRONLY | os.O_CREAT)
     count = 0
-    for line in itertools.chain(recurrences(library, job), pieces(library)):
+    for line in itertools.chain(recurrences(library, job), pieces(library), blends(library)):
         os.pwrite(last, line.encode().ljust(200), 0)  # where it ended, should it end
         count += 1
     return count

@@ -56,11 +56,31 @@ def test_filters() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("lr>1e-3", 6), ("optim.lr>=1e-3", 12), ("lr<0.003", 6), ("lr<=1e-3 seed>1", 4), ("norm!=none", 6),
+        ("-norm=none -seed=3", 4), ("-seed!=3", 4), ("norm!=none,layer", 0), ("norm!=gone", 12), ("-seed>2", 8),
+        ("-mnist_mlp-layer", 6), ("-lr>1", 12), ("error<0.15", 1), ("began>=2026-11-02", 1), ("tag=b", 1),
+        ("tag!=b", 11), ("norm>m", 6),
+    ],
+)  # fmt: skip
+def test_filters_that_bound_or_leave_out(words: str, count: int) -> None:
+    runs = [run(0.1, norm, seed, lr) for norm in ("none", "layer") for seed in (1, 2, 3) for lr in (1e-3, 3e-3)]
+    runs = [dataclasses.replace(one, id=f"{number:012x}") for number, one in enumerate(runs)]
+    more = {runs[0].id: {"test.error": 0.1, "began": "2026-11-02 10:00", "tag": ("a", "b")},
+            runs[1].id: {"test.error": 0.2, "began": "2026-11-01 10:00", "tag": ("a",)}}  # fmt: skip
+    assert len(configuration.select(words.split(), runs, more)) == count
+
+
+@pytest.mark.parametrize(
     ("word", "says"),
     [
         ("norm", "'norm' is no experiment, arm or id"),
         ("=layer", "no run here has a key ''"),
         ("nrm=layer", "no run here has a key 'nrm'. Did you mean 'norm'?"),
+        ("nrm!=layer", "no run here has a key 'nrm'. Did you mean 'norm'?"),
+        ("lr>1", "no run here has optim.lr>1."),
+        ("-nothing", "'nothing' is no experiment"),
         ("norm=laier", "no run here has norm=laier. Did you mean 'layer'?"),
         ("seed=7-9", "no run here has seed=7-9"),
         ("seed=5-1", "seed=5-1: 5-1 is an empty range. Did you mean '1-5'?"),

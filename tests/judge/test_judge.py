@@ -319,6 +319,11 @@ def test_the_answer_says_where_runs_are_compared_and_what_else_differs() -> None
     assert "up to step 20 of 100" in found["compared"] and "differ in optim.lr: 0.1 and 0.01" in found["compared"]
 
 
+def test_the_answer_says_how_many_steps_are_common() -> None:
+    runs = arms(of("a", steps=STEPS[::2]), of("b"))
+    assert "at the 6 steps that all have, of 11" in judge(claims(claim(AREA)), runs)[0]["compared"]
+
+
 def test_a_run_outside_the_pairs_cuts_nothing() -> None:
     runs = [*arms(of("a", worse=-0.1), of("b")), run("a", 8, steps=STEPS[:2])]
     assert word(runs) == "holds"

@@ -9,14 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from contract import defaults, make, pair
+from devices import has_kernel
 
 from normbench.battery.cases import FEATURES, draw, sizes
 from normbench.errors import NormbenchError
-from normbench.norms import base, modes, populations
+from normbench.norms import base, batch_layer, modes, populations
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS, BatchLayerNorm
 from normbench.norms.sites import Site
 
 FLAT, LAST, TIME = ("batch", "feature"), ("batch", "space", "space", "feature"), ("batch", "time", "feature")
+AXES = {len(axes): axes for axes in (FLAT, LAST, TIME)}
 
 
 def trained(batch: int, axes: tuple[str, ...] = FLAT, **options: object) -> base.Normalizer:
@@ -261,3 +263,33 @@ def test_before_the_first_epoch_has_ended_variants_at_once_are_those_one_by_one(
     with modes.stacked(norm, variants) as context:
         context.examples = len(x)
         torch.testing.assert_close(norm(torch.cat([x] * 4)), torch.cat(found))
+
+
+@pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")
+@pytest.mark.parametrize("shape", [(2, 5), (3, 1030), (4, 3, 6), (5, 2, 3, 33)])
+@pytest.mark.parametrize("options", [{}, {"affine": False}, {"bias": False, "scale": "one"}])
+def test_the_kernel_computes_what_torchs_operations_do(
+    shape: tuple[int, ...], options: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs, populations, gradients, and derivatives of gradients, which are torch's in any case."""
+    site, found = Site("here", ("pre_activation",), AXES[len(shape)], shape[-1], shape[1:-1]), []
+    for large in (0, math.inf):
+        monkeypatch.setattr(batch_layer, "LARGE", large)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+        module = BatchLayerNorm(site, **options).double().train()
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.3 * draw(parameter.shape, seed=1)
+        module.begin_epoch()
+        x = draw(shape).requires_grad_()
+        given = (x, *module.parameters())
+        y = module(x)
+        kernels = y.grad_fn is not None and "Blend" in y.grad_fn.name()
+        assert kernels == (large == 0)
+        first = torch.autograd.grad(y.square().sum(), given, retain_graph=True)
+        slopes = torch.autograd.grad(module(x).square().sum(), given, create_graph=True)
+        second = torch.autograd.grad(sum(slope.square().sum() for slope in slopes), given)
+        module.end_epoch()
+        found.append([y, *first, *slopes, *second, *(b for b in module.buffers() if b.is_floating_point())])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-11, atol=1e-11)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
+from devices import has_kernel
 
 from normbench.errors import NormbenchError
 from normbench.norms import modes
@@ -19,9 +20,9 @@ from normbench.norms.batch import BatchNorm
 from normbench.norms.context import ForwardContext
 from normbench.norms.layer import LayerNorm
 from normbench.norms.sites import Choice, Site
-from normbench.rnn import aten, backends, fused, kernel, stepwise
+from normbench.rnn import aten, backends, native, stepwise
 from normbench.rnn.loop import notes
-from normbench.rnn.matmul import Projection, empty, matmul, steps_at_once, tall_matmul
+from normbench.rnn.matmul import Packed, Projection, empty, matmul, tall_matmul
 from normbench.rnn.plan import plan
 
 NORMS = {
@@ -472,19 +473,36 @@ def test_products_are_torchs(shape: tuple[int, int, int]) -> None:
     assert empty(a, 3, 4).shape == (3, 4) and empty(a, 1 << 20).dtype == a.dtype
 
 
+@pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")
+@pytest.mark.parametrize("columns", [1, 15, 16, 47, 48, 97])
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 300])
+@pytest.mark.parametrize("depth", [1, 511, 513])
+def test_products_of_the_kernel_are_torchs(rows: int, depth: int, columns: int) -> None:
+    """At the edges of its tiles and blocks; nothing is written beyond the result."""
+    a, b, room = draw(rows, depth), draw(columns, depth, seed=1), draw(rows + 1, columns, seed=2)
+    for real in (torch.float32, torch.float64):
+        out = room.to(real)
+        for matrix in (b.to(real).t(), b.to(real).t().contiguous()):
+            Packed(matrix).matmul(a.to(real), out[:rows])
+            close = 1e-3 if real == torch.float32 else 1e-11
+            torch.testing.assert_close(out[:rows].double(), a @ b.t(), rtol=close, atol=close)
+            assert torch.equal(out[rows], room[rows].to(real))
+
+
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("norm", ["layer", "derf", PER_STEP])
 def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the cache does not hold is not for the kernel's own products."""
-    monkeypatch.setattr(kernel, "CACHED", 0)
+    """What the cache does not hold is not for the kernel's own products, where others may be the faster ones."""
+    monkeypatch.setattr(native, "CACHED", 0)
+    monkeypatch.setattr(native.Run, "packs", lambda: False)
     layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm))
     near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
     with torch.no_grad(), backends.using("loop"):
         wanted, _ = layer(draw(3, 6, 5))
     with torch.no_grad(), backends.using(backend):
         for cached in (0, 1 << 22):
-            monkeypatch.setattr(kernel, "CACHED", cached)
+            monkeypatch.setattr(native, "CACHED", cached)
             torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)
 
 
@@ -496,7 +514,9 @@ def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, m
     layer, mask = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm)), lengths(3, 6)
     with torch.no_grad(), backends.using(backend):
         wanted, _ = layer(draw(3, 6, 5), mask)
-        monkeypatch.setattr(fused, "steps_at_once", lambda x, weight: 4)
+        monkeypatch.setattr(Projection, "at_once", lambda projection, x: 4)
         torch.testing.assert_close(layer(draw(3, 6, 5), mask)[0], wanted, rtol=1e-12, atol=1e-12)
-    weight = torch.empty(4000, 1)
-    assert [steps_at_once(torch.empty(200, batch, 1), weight) for batch in (64, 60, 1)] == [16, 200, 200]
+    monkeypatch.undo()
+    inputs = Projection(torch.empty(4000, 1), None)
+    assert [inputs.at_once(torch.empty(200, batch, 1)) for batch in (64, 60, 1)] == [16, 200, 200]
+    assert Projection(inputs.weight, None, packs=True).at_once(torch.empty(200, 64, 1)) == 4

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+import smallest
 import tiny
 import torch
 from safetensors.torch import load_file
@@ -326,3 +327,11 @@ def test_epochs_have_orders_of_their_own_or_all_the_same(
     assert steps == 6
     same = [torch.equal(a, b) for a, b in zip(seen[:steps], seen[steps:], strict=True)]
     assert not any(same) if reshuffle else all(same)
+
+
+def test_a_trained_run_is_kept_where_no_samples_can_be_drawn(tmp_path: Path, capfd) -> None:
+    """Batch normalization of whole sequences cannot draw the next point of one."""
+    words = ["model=handwriting", *smallest.SMALL["handwriting"], "train.steps=2", "train.epochs=0", "norm=batch"]
+    (spec,) = train_specs([*words, "norm.sites=[second.input,third.input]"], multirun=False)
+    assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
+    assert "no samples are drawn" in capfd.readouterr().out and not (tmp_path / "run" / "samples").exists()

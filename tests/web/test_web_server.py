@@ -81,7 +81,7 @@ def client(stranger: TestClient) -> TestClient:
 
 
 PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/csv",
-         "/api/curves", "/api/events", "/nothing")  # fmt: skip
+         "/api/curves", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------
@@ -143,7 +143,8 @@ def test_other_sites_are_refused(client: TestClient) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
 def test_only_get_and_head(method: str, client: TestClient) -> None:
     for path in PATHS:
-        assert client.request(method, path).status_code in (404, 405)
+        assert client.request(method, path).status_code == 403
+        assert client.request(method, path, headers={"Origin": "http://localhost:8642"}).status_code in (404, 405)
 
 
 def test_head_has_the_headers_alone(client: TestClient) -> None:

@@ -6,7 +6,7 @@ window.normbench = window.normbench || {};
 (function (nb) {
   const own = document.getElementById("shared");
   const shared = own && JSON.parse(own.textContent);
-  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b", "panels"];
+  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b", "all", "panels"];
 
   // The part of a query that changes the view; the rest is how it is drawn.
   function asked(query) {
@@ -44,8 +44,10 @@ window.normbench = window.normbench || {};
 
   let latest = 0;
 
-  async function ask(path, query) {
-    const answer = await fetch(`api/${path}?${new URLSearchParams(query)}`).catch(() => {
+  // body: what is sent, where the question changes something
+  async function ask(path, query, body) {
+    const how = body ? { method: "POST", body: JSON.stringify(body) } : {};
+    const answer = await fetch(`api/${path}?${new URLSearchParams(query)}`, how).catch(() => {
       throw new Error("The server does not answer. Where it has ended: start normbench dashboard again and open the link that it prints.");
     });
     if (!answer.ok) throw new Error((await answer.text()).trim() || `the server says ${answer.status}`);
@@ -53,6 +55,7 @@ window.normbench = window.normbench || {};
   }
 
   nb.source = {
+    ask,
     asked,
     shared: Boolean(shared),
 

@@ -1,0 +1,202 @@
+"""The table of all runs, and what a reader says of them: beside the runs, and by the dashboard's own pages alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import compared
+import fake
+import pytest
+from starlette.testclient import TestClient
+
+from normbench.errors import NormbenchError
+from normbench.runs import pack
+from normbench.runs.record import RunRecord
+from normbench.web import runs_table, server
+from normbench.web.index import Index
+from normbench.web.marks import LONGEST, Marks
+
+TOKEN = "the-token"
+ORIGIN = {"Origin": "http://localhost:8642"}
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[RunRecord]:
+    return [replace(run, id=f"{0xABC000 + i:012x}") for i, run in enumerate(compared.runs(seeds=3))]
+
+
+@pytest.fixture
+def index(runs: list[RunRecord], tmp_path: Path) -> Index:
+    """Published runs and two directories of other ones."""
+    place = tmp_path / "made" / "up" / "paper"
+    place.mkdir(parents=True)
+    pack.write(place / pack.NAME, runs)
+    for spec in fake.specs(2):
+        fake.directory(tmp_path / "runs", spec)
+    index = Index(tmp_path)
+    index.refresh()
+    return index
+
+
+@pytest.fixture
+def client(index: Index) -> TestClient:
+    client = TestClient(server.app(index, TOKEN), "http://localhost:8642", raise_server_exceptions=False)
+    client.get(f"/?token={TOKEN}")
+    return client
+
+
+def asked(client: TestClient, filter: str = "") -> dict[str, Any]:
+    found = client.get("/api/runs", params={"filter": filter}).json()
+    return {**found, "by": {column["key"]: column["values"] for column in found["columns"]}}
+
+
+def marked(client: TestClient, ids: list[str], **changes: Any) -> int:
+    return client.post("/api/mark", json={"ids": ids, "set": changes}, headers=ORIGIN).status_code
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_has_what_differs_and_the_last_evaluation(client: TestClient, runs: list[RunRecord], index: Index):
+    found = asked(client)
+    assert len(found["ids"]) == len(runs) + 2 == found["of"] and not found["trouble"]
+    assert all(len(values) == len(found["ids"]) for values in found["by"].values())
+    for run in runs:
+        place = found["ids"].index(run.id)
+        assert found["by"]["norm"][place] == run.config["norm"]["name"] and found["by"]["seed"][place] == run.seed
+        last = next(record for record in reversed([*run.records]) if record["split"] == "valid")
+        assert found["by"]["valid.nll"][place] == last["nll"]
+    assert found["main"] == "valid.nll" and found["shown"][:2] == ["status", "valid.nll"]
+    assert {"norm", "seed"} <= {*found["shown"]} and "valid.nll" not in found["rising"]
+    outline = client.get("/api/runs", params={"outline": 1}).json()
+    assert outline["ids"] == found["ids"]
+
+
+def test_the_end_of_a_raw_curve_is_that_of_the_whole_one(index: Index):
+    """Also where its last lines have no evaluation, and as it grows."""
+    (head, other) = [run for run in index.heads if run.path.is_dir()]
+    before = index.ends()[head.id]
+    whole = index.load([head.id])[head.id].records
+    splits = {f"{record['split']}.nll": record["nll"] for record in whole if record["mode"] in ("eval", "both")}
+    assert splits and all(before[key] == value for key, value in splits.items())
+    curve = other.path / "curve.jsonl"
+    running = {"epoch": 9, "step": 9000, "split": "train", "mode": "train", "nll": 7.0}
+    curve.write_bytes(curve.read_bytes() + (json.dumps(running) + "\n").encode() * 200 + b"{torn")
+    index.refresh()
+    assert index.ends()[other.id] == before
+    curve.write_bytes(b"{}\n")
+    index.refresh()
+    assert index.ends()[other.id] == {}
+
+
+@pytest.mark.parametrize(
+    ("filter", "count"),
+    [("norm!=none", 6), ("-seed=3 norm=layer", 2), ("valid.nll<1e9 -seed>1", 3), ("lr<1", 11), ("hidden=false", 11)],
+)
+def test_one_rule_of_filters_with_metrics_and_marks_as_keys(filter: str, count: int, client: TestClient):
+    found = asked(client, filter)
+    assert (len(found["ids"]), found["trouble"]) == (count, "")
+
+
+def test_a_filter_that_fits_nothing_says_why_and_lists_all(client: TestClient):
+    found = asked(client, "nrm=layer")
+    assert "nrm=layer" in found["trouble"] and len(found["ids"]) == 11
+
+
+def test_runs_of_several_data_sets_are_grouped_by_them(runs: list[RunRecord]):
+    others = [replace(run, id=f"x{run.id[1:]}", config={**run.config, "data": {"name": "mnist"}}) for run in runs]
+    assert runs_table.table([*runs, *others], {}, {}, "")["group"] == "data"
+    assert runs_table.table(runs, {}, {}, "")["group"] == ""
+
+
+# --- marks -----------------------------------------------------------------------------------------------------------
+
+
+def _hashes(results: Path) -> dict[str, str]:
+    files = [path for path in sorted(results.rglob("*")) if path.is_file() and path.name != "marks.json"]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_marks_are_kept_beside_the_runs_and_found_by_filters(client: TestClient, runs: list[RunRecord], index: Index):
+    first, second = runs[0].id, runs[1].id
+    before = _hashes(index.results)
+    assert marked(client, [first, second], tag="good") == marked(client, [first], tag="b.2", note="look <b>") == 200
+    assert marked(client, [second, "no-such-run"], hidden=True) == 200
+    found = asked(client, "tag=good")
+    assert {*found["ids"]} == {first, second} and {"tag", "note", "hidden"} <= {*found["shown"]}
+    assert found["by"]["tag"] == ["b.2 good", "good"] and found["by"]["note"] == ["look <b>", ""]
+    assert asked(client, "tag=b* -hidden=true")["ids"] == [first]
+    assert len(asked(client, "-tag=good")["ids"]) == 9
+    assert marked(client, [first], archived=True) == 200
+    assert first not in asked(client)["ids"] and asked(client)["archived"] == 1
+    assert asked(client, "archived=true")["ids"] == [first]
+    assert Marks(index.results).read() == {
+        first: {"tags": ["b.2", "good"], "note": "look <b>", "archived": True},
+        second: {"tags": ["good"], "hidden": True},
+    }
+    assert _hashes(index.results) == before
+    for changes in ({"tag": "-good"}, {"tag": "-b.2"}, {"note": ""}, {"archived": False}, {"hidden": False}):
+        assert marked(client, [first, second], **changes) == 200
+    assert Marks(index.results).read() == {}, "what says nothing is not kept"
+
+
+def test_hidden_and_archived_runs_are_in_no_comparison_which_says_so(client: TestClient, runs: list[RunRecord]):
+    seen = lambda: {seed["id"] for cell in client.get("/api/view").json()["cells"] for seed in cell["seeds"]}  # noqa: E731
+    task = seen()
+    first, second, *_ = sorted(task & {run.id for run in runs})
+    assert marked(client, [first], hidden=True) == marked(client, [second], archived=True) == 200
+    assert seen() == task - {first, second}
+    assert any("2 hidden or archived" in note for note in client.get("/api/view").json()["notes"])
+    assert "2 hidden or archived" in client.get("/api/share").text and client.get("/api/csv").status_code == 200
+
+
+def test_an_event_tells_other_pages_of_a_mark(client: TestClient, runs: list[RunRecord], index: Index):
+    token = index.token
+    marked(client, [runs[0].id], hidden=True)
+    assert index.changed_since(token)[1] == [runs[0].id]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"tag": "two words"}, {"tag": "-"}, {"tag": ["x"]}, {"hidden": 1}, {"note": "x" * (LONGEST + 1)},
+                {"tags": ["x"]}, {"status": "done"}, {"note": None}]
+)  # fmt: skip
+def test_what_is_no_mark_is_refused(changes: dict[str, Any], client: TestClient, runs: list[RunRecord], index: Index):
+    assert marked(client, [runs[0].id], **changes) == 400
+    assert Marks(index.results).read() == {}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"ids": 1, "set": {}}', b'{"ids": [[]], "set": {}}', b"\xff"])
+def test_what_is_no_change_is_refused(body: bytes, client: TestClient):
+    assert client.post("/api/mark", content=body, headers=ORIGIN).status_code == 400
+
+
+def test_only_the_dashboards_own_pages_write(client: TestClient, index: Index, runs: list[RunRecord]):
+    body = {"ids": [runs[0].id], "set": {"hidden": True}}
+    for origin in (None, "null", "http://evil.example", "http://localhost:1", "https://localhost:8642"):
+        headers = {"Origin": origin} if origin else {}
+        assert client.post("/api/mark", json=body, headers=headers).status_code == 403
+    same_site = {**ORIGIN, "Sec-Fetch-Site": "same-site"}
+    assert client.post("/api/mark", json=body, headers=same_site).status_code == 403
+    stranger = TestClient(client.app, "http://localhost:8642")
+    assert stranger.post("/api/mark", json=body, headers=ORIGIN).status_code == 403
+    assert stranger.get("/runs").status_code == stranger.get("/api/runs").status_code == 403
+    assert client.get("/api/mark").status_code == 405
+    assert Marks(index.results).read() == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"a": 1}', '{"a": {"tags": [1]}}', '{"a": {"x": 1}}', '{"a": {"note": 1}}']
+)
+def test_a_damaged_file_of_marks_is_one_line_and_stays(content: str, client: TestClient, index: Index):
+    path = index.results / "marks.json"
+    path.write_text(content)
+    with pytest.raises(NormbenchError) as error:
+        Marks(index.results).change(["abc"], {"hidden": True})
+    assert "marks.json is damaged" in str(error.value)
+    answer = client.get("/api/runs")
+    assert answer.status_code == 400 and "marks.json is damaged" in answer.text
+    assert path.read_text() == content
