@@ -6,12 +6,13 @@ cell.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import statistics
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from normbench.compare import configuration, describe, metrics
 from normbench.compare.answer import Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.groups import Cell, Task
+from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
@@ -104,6 +106,23 @@ class Board:
         return [key for key in self.question.facets if key != TUNED]
 
     @cached_property
+    def logged(self) -> dict[str, list[Metric]]:
+        return metrics.logged([run for run in self.task.runs if run.records])
+
+    def panels(self, keys: str) -> dict[str, Board]:
+        """The same cells with other metrics for their curves, in the order of these keys; what is not logged is left
+        out. The answer stays that of the question."""
+        found, own = {}, panel_key(self.question.split, self.question.metric)
+        logged = {panel_key(split, metric): (split, metric) for split, here in self.logged.items() for metric in here}
+        for key in dict.fromkeys(keys.split("|")):
+            if key in logged and key != own:
+                split, metric = logged[key]
+                found[key] = copy.copy(self)
+                found[key].question = replace(self.question, split=split, metric=metric, level=None)
+                found[key].comparison = replace(self.comparison, question=found[key].question)
+        return found
+
+    @cached_property
     def styles(self) -> dict[str, Style]:
         """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
 
@@ -187,11 +206,10 @@ class Board:
     def _choices(self) -> dict[str, Any]:
         """The choices of the page, each with its current value."""
         q, task = self.question, self.task
-        logged = metrics.logged([run for run in task.runs if run.records])
         best = f"at the best by {describe.chosen_by(task)}"
         choices: dict[str, tuple[str, dict[str, str]]] = {
-            "split": (q.split, {name: name for name in logged}),
-            "metric": (q.metric.name, {m.name: m.title for m in logged[q.split]}),
+            "split": (q.split, {name: name for name in self.logged}),
+            "metric": (q.metric.name, {m.name: m.title for m in self.logged[q.split]}),
             "at": (q.at, {END: "at the end", **({BEST: best} if task.has_best else {})}),
             "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
@@ -201,7 +219,11 @@ class Board:
                 key: {"now": now, "options": [{"key": option, "label": label} for option, label in options.items()]}
                 for key, (now, options) in choices.items()
             },
-            "logged": {split: [m.name for m in entries] for split, entries in logged.items()},
+            "panels": [
+                {"key": panel_key(split, m), "split": split, "metric": m.name, "label": f"{split} {m.title}"}
+                for split, entries in self.logged.items()
+                for m in entries
+            ],
             "level": {"now": self._level, "unit": q.metric.unit, "clock": CLOCKS[q.clock]},
             "log": q.metric.loss,
             "better": q.metric.better,
@@ -337,6 +359,11 @@ def joined(*words: str) -> str:
 
 def unit_of(question: Question, before: str = " ") -> str:
     return f"{before}{question.metric.unit}" if question.metric.unit else ""
+
+
+def panel_key(split: str, metric: Metric) -> str:
+    """A name for the curves of a split's metric: `test:error`."""
+    return key_of(f"{split}:{metric.name}")
 
 
 def key_of(text: str) -> str:

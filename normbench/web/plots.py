@@ -68,12 +68,12 @@ def _thinned(points: Series, columns: int) -> Series:
     return [(_digits(points[i][0]), _digits(points[i][1])) for i in indices]
 
 
-def _thinned_points(points: Sequence[Point]) -> list[Point]:
+def _thinned_points(points: Sequence[Point], columns: int = COLUMNS) -> list[Point]:
     ends = [point.interval or (math.nan, math.nan) for point in points]
     curves = [[p.mean or 0.0 for p in points], [low for low, _ in ends], [high for _, high in ends]]
     return [
         replace(p, x=_digits(p.x), mean=_digits(p.mean or 0.0), interval=p.interval and _both(p.interval))
-        for p in (points[i] for i in points_to_draw([p.x for p in points], curves, COLUMNS))
+        for p in (points[i] for i in points_to_draw([p.x for p in points], curves, columns))
     ]
 
 
@@ -115,9 +115,12 @@ def _error(means: Sequence[float], intervals: Sequence[Interval], thickness: flo
 # --- curves ----------------------------------------------------------------------------------------------------------
 
 
-def curves(board: Board) -> Figure:
-    """Mean, 95 % band and seeds of every cell, a cross where a run diverged, the level and when it was reached."""
-    q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell)).points]
+def curves(board: Board, columns: int = COLUMNS) -> Figure:
+    """Mean, 95 % band and seeds of every cell, a cross where a run diverged, the level and when it was reached.
+
+    columns: so many that points are thinned to.
+    """
+    q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell, columns)).points]
     data = [trace for line in lines for trace in _traces(board, line)]
     if board.clock == q.clock and lines:
         data += map(reference_trace, paper_references.references(board.comparison))
@@ -143,23 +146,23 @@ def _name(board: Board) -> str:
     return f"{board.question.split} {board.question.metric.title}{unit_of(board.question, ', ')}"
 
 
-def _line(board: Board, cell: Cell) -> Line:
+def _line(board: Board, cell: Cell, columns: int) -> Line:
     """Mean, interval and seeds of a cell in displayed units, over all its runs with records, thinned for the plot."""
     q, stretch = board.question, board.stretch(cell)
     runs = [run for run in cell.runs if run.records] if stretch else []
-    columns = max(FEWEST_OF_SEEDS, min(OF_SEEDS, ALL_SEEDS // max(1, len(board.task.runs))))
+    of_seeds = min(columns, max(FEWEST_OF_SEEDS, min(OF_SEEDS, ALL_SEEDS // max(1, len(board.task.runs)))))
 
     def computed() -> tuple[list[Point], list[tuple[int, str, Series]]]:
         where, x, factor = q.where, board.logged_clock, q.metric.factor
         points = [in_units(p, stretch, factor) for p in aggregate(runs, *where, x=x) if p.mean is not None]
         seeds = [
-            (run.seed, run.id, _thinned([(stretch * x, factor * y) for x, y in series(run, *where, x=x)], columns))
+            (run.seed, run.id, _thinned([(stretch * x, factor * y) for x, y in series(run, *where, x=x)], of_seeds))
             for run in runs
         ]
-        return _thinned_points(points), seeds
+        return _thinned_points(points, columns), seeds
 
     name = ("line", cell.key, q.where, board.clock, board.task.budget)
-    points, seeds = CACHE.get(name, (stamp(runs), q.metric.factor, stretch, columns), computed)
+    points, seeds = CACHE.get(name, (stamp(runs), q.metric.factor, stretch, columns, of_seeds), computed)
     style = board.styles[cell.key]
     return Line(cell.key, Look(style.name, style.colour), points, seeds, sum(run.status == "diverged" for run in runs))
 

@@ -28,7 +28,8 @@ from normbench.errors import NormbenchError
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
 from normbench.web import runs_table, share, view
-from normbench.web.csv_table import csv_table
+from normbench.web.board import Board
+from normbench.web.csv_table import csv_curves, csv_table
 from normbench.web.guard import guard
 from normbench.web.index import Index
 from normbench.web.json_safe import dumped, json_safe
@@ -93,15 +94,25 @@ def app(
 
     def shared(request: Request) -> Response:
         heads, query = asked(request)
-        return _file(share.share(heads, index.load, query), "text/html", "html")
+        return _file(share.share(heads, index.load, query), "text/html", "comparison.html")
 
-    def table(request: Request) -> Response:
-        """The table as CSV. It cannot contain notes, so a question that does not fit is an error."""
+    def answered(request: Request) -> Board | None:
+        """An answer for a file that cannot contain notes: a question that does not fit is an error."""
         selection = view.Selection(asked(request)[0], _query(request))
         board = selection.board(index.load)
         if selection.notes:
             raise NormbenchError(selection.notes[0])
-        return _file(csv_table(describe.as_json(board.comparison) if board else None), "text/csv", "csv")
+        return board
+
+    def table(request: Request) -> Response:
+        board = answered(request)
+        return _file(csv_table(describe.as_json(board.comparison) if board else None), "text/csv", "comparison.csv")
+
+    def curves(request: Request) -> Response:
+        query, board = _query(request), answered(request)
+        off = query.get("off", "").split("|")
+        made = csv_curves(board, query.get("panels", ""), off, query.get("rate") == "best") if board else b""
+        return _file(made, "text/csv", "curves.csv")
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
@@ -146,7 +157,8 @@ def app(
     async def events(request: Request) -> Response:
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
-    parts = {"view": content, "share": shared, "csv": table, "run": run, "sample": sample, "events": events}
+    files = {"share": shared, "csv": table, "curves": curves}
+    parts = {"view": content, "run": run, "sample": sample, "events": events, **files}
     api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
@@ -175,9 +187,9 @@ def _json(content: object) -> Response:
     return Response(dumped(content), media_type="application/json")
 
 
-def _file(content: bytes, kind: str, suffix: str) -> Response:
-    name = f'attachment; filename="normbench-comparison.{suffix}"'
-    return Response(content, headers={"Content-Disposition": name}, media_type=kind)
+def _file(content: bytes, kind: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="normbench-{name}"'}
+    return Response(content, headers=headers, media_type=kind)
 
 
 def _find(index: Index, request: Request) -> RunRecord:

@@ -19,8 +19,18 @@ from normbench.web.site import PLOTLY
 from normbench.web.view import Load, Selection, View, content, view
 
 STYLES = ("style.css", "dashboard.css")
-SCRIPTS = (PLOTLY, "dashboard-source.js", "dashboard-draw.js", "dashboard-table.js", "dashboard.js")
-MOST = 2_500_000  # characters of the views of a shared file, without scripts; the current view is always included
+SCRIPTS = (
+    PLOTLY,
+    "dashboard-source.js",
+    "dashboard-draw.js",
+    "dashboard-panels.js",
+    "dashboard-table.js",
+    "dashboard.js",
+)
+MOST = 2_500_000  # characters of the views of a shared file, without scripts; what is on show is always included
+ON_SHOW = 0.9  # of them for the curves on show; a panel's level is in the file as well
+FEWEST_COLUMNS = 25  # to which curves on show are thinned where they would need more
+ALONE = {"a": "", "b": "", "panels": ""}  # pairs are apart; a panel is drawn from the view of its metric
 FEW_CELLS = 8  # up to so many cells, all pairs are in the file
 
 
@@ -38,21 +48,33 @@ def static(name: str) -> bytes:
 
 
 def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
-    """The view of this address as one HTML file, with every baseline, and other choices as space permits.
+    """The view of this address as one HTML file, with its panels; every baseline and other choices as space permits.
 
     Its commands do not contain folders of this machine.
     """
     selection = Selection(heads, query)
     board = selection.board(load)
+    columns = plots.COLUMNS
     first = content(selection, board, load, suggested_commands)
+    while columns > FEWEST_COLUMNS and _size(first) > ON_SHOW * MOST:
+        columns //= 2
+        first = content(selection, board, load, suggested_commands, columns)
     file = _File()
-    file.add("views", {**first, "pair": None})
+    file.add("views", {**first, "pair": None, "panels": []})
+
+    def add(changes: Mapping[str, str]) -> None:
+        if file.size < MOST:
+            changed = {**query, **first["query"], **ALONE, **changes}
+            file.add("views", view(heads, load, changed, columns=columns))
+
+    on_show = _on_show(first)
+    for choice in on_show:
+        add(choice)
     if board is not None:
         for a, b in _pairs(first):
             file.add("pairs", {**_choice(first, "split", "metric"), "pair": plots.pair(board, a, b)})
-    for changes in _others(first) if board else ():
-        if file.size < MOST:
-            file.add("views", view(heads, load, {**query, **first["query"], "a": "", "b": "", **changes}))
+        for choice in _others(first, on_show):
+            add(choice)
     drawn = {key: value for key, value in query.items() if key not in ("filter", "task")}
     return html({"query": drawn, **file.parts, "pool": file.pool}, first["title"])
 
@@ -87,16 +109,30 @@ def _pairs(first: View) -> list[tuple[str, str]]:
     return list({frozenset(pair): pair for pair in reversed(pairs)}.values())[::-1]
 
 
-def _others(first: View) -> Iterator[dict[str, str]]:
+def _size(first: View) -> int:
+    """Characters of what is on show: each panel is drawn from a view of its own."""
+    return len(dumped(first)) + len(first["panels"]) * len(dumped({**first, "curves": None, "panels": []}))
+
+
+def _on_show(first: View) -> list[dict[str, str]]:
+    """The choices of the panels."""
+    choices = {one["key"]: one for one in first["choices"].get("panels", ())}
+    shown = (choices[panel["key"]] for panel in first["panels"])
+    return [{"split": one["split"], "metric": one["metric"], "level": ""} for one in shown]
+
+
+def _others(first: View, on_show: Sequence[dict[str, str]]) -> Iterator[dict[str, str]]:
     """The other choices: each baseline, the other point of a run, each metric of each split, each clock."""
-    now = _choice(first, "split", "metric")
     for key in ("against", "at"):
         yield from _options(first, key)
-    for split, metrics in first["choices"]["logged"].items():
-        for metric in metrics:
-            if {"split": split, "metric": metric} != now:
-                yield {"split": split, "metric": metric, "level": ""}
-    yield from _options(first, "x")
+    now = _choice(first, "split", "metric")
+    for one in first["choices"]["panels"]:
+        choice = {"split": one["split"], "metric": one["metric"]}
+        if choice != now and {**choice, "level": ""} not in on_show:
+            yield {**choice, "level": ""}
+    for clock in _options(first, "x"):
+        yield clock
+        yield from ({**clock, **choice} for choice in on_show)
 
 
 def _options(first: View, key: str) -> Iterator[dict[str, str]]:

@@ -22,7 +22,7 @@ from normbench.web.json_safe import json_safe
 View = dict[str, Any]
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
-PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
 FIGURES = ("curves", "forest", "sensitivity", "heat")
@@ -86,6 +86,7 @@ class Selection:
             "facets": [],
             "answer": None,
             "pair": None,
+            "panels": [],
         }
         return {
             **nothing,
@@ -104,19 +105,25 @@ def view(
     load: Load,
     query: Mapping[str, str],
     commands: Callable[[Comparison], Sequence[str]] = suggested_commands,
+    columns: int = plots.COLUMNS,
 ) -> View:
     """The page for this address.
 
     heads, query: see `Selection`. load: loads runs with records, by id. With `outline` no curve is loaded, and there
-    are no numbers. commands: makes the commands that would decide the open comparisons of an answer.
+    are no numbers. commands: makes the commands that would decide the open comparisons of an answer. columns: see
+    `plots.curves`.
     """
     selection = Selection(heads, query)
     board = None if query.get(OUTLINE) else selection.board(load)
-    return content(selection, board, load, commands)
+    return content(selection, board, load, commands, columns)
 
 
 def content(
-    selection: Selection, board: Board | None, load: Load, commands: Callable[[Comparison], Sequence[str]]
+    selection: Selection,
+    board: Board | None,
+    load: Load,
+    commands: Callable[[Comparison], Sequence[str]],
+    columns: int = plots.COLUMNS,
 ) -> View:
     """The page of a selection; without a board its outline."""
     found: View = json_safe(selection.outline())
@@ -127,7 +134,11 @@ def content(
     words["answer"]["commands"] = list(commands(c))
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
-        "curves": plots.curves(board),
+        "curves": plots.curves(board, columns),
+        "panels": [
+            {"key": key, "log": panel.question.metric.loss, "curves": plots.curves(panel, columns)}
+            for key, panel in board.panels(asked.get("panels", "")).items()
+        ],
         "forest": plots.forest(board),
         "sensitivity": plots.sensitivity(board),
         "heat": plots.heat(board, plots.with_variants(board.task, selection.tasks, load)),

@@ -37,6 +37,8 @@ from normbench.runs import store, writing
 
 MANY, MANY_LINES = 10_000, 40
 WIDE, WIDE_POINTS = 20, 5_000  # few long curves
+PANELS = "panels=train:nll|valid:nll|test:nll"  # beside the test error
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -217,6 +219,10 @@ def in_a_browser(started: Any, results: Path, folder: Path, lines: int) -> Itera
             browser.ask(asked(task, rates).removeprefix("api/view"))
             count = len(rates) * TASK // len(RATES)
             yield Row(f"page selects {count} runs", "CPU s", server.cpu() + browser.cpu(), most)
+        count = TASK // len(RATES)
+        browser.ask(f"{asked(1, RATES[:1]).removeprefix('api/view')}&seeds=1&{PANELS}")
+        browser.page.evaluate(PAINTED)
+        yield Row(f"page draws four panels of {count}, without server", "CPU s", browser.cpu(), 1.5)
     finally:
         server.close()
         browser.browser.close()

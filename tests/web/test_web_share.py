@@ -45,6 +45,29 @@ def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
     assert views[0] == json.loads(dumped(one))
 
 
+def test_what_is_on_show_beside_the_curves_comes_first_into_a_file(monkeypatch: pytest.MonkeyPatch):
+    runs = compared.runs()
+    _, content = shared(runs, {"panels": "valid:nll|test:nll"})
+    found = [(view["choices"]["split"]["now"], view["choices"]["metric"]["now"]) for view in unpacked(content, "views")]
+    assert found[:3] == [("test", "error"), ("valid", "nll"), ("test", "nll")]
+    assert content["query"] == {"panels": "valid:nll|test:nll"} and len(found) == len(shared(runs)[1]["views"]) + 2 * 3
+    clocks = [view["choices"]["x"]["now"] for view in unpacked(content, "views")]
+    assert [clocks.count(clock) for clock in ("step", "seconds")] == [3, 3]
+
+
+def test_four_panels_of_fifty_cells_of_long_curves_are_all_in_a_small_file():
+    runs = [run for lr in (1e-3, 2e-3, 5e-3, 1e-2, 2e-2) for run in compared.runs("abcdefghij", 2, points=1000, lr=lr)]
+    keys = ["test:nll", "valid:nll", "valid:error"]
+    text, content = shared(runs, {"panels": "|".join(keys)})
+    assert len(text) - len(share.static(share.PLOTLY)) < 3_000_000
+    views = unpacked(content, "views")[:4]
+    assert [f"{v['choices']['split']['now']}:{v['choices']['metric']['now']}" for v in views] == ["test:error", *keys]
+    for one in views:
+        means = [trace for trace in one["curves"]["data"] if trace["meta"]["role"] == "mean"]
+        assert len(means) == 50 and all(len(mean["x"]) > 2 * share.FEWEST_COLUMNS for mean in means)
+        assert {(mean["x"][0], mean["x"][-1]) for mean in means} == {(0, 1000)}
+
+
 def test_every_script_of_a_shared_file_is_named_by_its_hash():
     text, _ = shared(compared.runs(("none", "layer"), 2))
     (allowed,) = re.findall(r"script-src (.*?); style-src", text)

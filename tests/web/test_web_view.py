@@ -102,6 +102,23 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
     assert [c["label"] for c in seen(runs, {"filter": "norm=layer,batch"})["cells"]] == ["batch", "layer"]
 
 
+def test_panels_are_the_curves_of_other_metrics_of_the_same_cells_without_a_level():
+    runs = compared.runs()
+    found = seen(runs, {"panels": "valid:nll|test:error|valid:no such|test:nll|valid:nll", "x": "step"})
+    assert [(panel["key"], panel["log"]) for panel in found["panels"]] == [("valid:nll", True), ("test:nll", True)]
+    assert found["notes"] == [] and found["query"]["panels"].startswith("valid:nll|")
+    for panel in found["panels"]:
+        split, metric = panel["key"].split(":")
+        alone = seen(runs, {"split": split, "metric": metric, "x": "step"})["curves"]
+        levels = [trace for trace in alone["data"] if trace["meta"]["role"] in ("level", "time")]
+        assert levels and panel["curves"]["data"] == [trace for trace in alone["data"] if trace not in levels]
+        assert panel["curves"]["layout"] == alone["layout"]
+    listed = [panel["key"] for panel in found["choices"]["panels"]]
+    assert sorted(listed) == ["test:error", "test:nll", "valid:error", "valid:nll"]
+    one = seen(runs, {"x": "step"})
+    assert one["panels"] == [] and one["answer"] == found["answer"] and one["cells"] == found["cells"]
+
+
 def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
     runs = compared.runs(("none",), 2)
     assert traces(seen(runs, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms

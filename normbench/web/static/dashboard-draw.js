@@ -3,7 +3,10 @@
 
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"] };
+  const UNUSED = ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"];
+  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: UNUSED };
+  const OF_PANEL = { ...CONFIG, doubleClick: false, modeBarButtonsToRemove: [...UNUSED, "resetScale2d"] }; // the address has its zoom
+  const BRIEF = { mean: { hovertemplate: "%{y:.4~g}", hoverlabel: { namelength: 30 } }, reference: { hoverinfo: "skip", hovertemplate: undefined } };
 
   // A figure is as large as its place, also when something beside it opens.
   const sizes = new ResizeObserver((entries) => {
@@ -29,7 +32,7 @@
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
     };
     const note = (one) => ({ ...one, bgcolor: colour("--surface"), font: { ...one.font, color: colour(one.name) } });
-    return { ...layout, template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
+    return { ...layout, paper_bgcolor: colour("--surface"), template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
   }
 
   // Marks, bands and intervals take the colour of the line.
@@ -53,11 +56,15 @@
     });
   }
 
-  // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
+  // These ends of an axis, where it has room for them.
+  const ends = (zoom, log) => (zoom && !(log && zoom[0] <= 0) ? { range: log ? zoom.map(Math.log10) : zoom, autorange: false } : {});
+
+  // What of the curves is to be seen. how: on(cell), band, seeds, references, level, log, logx, smooth, zoom, brief: with other
+  // panels beside it, where hovering has little room.
   nb.seen = function seen(figure, how) {
     const shown = (meta) => {
       if (meta.role === "reference") return how.references;
-      if (meta.role === "level") return true;
+      if (meta.role === "level" || (meta.role === "time" && !how.level)) return how.level;
       if (!how.on(meta.arm)) return false;
       return meta.role === "band" ? how.band : meta.role === "seed" ? how.seeds : true;
     };
@@ -68,7 +75,7 @@
     const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
     const data = figure.data.filter((trace) => shown(trace.meta)).flatMap((trace) => {
       if (trace.meta.role === "time" && many) return [{ ...trace, error_x: undefined, visible: true }];
-      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}) };
+      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
               { ...whole, y: smoothed(trace.y, how.smooth) }];
@@ -77,9 +84,10 @@
       data,
       layout: {
         ...figure.layout,
+        ...(how.brief ? { hoverlabel: { font: { size: 10 } } } : {}),
         uirevision: `${how.key} ${how.log} ${how.logx}`,
-        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}) },
-        yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear) },
+        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}), ...ends(how.zoom.x, how.logx), uirevision: String(how.zoom.x), showspikes: how.brief, spikemode: "across", spikethickness: 1, spikedash: "dot", spikesnap: "hovered data" },
+        yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear), ...ends(how.zoom.y, how.log), uirevision: String(how.zoom.y) },
       },
     };
   };
@@ -128,7 +136,7 @@
     sizes.observe(element);
     if (figure.layout.height) element.style.height = `${figure.layout.height}px`;
     const { width, height } = element.getBoundingClientRect();
-    Plotly.react(element, figure.data.map(coloured), { ...themed(figure.layout), width, height }, CONFIG);
+    Plotly.react(element, figure.data.map(coloured), { ...themed(figure.layout), width, height }, "panel" in element.dataset ? OF_PANEL : CONFIG);
   };
 
   // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
@@ -138,9 +146,13 @@
     for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
   };
 
-  // Saves the figure as a file of its own, on the page's ground.
-  nb.svg = function svg({ data, layout, clientWidth: width, clientHeight: height }) {
-    Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true } }, { format: "svg", filename: "curves", width, height });
+  const PICTURE = { width: 900, height: 560, scale: 2 }; // pixels of a panel as a file, whatever the page's size; a PNG has more
+
+  // Saves a plot as a file of its own, on the page's ground, with a legend of its lines.
+  nb.picture = function picture({ data, layout, dataset }, format) {
+    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference"].includes(trace.meta.role) }));
+    const filename = `curves ${dataset.panel}`.trim().replace(/[^\w.-]+/g, "-");
+    Plotly.downloadImage({ data: lines, layout: { ...layout, showlegend: true, legend: { orientation: "h", y: -0.18 } } }, { format, filename, ...PICTURE });
   };
 
   nb.dark = () => dark.matches;

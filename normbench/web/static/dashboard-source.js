@@ -6,7 +6,7 @@ window.normbench = window.normbench || {};
 (function (nb) {
   const own = document.getElementById("shared");
   const shared = own && JSON.parse(own.textContent);
-  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b", "all"];
+  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b", "all", "panels"];
 
   // The part of a query that changes the view; the rest is how it is drawn.
   function asked(query) {
@@ -33,7 +33,11 @@ window.normbench = window.normbench || {};
     const same = ({ split, metric }) => split === now(view, "split") && metric === now(view, "metric");
     const both = ({ pair }) => [pair.a, pair.b].includes(query.a) && [pair.a, pair.b].includes(query.b) && query.a !== query.b;
     const found = pairs.find((one) => same(one) && both(one));
-    return { ...view, pair: found ? found.pair : null };
+    const drawn = (one) => views.find((other) => one.split === now(other, "split") && one.metric === now(other, "metric") && now(view, "x") === now(other, "x"));
+    const known = (view.choices.panels || []).filter(drawn);
+    const open = (query.panels || "").split("|").map((key) => known.find((one) => one.key === key && !same(one))).filter(Boolean);
+    const panels = open.map((one) => ({ key: one.key, log: drawn(one).choices.log, curves: drawn(one).curves }));
+    return { ...view, pair: found ? found.pair : null, panels, choices: { ...view.choices, panels: known } };
   }
 
   // --- the server ----------------------------------------------------------------------------------------------------

@@ -57,6 +57,11 @@
     return svg;
   };
 
+  nb.grid = function grid(head, body) {
+    const row = (tag, words) => nb.el("tr", {}, ...words.map((word) => nb.el(tag, {}, ...[word].flat())));
+    return nb.el("table", {}, nb.el("thead", {}, row("th", head)), nb.el("tbody", {}, ...body.map((words) => row("td", words))));
+  };
+
   nb.mark = function mark(element, look) {
     nb.fill(element, [look.colour, look.dash, nb.dark()], () => [nb.swatch(look)]);
   };

@@ -4,7 +4,7 @@
 (function (nb) {
   const at = (id) => document.getElementById(id);
   const CHOICES = { split: "Split", metric: "Metric", at: "When", against: "Baseline", x: "x axis", level: "Level" };
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside", "rate"]; // another task has others
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside", "rate", "zoom"]; // another task has others
   const PARTS = ["filter", "split", "metric", "at", "against", "level"]; // of a question that may fit nothing
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   const MANY = 12; // cells: of more, curves of other learning rates and bands are only shown if somebody asks for them
@@ -25,7 +25,7 @@
 
   // What is switched on: as the address has it, else by how much there is.
   const on = {
-    log: () => (query.log ? query.log === "1" : Boolean(view.choices.log)),
+    log: (log) => (query.log ? query.log === "1" : Boolean(log)),
     logx: () => query.logx === "1",
     band: () => (query.band ? query.band === "1" : shown().length <= MANY),
     seeds: () => (query.seeds ? query.seeds === "1" : view.cells.reduce((sum, cell) => sum + cell.seeds.length, 0) <= FEW),
@@ -118,7 +118,11 @@
     nb.keyed(at("choices"), Object.keys(CHOICES).map((key) => ({ key })), ({ key }) => {
       const field = key === "level" ? nb.el("input", { type: "text", inputmode: "decimal", size: "6" }) : nb.el("select");
       field.id = `choice-${key}`;
-      field.addEventListener("change", () => change({ ...(nb.source.shared ? {} : AFTER[key]), ...parts(key, field.value) }, { ask: true, push: true }));
+      field.addEventListener("change", () => {
+        const next = parts(key, field.value);
+        const zoom = next.x && next.x !== view.choices.x.now ? { zoom: "" } : {}; // it was of another clock
+        change({ ...(nb.source.shared ? {} : AFTER[key]), ...zoom, ...next }, { ask: true, push: true });
+      });
       return nb.el("label", {}, nb.el("span", {}, CHOICES[key]), field, nb.el("span", { class: "unit" }));
     }, (label, { key }) => {
       const [, field, unit] = label.children;
@@ -176,7 +180,7 @@
     sort: () => change({ sort: query.sort ? "" : "mean" }),
     point(cell) {
       pointed = cell;
-      nb.point(at("plot-curves"), pointed);
+      plots().forEach((plot) => nb.point(plot, pointed));
     },
   });
 
@@ -221,25 +225,74 @@
       return nb.el("label", { title }, ...(turn ? [field, label] : [label, field]));
     }, (label, one) => {
       label.hidden = Boolean(useless[one.key]);
-      if (one.turn) label.querySelector("input").checked = on[one.key]();
+      if (one.turn) label.querySelector("input").checked = on[one.key](view.choices.log);
       else options(label.querySelector("select"), one.options(), one.key === "beside" ? (beside() || { key: "" }).key : query.smooth || "");
     });
   }
 
-  function curves() {
-    const figure = view.curves;
-    if (!figure || !figure.data.length) return nb.draw(at("plot-curves"), null);
+  const plots = () => [...at("panels").querySelectorAll(".plot")];
+
+  // The stretches that are zoomed in on, by "x" or a panel's key: "x,2,9|valid:nll,0.1,0.4".
+  const zooms = () => Object.fromEntries(list("zoom").map((one) => one.split(",")).map((parts) => [parts.slice(0, -2).join(","), parts.slice(-2).map(Number)]));
+
+  function zoomed(key, { x, y }) {
+    const ends = (range) => range && range.map((end) => Number(end.toPrecision(7)));
+    const all = { ...zooms(), ...(x === undefined ? {} : { x: ends(x) }), ...(y === undefined ? {} : { [key]: ends(y) }) };
+    query.zoom = Object.entries(all).filter(([, range]) => range).map((one) => one.join()).join("|");
+    if (!query.zoom) delete query.zoom;
+    nb.address.write(query);
+    panels();
+  }
+
+  // The question's own curves, then those of other metrics of the same cells; all have one x axis.
+  function panels() {
+    const known = view.choices.panels || [];
+    const now = (key) => view.choices[key] && view.choices[key].now;
+    const first = known.find((one) => one.split === now("split") && one.metric === now("metric")) || { key: "", label: "" };
+    const items = [{ ...first, main: true, log: view.choices.log, curves: view.curves }, ...view.panels.map((one) => ({ ...known.find(({ key }) => key === one.key), ...one }))];
+    nb.panelMenu(at("panels-choice"), known, list("panels"), first.key, (key, add) => {
+      change({ panels: [...list("panels").filter((one) => one !== key), ...(add ? [key] : [])].join("|") }, { ask: true, push: true });
+    });
+    at("panels-menu").hidden = known.length < 2;
+    at("unzoom").hidden = !query.zoom;
+    for (const format of ["png", "svg"]) at(`share-${format}`).hidden = items.length > 1; // each panel has its own
+    nb.keyed(at("panels"), items.map((one) => ({ ...one, key: one.main ? "" : one.key })), ({ main, key, label }) => {
+      const close = nb.el("button", { type: "button", class: "plain", hidden: main }, "Close");
+      close.addEventListener("click", () => change({ panels: list("panels").filter((one) => one !== key).join("|") }, { ask: true, push: true }));
+      const plot = main ? { id: "plot-curves", "aria-labelledby": "heading", "aria-describedby": "caption" } : { "aria-label": label };
+      const pictures = ["png", "svg"].map((format) => {
+        const button = nb.el("button", { type: "button", class: "plain" }, format.toUpperCase());
+        button.addEventListener("click", () => nb.picture(button.closest(".head").nextSibling, format));
+        return button;
+      });
+      return nb.el("div", {}, nb.el("div", { class: "head" }, nb.el("h2"), nb.el("span", {}, ...pictures, close)), nb.el("div", { class: "plot", role: "figure", ...plot }));
+    }, (panel, { label }) => {
+      panel.firstChild.hidden = items.length < 2;
+      nb.say(panel.firstChild.firstChild, label);
+      for (const button of panel.querySelectorAll(".head button")) button.setAttribute("aria-label", `${button.textContent} ${label}`);
+    });
+    plots().forEach((plot, place) => {
+      plot.dataset.panel = items[place].key;
+      curves(plot, items[place]);
+      nb.link(plot, () => plots().filter((other) => other !== plot), (ranges) => zoomed(plot.dataset.panel, ranges));
+      nb.point(plot, pointed); // what was drawn anew knows nothing of it
+    });
+  }
+
+  function curves(plot, { key, main, log, curves: figure }) {
+    if (!figure || !figure.data.length) return nb.draw(plot, null);
     const hidden = off();
+    const zoom = zooms();
     const cells = new Set(shown().map((cell) => cell.key));
     const whole = nb.seen(figure, {
-      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), log: on.log(), logx: on.logx(),
+      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0,
       smooth: Number(query.smooth || 0), key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
     });
     const facet = beside();
     const values = facet ? facet.values.filter((value) => !hidden.has(value.key)).map((value) => ({ ...value, label: `${facet.key}=${value.label}` })) : [];
-    if (!values.length) return nb.draw(at("plot-curves"), whole);
+    if (!values.length) return nb.draw(plot, whole);
     const of = new Map(view.cells.map((cell) => [cell.key, cell.place[view.facets.indexOf(facet)]]));
-    return nb.draw(at("plot-curves"), nb.beside(whole, values, (cell) => of.get(cell), at("plot-curves").clientWidth));
+    return nb.draw(plot, nb.beside(whole, values, (cell) => of.get(cell), plot.clientWidth));
   }
 
   function pair() {
@@ -247,14 +300,9 @@
     if (!found) return nb.draw(at("plot-difference"), null);
     nb.say(at("pair-heading"), `${found.names[0]} less ${found.names[1]}${found.n ? `, ${found.n} pairs of seeds` : ": no seed in common"}`);
     nb.fill(at("pair-diff"), [found.names, found.diff], () => [found.diff.length
-      ? grid(["differs", ...found.names], found.diff.map((one) => [one.key, one.a, one.b]))
+      ? nb.grid(["differs", ...found.names], found.diff.map((one) => [one.key, one.a, one.b]))
       : nb.el("p", { class: "caption" }, "Their configurations are the same.")]);
     return nb.draw(at("plot-difference"), found.figure);
-  }
-
-  function grid(head, body) {
-    const row = (tag, words) => nb.el("tr", {}, ...words.map((word) => nb.el(tag, {}, ...[word].flat())));
-    return nb.el("table", {}, nb.el("thead", {}, row("th", head)), nb.el("tbody", {}, ...body.map((words) => row("td", words))));
   }
 
   // --- answer --------------------------------------------------------------------------------------------------------
@@ -296,7 +344,7 @@
     nb.fill(at("speed"), [timed.map((cell) => [cell.label, cell.time, cell.pace]), level, nb.dark()], () => {
       if (!timed.length) return [];
       const body = timed.map((cell) => [[nb.swatch(cell), cell.label], cell.time, cell.pace]);
-      const found = folded("Speed", grid(["cell", level ? `${clock} to ${level}${unit ? ` ${unit}` : ""}` : "", "ms an update"], body));
+      const found = folded("Speed", nb.grid(["cell", level ? `${clock} to ${level}${unit ? ` ${unit}` : ""}` : "", "ms an update"], body));
       found.open = timed.length <= 6;
       return [found];
     });
@@ -380,12 +428,11 @@
     rows();
     switches();
     at("pair").hidden = !view.pair; // first of all: it takes room from the curves
-    curves();
-    nb.point(at("plot-curves"), pointed); // what was drawn anew knows nothing of it
+    panels();
     pair();
     answer();
     nb.fill(at("notes"), view.notes, () => bullets(view.notes));
-    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, query)));
+    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, { ...query, rate: on.rate() ? "best" : "all" })));
     details(query.run || "");
   }
 
@@ -401,14 +448,20 @@
   at("task").addEventListener("change", () => {
     change({ ...Object.fromEntries(OF_TASK.map((key) => [key, ""])), task: at("task").value }, { ask: true, push: true });
   });
+  const MENUS = [at("share"), at("panels-menu")];
+  at("unzoom").addEventListener("click", () => change({ zoom: "" }));
   at("pair-close").addEventListener("click", () => change({ a: "", b: "" }, { ask: true }));
-  at("share-svg").addEventListener("click", () => nb.svg(at("plot-curves")));
+  for (const format of ["png", "svg"]) at(`share-${format}`).addEventListener("click", () => nb.picture(at("plot-curves"), format));
   document.addEventListener("click", (event) => {
-    if (!at("share").contains(event.target)) at("share").open = false;
+    for (const menu of MENUS) if (!menu.contains(event.target)) menu.open = false;
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    if (at("share").open) at("share").open = false;
+    const open = MENUS.find((menu) => menu.open);
+    if (open) {
+      open.open = false;
+      open.querySelector("summary").focus();
+    }
     else if (query.run) change({ run: "" });
     else if (query.a || query.b) change({ a: "", b: "" }, { ask: true });
   });
