@@ -10,13 +10,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-device=cuda fidelity=paper tiny=()
+device=cuda fidelity=paper slack=1 tiny=()
 if [ "${1:-}" = --cpu ]; then
     shift
-    device=cpu fidelity=smoke tiny=(--updates 12 mnist_mlp recall_lstm draw)
+    device=cpu fidelity=smoke slack=5 tiny=(--updates 12 mnist_mlp recall_lstm draw)
 fi
 mkdir -p "${1:?OUT, a folder for what is found}"
-out=$(realpath "$1") wheels=/nowhere total=480 failed=()
+out=$(realpath "$1") wheels=/nowhere total=$((480 * slack)) failed=()
 [ $# -lt 2 ] || wheels=$(realpath -e "$2")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -31,7 +31,7 @@ python3 -c "import sys, torch; sys.exit(not (sys.argv[1] == 'cpu' or torch.cuda.
     { echo "check.sh: torch finds no CUDA device here; --cpu tests this script without one" >&2; exit 2; }
 
 step() { # NAME SECONDS COMMAND ...; its records go to steps.jsonl, all else to log.txt
-    local name=$1 limit=$(($2 < total - SECONDS ? $2 : total - SECONDS)) code=0
+    local name=$1 limit=$(($2 * slack < total - SECONDS ? $2 * slack : total - SECONDS)) code=0
     shift 2
     printf '\n== %s, for %s s at most\n' "$name" "$limit" | tee -a "$out/log.txt"
     timeout --kill-after=5 "$((limit > 1 ? limit : 1))" "$@" 2>>"$out/log.txt" | tee -a "$out/steps.jsonl" || code=$?
