@@ -55,6 +55,7 @@ def test_what_is_on_show_beside_the_curves_comes_first_into_a_file(monkeypatch: 
     assert [clocks.count(clock) for clock in ("step", "seconds")] == [3, 3]
 
 
+@pytest.mark.slow
 def test_four_panels_of_fifty_cells_of_long_curves_are_all_in_a_small_file():
     runs = [run for lr in (1e-3, 2e-3, 5e-3, 1e-2, 2e-2) for run in compared.runs("abcdefghij", 2, points=1000, lr=lr)]
     keys = ["test:nll", "valid:nll", "valid:error"]
