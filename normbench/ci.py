@@ -126,8 +126,7 @@ def _effect(claim: Verdict) -> str:
 
 
 def _evidence(claim: Verdict) -> str:
-    answer = claim.get("answer") or describe.answer(claim)
-    return "; ".join(filter(None, [answer, claim.get("compared")]))
+    return "; ".join(filter(None, [claim["answer"], claim.get("compared")]))
 
 
 def junit(judged: Sequence[Judged], words: Sequence[str]) -> bytes:

@@ -40,7 +40,7 @@ _FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest
 _RANGE = re.compile(r"(\d+)-(\d+)")
 EQUAL = ("=", "!=")
 _SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_WORD = re.compile(r"-?([^=<>]*?)(!=|[<>]=?|=|$)(.*)", re.DOTALL)  # key, sign, value
+_SIGN = re.compile("(!=|[<>]=?|=)")
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +258,8 @@ def select(
     named: list[str] = []  # by a word without a key
     keep = [True] * len(runs)
     for word in words:
-        out, (key, sign, wanted) = word.startswith("-"), _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
+        key, sign, wanted = (*_SIGN.split(word.removeprefix("-"), maxsplit=1), "", "")[:3]
+        out = word.startswith("-")
         if sign:
             fits, out = _fitting(word, (key, sign, wanted), runs, candidates, out), out != (sign == "!=")
         else:

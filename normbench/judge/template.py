@@ -143,7 +143,7 @@ def _carries(part: dict[str, Any], runs: Sequence[RunRecord], length: str) -> tu
     n, level = len(seen.seeds), 1 - rules.ALPHA  # one-sided at a half: the file has two claims
     most = None if seen.sd is None or seen.flat else detectable_effect(seen.sd, n, level, rules.POWER)
     if most is None:
-        return "0.01", "These runs say nothing of the margin that they can carry."
+        return "", "These runs say nothing of the margin that they can carry: write one."
     return f"{most:.3g}", (
         f"{n} seeds (differences have the standard deviation {show(seen.sd)}) carry {most:.3g}: if both are alike, the "
         f"claim holds with {100 * rules.POWER:.0f} %. Is this more than matters? Then train more seeds."

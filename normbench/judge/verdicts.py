@@ -62,8 +62,8 @@ class _Seen:
         self.controls = {name: parts(claim.parts, name) for name in claim.controls}
 
     def verdict(self, alpha: float) -> Verdict:
-        setting, reported = _paired(self.setting), _paired(self.reported)
-        controls = {name: _paired(seen) for name, seen in self.controls.items()}
+        setting, reported = _with_parts(self.setting), _with_parts(self.reported)
+        controls = {name: _with_parts(seen) for name, seen in self.controls.items()}
         found = decide(
             self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=rules.ALPHA
         )
@@ -79,7 +79,7 @@ class _Seen:
         return found | {"answer": describe.evidence(found)}
 
 
-def _paired(seen: Sequence[Logged]) -> list[tuple[Part, Observed]]:
+def _with_parts(seen: Sequence[Logged]) -> list[tuple[Part, Observed]]:
     return [(one.part, one) for one in seen]
 
 

@@ -32,7 +32,7 @@ WHY = {  # what keeps a part from a word
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
     "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not shared",
-    "no common steps": "the runs were logged at no two steps that all have",
+    "no common steps": "the runs have no logged step in common",
 }
 _VERBS = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),

@@ -146,7 +146,7 @@ def graphed_update(model: base.Model, loss: Callable[[], Tensor], optimizer: tor
             noise[purpose] = draw(purpose, like)
         return noise[purpose]
 
-    model.normal = drawn  # type: ignore[method-assign]
+    model.normal = drawn
     replay, _ = graphed(lambda: (optimizer.zero_grad(), loss().backward()), list(model.parameters()))
 
     def update() -> None:

@@ -23,9 +23,9 @@ import re
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot  # noqa: F401
+import matplotlib.pyplot
 import models
-import speed  # noqa: F401
+import speed
 
 from normbench import cli
 

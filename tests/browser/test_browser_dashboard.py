@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +18,8 @@ from watched import Watched
 from normbench.runs import files, pack, run_file
 from normbench.runs.record import RunRecord
 from normbench.web import share
-from normbench.web.index import Index
 
 pytestmark = pytest.mark.browser
-uvicorn = pytest.importorskip("uvicorn")
-TOKEN = "let-me-in"
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
 SHOWN = "() => !document.body.hasAttribute('aria-busy') && document.querySelectorAll('#plot-curves .main-svg').length"
 ROLES = "() => document.getElementById('plot-curves').data.map(t => [t.meta.role, t.meta.arm])"
@@ -59,31 +55,6 @@ def stored(results: Path, run: RunRecord, status: str = "interrupted", output: s
     run_file.write(path, content)
     (path / "output.log").write_text(output)
     return path
-
-
-@pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[Path], str]]:
-    """Starts a server for a results folder; gives the address of its page."""
-    from normbench.web.server import app
-
-    started = []
-
-    def start(results: Path) -> str:
-        index = Index(results)
-        index.refresh()
-        server = uvicorn.Server(uvicorn.Config(app(index, TOKEN), port=0, log_level="critical"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        started.append((server, thread))
-        while not server.started:
-            time.sleep(0.01)
-        return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/?token={TOKEN}"
-
-    yield start
-    for server, _ in started:
-        server.should_exit = server.force_exit = True
-    for _, thread in started:
-        thread.join(10)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import compared
 import pytest
-from test_browser_dashboard import SHOWN, asked_now, opened, published, serve, until  # noqa: F401 (a fixture)
+from test_browser_dashboard import SHOWN, asked_now, opened, published, until
 from watched import Watched
 
 from normbench.web import share
@@ -26,7 +26,7 @@ FOUR = f"() => ({DRAWN})() === 4"
 
 
 @pytest.fixture(scope="module")
-def address(serve: Any, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: F811
+def address(serve: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     results = tmp_path_factory.mktemp("results")
     published(results, [replace(run, id=f"{0xA11 + i:012x}") for i, run in enumerate(compared.runs())])
     found: str = serve(results)
@@ -114,7 +114,7 @@ def test_a_zoom_is_shared_in_x_and_in_the_address(chromium: Any, address: str):
     assert it.page.evaluate(AXES, "x")[3] == [0, 200] and it.messages == [] and again.messages == []
 
 
-def test_a_plot_of_the_answer_is_zoomed_by_itself(chromium: Any, serve: Any, tmp_path: Path):  # noqa: F811
+def test_a_plot_of_the_answer_is_zoomed_by_itself(chromium: Any, serve: Any, tmp_path: Path):
     runs = [run for lr in (1e-3, 1e-2) for run in compared.runs(seeds=2, lr=lr)]
     published(tmp_path, [replace(run, id=f"{0xC0C0 + i:012x}") for i, run in enumerate(runs)])
     it = opened(chromium, serve(tmp_path))
@@ -129,7 +129,7 @@ def test_a_plot_of_the_answer_is_zoomed_by_itself(chromium: Any, serve: Any, tmp
 
 
 @pytest.mark.parametrize("asked", ["", "rate=all"])
-def test_one_cursor_for_all_panels(chromium: Any, serve: Any, tmp_path: Path, asked: str):  # noqa: F811
+def test_one_cursor_for_all_panels(chromium: Any, serve: Any, tmp_path: Path, asked: str):
     """With many curves hovering tells one: the other panels tell the same."""
     rates = (1e-3, 2e-3, 5e-3, 1e-2, 2e-2) if asked else (1e-3,)
     runs = [run for lr in rates for run in compared.runs(seeds=2, lr=lr)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import compared
 import pytest
-from test_browser_dashboard import asked_now, published, serve, until  # noqa: F401
+from test_browser_dashboard import asked_now, published, until
 from watched import Watched
 
 from normbench.web.marks import Marks
@@ -45,7 +45,7 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def page(chromium: Any, serve: Callable[[Path], str], results: Path) -> Iterator[SimpleNamespace]:  # noqa: F811
+def page(chromium: Any, serve: Callable[[Path], str], results: Path) -> Iterator[SimpleNamespace]:
     yield opened(chromium, serve(results))
 
 
@@ -99,7 +99,7 @@ def test_a_filter_of_metrics_and_keys_and_one_that_fits_nothing(page: SimpleName
 
 def test_a_link_with_a_filter_of_a_metric_is_no_error_while_metrics_are_read(
     chromium: Any,
-    serve: Callable[[Path], str],  # noqa: F811
+    serve: Callable[[Path], str],
     results: Path,
 ):
     address = serve(results)
@@ -128,7 +128,7 @@ def test_groups_by_any_key_have_means_and_open(page: SimpleNamespace):
     assert len(column(page.page, "run")) == 3 and asked_now(page.page)["group"] == "norm" and page.messages == []
 
 
-def test_across_data_sets_no_run_is_the_best(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):  # noqa: F811
+def test_across_data_sets_no_run_is_the_best(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):
     """Grouped by them at first, each has one."""
     two = [run for name in ("digits", "mnist") for run in compared.runs(name=name)]
     published(tmp_path, [replace(run, id=f"{i:012x}") for i, run in enumerate(two)])
@@ -191,7 +191,7 @@ def test_selected_runs_are_compared(page: SimpleNamespace):
     until(page.page, READY)
 
 
-def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[Path], str], results: Path):  # noqa: F811
+def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[Path], str], results: Path):
     address = serve(results)
     one, two = opened(chromium, address), opened(chromium, address)
     one.page.locator("#row-0 .check").click()
@@ -201,7 +201,7 @@ def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 1000, 400])
-def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, serve: Callable[[Path], str],  # noqa: F811
+def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, serve: Callable[[Path], str],
                                        results: Path):  # fmt: skip
     Marks(results).change(["000000abc000"], {"hidden": True, "tag": "good", "note": "n"})
     it = opened(chromium, serve(results), width=width, scheme=scheme)
@@ -220,7 +220,7 @@ def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, s
     assert it.page.evaluate(unnamed) == 0 and it.messages == []
 
 
-def test_of_ten_thousand_runs_those_are_drawn_that_are_seen(chromium: Any, serve: Callable[[Path], str],  # noqa: F811
+def test_of_ten_thousand_runs_those_are_drawn_that_are_seen(chromium: Any, serve: Callable[[Path], str],
                                                             tmp_path: Path):  # fmt: skip
     few = [replace(run, records=[*run.records][-2:]) for run in compared.runs(points=2)]
     seeds = [replace(few[i % len(few)], id=f"{i:012x}", seed=i) for i in range(MANY)]

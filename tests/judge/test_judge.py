@@ -295,13 +295,16 @@ def test_a_run_that_was_lost_is_read_at_the_common_steps_too() -> None:
     assert found["setting"] == "diverged" and "7 of 7 runs of arm a" in found["compared"]
 
 
-def test_units_and_monitors_that_differ_are_refused() -> None:
-    for key in (
-        {"metrics": {"loss": {"goal": "min", "unit": "percent"}}},
-        {"monitor": MONITOR | {"split": "train"}},
-    ):
-        with pytest.raises(NormbenchError):
-            word(arms(of("a", **key), of("b")), BEST)
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ({"metrics": {"loss": {"goal": "min", "unit": "percent"}}}, "units"),
+        ({"monitor": MONITOR | {"split": "train"}}, "monitor"),
+    ],
+)
+def test_units_and_monitors_that_differ_are_refused(key, named) -> None:
+    with pytest.raises(NormbenchError, match=named):
+        word(arms(of("a", **key), of("b")), BEST)
 
 
 def test_which_way_is_better_is_not_assumed() -> None:
@@ -357,7 +360,7 @@ def test_a_negative_number_has_no_logarithm(part) -> None:
 
 def test_a_level_on_the_way_needs_no_epochs() -> None:
     way = TIME | {"level": {"share": 0.9, "of": "best", "least": 1.0}}
-    assert word(arms(of("a", worse=-0.1), of("b")), way) in ("holds", "undecided")
+    assert word(arms(of("a", worse=-0.1), of("b")), way) == "holds"
 
 
 def test_one_gap_in_a_curve_is_no_divergence() -> None:

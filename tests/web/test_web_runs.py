@@ -145,7 +145,9 @@ def test_marks_are_kept_beside_the_runs_and_found_by_filters(client: TestClient,
 
 
 def test_hidden_and_archived_runs_are_in_no_comparison_which_says_so(client: TestClient, runs: list[RunRecord]):
-    seen = lambda: {seed["id"] for cell in client.get("/api/view").json()["cells"] for seed in cell["seeds"]}  # noqa: E731
+    def seen() -> set[str]:
+        return {seed["id"] for cell in client.get("/api/view").json()["cells"] for seed in cell["seeds"]}
+
     task = seen()
     first, second, *_ = sorted(task & {run.id for run in runs})
     assert marked(client, [first], hidden=True) == marked(client, [second], archived=True) == 200
