@@ -21,7 +21,10 @@ from normbench.web import share
 
 pytestmark = pytest.mark.browser
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
-SHOWN = "() => !document.body.hasAttribute('aria-busy') && document.querySelectorAll('#plot-curves .main-svg').length"
+SHOWN = (
+    "() => document.body && !document.body.hasAttribute('aria-busy') "
+    "&& document.querySelectorAll('#plot-curves .main-svg').length"
+)
 ROLES = "() => document.getElementById('plot-curves').data.map(t => [t.meta.role, t.meta.arm])"
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c020000000b4944415478da6364f80f00010501012718e366"

@@ -18,7 +18,10 @@ from normbench.web.marks import Marks
 
 pytestmark = pytest.mark.browser
 MANY = 10_000
-READY = "() => !document.body.hasAttribute('aria-busy') && document.querySelectorAll('#rows .line').length > 0"
+READY = (
+    "() => document.body && !document.body.hasAttribute('aria-busy') "
+    "&& document.querySelectorAll('#rows .line').length > 0"
+)
 LISTED = "() => [...document.querySelectorAll('#rows .line')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)"
 FRAMES = """async () => {
   const view = document.getElementById('table');
