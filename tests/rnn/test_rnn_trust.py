@@ -59,7 +59,8 @@ def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None
         errors[backend] = max(
             float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted
         )
-    assert all(error < 3 * errors["loop"] for error in errors.values()) and errors["loop"] < 1e-4, errors
+    rounding = 16 * torch.finfo(torch.float32).eps  # of one number, as alpha's gradient, luck decides the loop's error
+    assert all(error < 3 * errors["loop"] + rounding for error in errors.values()) and errors["loop"] < 1e-4, errors
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
