@@ -164,7 +164,8 @@ class Noise:
     sample: int = 0
 
     def streams(self, purpose: str) -> Iterator[np.random.Generator]:
-        return (stream(self.seed, "evaluation", self.split, i, self.sample, purpose) for i in map(int, self.examples))
+        examples = self.examples.tolist() if isinstance(self.examples, Tensor) else self.examples
+        return (stream(self.seed, "evaluation", self.split, i, self.sample, purpose) for i in examples)
 
 
 def takes(model: Model) -> list[str]:
