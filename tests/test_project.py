@@ -221,6 +221,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 
 
+@pytest.mark.slow
 @EACH_PLACE
 def test_published_runs_count_as_done(place: Path):
     """Else whoever has the results would train them again, and could not see which code they are of."""

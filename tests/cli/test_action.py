@@ -214,6 +214,7 @@ def test_what_the_action_installs_is_what_the_project_has() -> None:
     assert set(NEEDED) <= set(declared) and not [line for line in NEEDED if "torch" in line]
 
 
+@pytest.mark.slow
 def test_what_the_action_installs_is_enough(tmp_path: Path) -> None:
     """Import, compare and a verdict where no other distribution is installed."""
     there, todo = set(), [Requirement(line) for line in NEEDED]

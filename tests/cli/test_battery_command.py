@@ -35,6 +35,7 @@ def small(monkeypatch):
     monkeypatch.setattr(cost, "ROUND", 1e-3)
 
 
+@pytest.mark.slow
 def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     """With two seeds no number is given, on the terminal, in battery.json and on the page."""
     assert len(EXAMPLE.read_text().splitlines()) <= 22

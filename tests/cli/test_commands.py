@@ -124,6 +124,7 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert json.loads(capfd.readouterr().out) == {"runs": [], "notes": []}
 
 
+@pytest.mark.slow
 def test_the_published_results_come_into_an_empty_folder(normbench, capfd, tmp_path: Path):
     """Without `contrasts.npz`, as an installed package lacks the large ones: the verdicts stay as they were."""
     place = "ln2016/fig6/paper"

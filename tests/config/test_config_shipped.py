@@ -16,7 +16,7 @@ from normbench.config import choice_file, compose, grammar, plan
 from normbench.errors import NormbenchError
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("norm=batch", "clip=global", "launcher=pool"), ("norm=layer", "logger=wandb")])
 @pytest.mark.parametrize("model", compose.choices("model"))
 def test_they_are_composed_as_hydra_composes_them(model: str, words: tuple[str, ...]) -> None:

@@ -93,6 +93,7 @@ def test_a_row_per_epoch_with_modes_and_variants_told_apart():
     assert len(list(wandb_run.epochs(records, 0))) == 1
 
 
+@pytest.mark.slow
 def test_finished_runs_are_sent_once_into_real_offline_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "a-private-host")
     monkeypatch.setattr("getpass.getuser", lambda: "a-private-user")

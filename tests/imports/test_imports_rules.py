@@ -163,6 +163,7 @@ def test_what_was_guessed_is_a_map_that_needs_no_guess(tmp_path: Path) -> None:
 # --- one line --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> None:
     names = [f"grad/{number}" for number in range(10_000)]
     write(tmp_path, "ln_s1.csv", ",".join(["1"] * 10_002), head=",".join(["step", "valid/loss", *names]))

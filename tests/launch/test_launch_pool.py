@@ -97,6 +97,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
 
 
+@pytest.mark.slow
 def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy.
 

@@ -86,6 +86,7 @@ def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan,
     return first, plan, run
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None:
     first, _, _ = begun(tmp_path, 2)
     first.send_signal(signal.SIGTERM)

@@ -317,6 +317,7 @@ def losses(model: str, norm: str, steps: int, dtype: torch.dtype = torch.float32
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "norm"), pairs("weight"))  # golden/losses.json has the other quick ones
 def test_eight_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     found = tuple(losses(model, norm, 8, torch.float64)[step] for step in (0, 4, 7))

@@ -112,6 +112,7 @@ def test_a_row_stands_under_its_own_groups() -> None:
     assert rows == [["ln", "1", "", "3"], ["random", "", "2", ""]]
 
 
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("name", [madeup.HOSTILE, "$\\frac{1}{", "_hidden", "a$b$c", "\x1b[31m"])
 def test_any_arm_name_is_text_in_the_figure_and_the_table(tmp_path, name: str):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], name) for seed in (1, 2, 3)]

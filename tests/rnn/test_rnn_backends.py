@@ -277,7 +277,7 @@ def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None
         assert "ddinput0" in results[0], options
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 def test_second_derivatives_of_steps_are_the_plain_loops(

@@ -40,6 +40,7 @@ def suffixes(cache: Path) -> list[str]:
     return sorted(path.suffix for path in (cache / "normbench" / "kernel").iterdir())
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_two_processes_at_first_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -176,6 +177,7 @@ PLANTED = {
 
 
 @needs_compiler
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("how", PLANTED)
 def test_a_planted_library_is_not_loaded(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its checksum is right: the folder alone shows that it is not ours."""

@@ -23,7 +23,7 @@ FUSED = ("layer", "dyt", "derf", "scale")
 BACKENDS = ["loop", *FAST]
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_thousand_steps(backend: str, kind: str) -> None:

@@ -63,6 +63,7 @@ for folder in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_of_many_that_ask_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds on until all have asked, and nothing is left behind."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))

@@ -49,6 +49,7 @@ def test_inside_alone(mode: None) -> None:
     assert has_denormals()
 
 
+@pytest.mark.slow
 def test_training_leaves_none_and_the_same_bytes(mode: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiny.train(tmp_path / "flushed", *LONG, stopping=tiny.after(1_499)) == "interrupted"
     assert has_denormals()  # as before

@@ -329,6 +329,7 @@ def test_epochs_have_orders_of_their_own_or_all_the_same(
     assert not any(same) if reshuffle else all(same)
 
 
+@pytest.mark.slow
 def test_a_trained_run_is_kept_where_no_samples_can_be_drawn(tmp_path: Path, capfd) -> None:
     """Batch normalization of whole sequences cannot draw the next point of one."""
     words = ["model=handwriting", *smallest.SMALL["handwriting"], "train.steps=2", "train.epochs=0", "norm=batch"]
