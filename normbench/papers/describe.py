@@ -236,7 +236,8 @@ def _compared(part: Node) -> str:
 
 def _sure(part: Node) -> list[str]:
     """How sure the effect is: its interval and n; the smallest effect where it decides."""
-    seeds = f"{' against '.join(map(str, part.get('unpaired') or [part['n']]))} seeds"
+    counts = part.get("unpaired") or [part["n"]]
+    seeds = f"{' against '.join(map(str, counts))} seed{'' if counts == [1] else 's'}"
     seeds += f" × {part['examples']} test examples" if part["examples"] else ""
     seeds += "".join(f", {text}" for text in (_lost(part),) if text and part["effect"] is not None)
     if part["kind"] == "size":
