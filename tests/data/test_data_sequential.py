@@ -57,6 +57,6 @@ def test_with_replacement_a_third_of_the_pixels_is_missing() -> None:
 
 
 def test_replacement_needs_an_order_that_is_drawn() -> None:
-    with pytest.raises(NormbenchError, match="needs data.permute=true") as caught:
+    with pytest.raises(NormbenchError, match=r"needs data\.permute=true") as caught:
         digits(replacement=True)
     assert caught.value.code == 2
