@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data.examples import Split
@@ -52,7 +53,8 @@ class PixelLSTM(Classifier):
         """How far the statistics of W_h h_t, t = 1, 2, ..., are from those of the last step (Fig. 5, appendix A).
 
         Over the first validation images, a thousand at most: `log_variance` is the mean over units of |log(var_t /
-        var_T)|, `mean_shift` that of |mean_t - mean_T| / std_T, with biased variances. In evaluation mode.
+        var_T)|, `mean_shift` that of |mean_t - mean_T| / std_T, with biased variances; infinite where nothing varies.
+        In evaluation mode.
         """
         images = splits[SEEN].first(self.evaluated_at_once)
         everything = slice(None)
@@ -69,8 +71,7 @@ class PixelLSTM(Classifier):
 
     def _moments(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and biased variance over the examples of W_h h, of each row of W_h."""
-        (cell,) = self.lstm.cells
-        variance, mean = torch.var_mean(h @ cell.weight_hh.T, 0, correction=0)
+        variance, mean = torch.var_mean(F.linear(h, self.get_parameter("lstm.cells.0.weight_hh")), 0, correction=0)
         return mean, variance
 
 
