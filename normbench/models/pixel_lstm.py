@@ -14,7 +14,7 @@ from normbench.models.base import Classifier, Noise, Sites, evaluating
 from normbench.norms.modes import inference
 from normbench.rnn.layers import LSTM
 
-SEEN = "valid"  # the split whose images `after` looks at
+SEEN, IMAGES = "valid", 1000  # the split whose first images `after` looks at
 STEPS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700)
 
 
@@ -27,6 +27,8 @@ class PixelLSTM(Classifier):
 
     Sites: `lstm.input`, `lstm.hidden`, `lstm.cell`. Shapes: inputs (B, T, features), targets (B,) int64.
     """
+
+    evaluated_at_once = 250  # of 784 steps each, whose four gates take 300 MB then
 
     def __init__(
         self, features: int, hidden_size: int, forget_bias: float, noise: float, classes: int, sites: Sites
@@ -52,14 +54,18 @@ class PixelLSTM(Classifier):
     def after(self, splits: Mapping[str, Split], seed: int) -> Iterator[dict[str, Any]]:
         """How far the statistics of W_h h_t, t = 1, 2, ..., are from those of the last step (Fig. 5, appendix A).
 
-        Over the first validation images, a thousand at most: `log_variance` is the mean over units of |log(var_t /
-        var_T)|, `mean_shift` that of |mean_t - mean_T| / std_T, with biased variances; infinite where nothing varies.
-        In evaluation mode.
+        Over the first thousand validation images: `log_variance` is the mean over units of |log(var_t / var_T)|,
+        `mean_shift` that of |mean_t - mean_T| / std_T, with biased variances; infinite where nothing varies. In
+        evaluation mode.
         """
-        images = splits[SEEN].first(self.evaluated_at_once)
-        everything = slice(None)
-        with torch.no_grad(), inference(self), evaluating(self, Noise(seed, SEEN, images.numbers(everything))):
-            outputs = self.outputs(images.batch(everything).tensors["inputs"])
+        images, parts = splits[SEEN].first(IMAGES), []
+        with torch.no_grad():
+            with inference(self):
+                for start in range(0, len(images), self.evaluated_at_once):
+                    index = slice(start, min(start + self.evaluated_at_once, len(images)))
+                    with evaluating(self, Noise(seed, SEEN, images.numbers(index))):
+                        parts.append(self.outputs(images.batch(index).tensors["inputs"]))
+            outputs = torch.cat(parts)
             last = self._moments(outputs[:, -1])
             for t in (*(t for t in STEPS if t < outputs.shape[1]), outputs.shape[1]):
                 mean, variance = self._moments(outputs[:, t - 1])

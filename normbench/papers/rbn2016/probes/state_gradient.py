@@ -1,4 +1,4 @@
-"""Cooijmans et al. 2016, section 4: how a gradient goes back through a tanh RNN whose sum is normalized, by the gain."""
+"""Cooijmans et al. 2016, section 4: how a gradient goes back through a normalized tanh RNN, by the gain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from normbench import data
 from normbench.config.resolve import ResolvedRun
 from normbench.models.base import Sites
-from normbench.rnn.cells import RNNCell
+from normbench.rnn.cells import RNNCell, State
 from normbench.streams import stream
 from normbench.train import probes
 
@@ -34,13 +34,14 @@ def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
     rows = stream(seed, "probe", "images").permutation(len(split))[:batch]
     images = split.batch(torch.from_numpy(rows)).tensors
     x = images["inputs"].double().transpose(0, 1)
-    cell = RNNCell(x.shape[2], size, Sites(spec.config, spec.sites), "rnn", bias="none").double()
+    cell = RNNCell(x.shape[2], size, sites=Sites(spec.config, spec.sites), path="rnn", bias="none").double()
     with torch.no_grad():
         cell.weight_hh.copy_(torch.eye(size))
         cell.weight_ih.copy_(torch.linalg.qr(draw("inputs", size, x.shape[2])).Q)
     readout = torch.linalg.qr(draw("readout", size, spec.config["data"]["declares"]["classes"])).Q
 
-    state, weights, states = (options["noise"] * draw("initial state", batch, size),), cell.sequence_weights(batch), []
+    state: State = (options["noise"] * draw("initial state", batch, size),)
+    weights, states = cell.sequence_weights(batch), []
     for t, product in enumerate(x @ cell.weight_ih.T):
         state = cell.step(cell.input_step(product, t, None), state, weights, t)
         states.append(state[0])
