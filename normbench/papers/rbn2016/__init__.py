@@ -1,1 +1,0 @@
-"""The artifacts of Recurrent Batch Normalization (Cooijmans, Ballas, Laurent, Gülçehre, Courville 2016)."""
