@@ -23,7 +23,6 @@ OF_BN = (("by the batch", "test", "eval_stats=batch"), ("by running averages", "
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Fig. 2: a panel for each order of the pixels."""
     return all_panels(runs, ARMS, TASKS, [Quantity("Validation error, %", "valid", "eval", "error", factor=100)])
 
 
@@ -35,6 +34,5 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             where = (f"{task}, {group}" if control else task, ARMS[arm].name)
             for name, split, variant in (*ERRORS, *(OF_BN if arm.startswith("bn") else ())):
                 errors = percents([at_epoch(run, split, "error", "best", variant) for run in cell])
-                theirs = paper.get(arm, {}).get(task, "") if (name, control) == (ERRORS[1][0], "") else ""
-                entries.append(estimate_entry(errors, *where, name, "%", theirs))
+                entries.append(estimate_entry(errors, *where, name, "%", paper.get(f"{name}, {arm}, {group}", "")))
     return entries

@@ -16,3 +16,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     return [e for e in fig2.table(artifacts.load(artifact.experiment), runs) if e.row in artifact.names.values()]
+
+
+def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    return fig2.caution(artifact, [run for run in runs if run.arm in (*artifact.names, "rules")])
