@@ -23,6 +23,7 @@ SMALL = {
     "lenet5": ("data=coloured_digits", "train.batch_size=20"),
     "convnet": ("data=coloured_digits", "model.width=4", "train.batch_size=20"),
     "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
+    "pixel_lstm": ("data=sequential_digits", "model.hidden_size=8", "model.noise=0.1", "train.batch_size=50"),
     "order_embeddings": (*("data=made_captions", "model.word_size=6", "model.hidden_size=8", "train.batch_size=20"),),
     "imdb_rnn": (
         *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
@@ -51,6 +52,7 @@ LEARNING = {
     "lenet5": ("optim.lr=0.005",),
     "convnet": ("model.width=4", "optim.lr=0.01"),
     "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
+    "pixel_lstm": ("model.hidden_size=32", "optim.lr=0.01"),
     "order_embeddings": ("model.word_size=16", "model.hidden_size=48", "optim.lr=0.01"),
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
     "attentive_reader": ("model.hidden_size=16", "model.dropout=0", "optim.lr=0.05"),
@@ -70,7 +72,7 @@ LEARNT = {  # less than this, where the least loss is not 0, or the loss is a su
 BESIDE = {"weight_standardization": "layer"}  # it has no gain: its authors have another normalizer behind it
 HEAVY = (
     *("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "lenet5", "convnet", "draw"),
-    *("handwriting", "skip_thoughts"),
+    *("handwriting", "skip_thoughts", "pixel_lstm"),
 )
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]

@@ -13,9 +13,11 @@ COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red
 
 
 def show_verdicts(claims: Sequence[Mapping[str, Any]], answers: Sequence[str], console: Console) -> None:
-    """Print a row per claim, with its answer."""
+    """Print a row per claim, with its answer; nothing for an artifact without claims."""
     from normbench.papers import describe
 
+    if not claims:
+        return
     table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
     for claim, answer in zip(claims, answers, strict=True):
         colour = COLOURS.get(describe.news(claim["verdict"]), "")

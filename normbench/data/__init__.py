@@ -27,6 +27,7 @@ MODULES = {
     **dict.fromkeys(("novel_triples", "book_corpus"), "triples"),
     **dict.fromkeys(("books", "sick", "sentence_eval"), "sentences"),
     **{"imdb": "imdb", "iam_ondb": "strokes"},
+    **dict.fromkeys(("sequential_mnist", "sequential_digits"), "sequential"),
     **dict.fromkeys(("digits", "binarized_digits", "coloured_digits", "recall"), "smoke"),
     **dict.fromkeys(("made_captions", "made_cloze", "made_reviews", "made_strokes", "made_triples"), "smoke"),
 }

@@ -93,7 +93,7 @@ def mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
     whatever the seed. NormbenchError for files that are not as declared.
     """
     paths = files.paths(config, root)
-    train, test = _idx(config, "train", *paths[:2]), _idx(config, "test", *paths[2:])
+    train, test = part(config, "train", *paths[:2]), part(config, "test", *paths[2:])
     valid = int(config["valid"])
     if not 0 < valid < len(train):
         raise NormbenchError(
@@ -105,18 +105,18 @@ def mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
     return Dataset(str(config["name"]), {**splits, "test": test})
 
 
-def _idx(config: Config, part: str, *paths: Path) -> Split:
-    """A part, from its files of images and of labels."""
+def part(config: Config, name: str, *paths: Path) -> Split:
+    """The part `train` or `test` of MNIST, from its files of images and of labels."""
     try:
         images, labels = map(content.idx, paths)
     except ValueError as error:  # a file of a user's own set, whose declared sum says nothing of its format
         raise NormbenchError(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
     facts = config["declares"]
-    rows, pixels, classes = int(facts["sizes"][part]), int(facts["features"]), int(facts["classes"])
+    rows, pixels, classes = int(facts["sizes"][name]), int(facts["features"]), int(facts["classes"])
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
     if sizes != ((rows,), (rows,), pixels) or labels.max() >= classes:
         raise NormbenchError(
-            f"The {part} images in {files.as_text(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
+            f"The {name} images in {files.as_text(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
             f"{labels.shape} up to {labels.max(initial=0)}, instead of {rows} images of {pixels} grey values in "
             f"{classes} classes."
         )

@@ -91,6 +91,20 @@ def orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
     return np.concatenate(blocks).reshape(weight.shape)
 
 
+def orthogonal_whole(draw: Draw, weight: Weight) -> np.ndarray:
+    """`orthogonal` of a recurrent layer's gates as one matrix (code of Cooijmans et al. 2016)."""
+    return _orthogonal(draw, weight.shape[0], weight.fan_in).reshape(weight.shape)
+
+
+def identity_candidate(draw: Draw, weight: Weight) -> np.ndarray:
+    """The identity in the last gate's block, the candidate's, of W_h; the others `orthogonal` as one matrix.
+
+    Code of Cooijmans et al. 2016, `--init id`.
+    """
+    size, others = weight.gate.shape[0], weight.shape[0] - weight.gate.shape[0]
+    return np.concatenate([_orthogonal(draw, others, weight.fan_in), np.eye(size, weight.fan_in)])
+
+
 def glorot_orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
     """`orthogonal` in dense layers, else `glorot_uniform`."""
     return (orthogonal if isinstance(weight.module, nn.Linear) else glorot_uniform)(draw, weight)
@@ -132,7 +146,7 @@ SCHEMES: dict[str, Callable[..., np.ndarray]] = {
     scheme.__name__: scheme
     for scheme in (
         *(uniform, normal, glorot_uniform, he_uniform, inverse_root, inverse_root_in),
-        *(orthogonal, glorot_orthogonal, attr_uniform, attr_orthogonal),
+        *(orthogonal, orthogonal_whole, identity_candidate, glorot_orthogonal, attr_uniform, attr_orthogonal),
     )
 }
 

@@ -32,7 +32,8 @@ class BatchNorm(Normalizer):
             evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
             steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
             Variants `eval_stats` are `running` and `batch`; with `batch` an evaluation goes by batches of the training
-            size.
+            size. After a pass also `pooled_pass`: its means and variances averaged over the steps as well, which
+            Cooijmans et al. 2016 found to degrade performance (section 3).
         also_momenta: further running averages; each is a variant `momentum` in every evaluation.
         also_eval_stats: retired, empty.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
@@ -104,7 +105,8 @@ class BatchNorm(Normalizer):
         return self.places.normalize(x, mask, self._channels)
 
     def serves(self, variant: Variant) -> bool:
-        return variant in self.variants or variant in ({"eval_stats": "running"}, {"eval_stats": "batch"})
+        always = {"eval_stats": "running"}, {"eval_stats": "batch"}
+        return variant in (*self.variants, *always) or (self.gathers and variant == {"eval_stats": "pooled_pass"})
 
     def by_batch(self, variant: Variant) -> bool:
         return self._statistics(variant if self.serves(variant) else DEFAULT) == "batch"
@@ -145,9 +147,12 @@ class BatchNorm(Normalizer):
 
     def population(self, steps: range) -> tuple[Tensor, Tensor]:
         """Mean and variance of an evaluation: of these steps, (steps, features), or of all together, (features,)."""
-        if self._statistics(self.variant) == "per_step_pass":
+        statistics = self._statistics(self.variant)
+        if statistics in ("per_step_pass", "pooled_pass"):
             mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
             last = int(seen[-1, 0]) if len(seen) else 0
+            if statistics == "pooled_pass":
+                mean, variance = (moment[: last + 1].mean(0).expand_as(moment) for moment in (mean, variance))
         else:
             row = self.momenta.index(self.variant["momentum"], 1) if "momentum" in self.variant else 0
             mean, variance = self.running_mean[row], self.running_var[row]

@@ -60,7 +60,7 @@ def refused(config: dict[str, Any], root: Path) -> str:
 
 
 def test_all_sets_are_tried() -> None:
-    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 20
+    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 22
 
 
 @pytest.fixture(scope="module", params=SETS)

@@ -60,6 +60,12 @@ def mnist(root: Path, held: str = "") -> Config:
     return compose.choice("data", "mnist") | idxfiles.declare(made)
 
 
+def sequential_mnist(root: Path, held: str = "") -> Config:
+    config = compose.choice("data", "sequential_mnist")
+    sizes = {"train": idxfiles.TRAIN - 10, "valid": 10, "test": idxfiles.TEST}
+    return config | {"declares": config["declares"] | {"files_of": mnist(root), "sizes": sizes}}
+
+
 def binarized_mnist(root: Path, held: str = "") -> Config:
     sizes, path = {"train": 5, "valid": 3, "test": 4}, root / "binarized_mnist/binarized_mnist.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -262,6 +268,6 @@ WRITERS |= {
     make.__name__: make
     for make in (
         mnist, binarized_mnist, cifar10, imdb, iam_ondb, flickr8k_captions, coco, cnn_cloze, novel_cloze, novel_triples,
-        book_corpus,
+        book_corpus, sequential_mnist,
     )
 }  # fmt: skip

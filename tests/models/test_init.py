@@ -15,7 +15,7 @@ from torch import nn
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.models import init
-from normbench.rnn.cells import LSTMCell
+from normbench.rnn.cells import GRUCell, LSTMCell, RNNCell
 from normbench.streams import stream
 
 DENSE = init.Weight((300, 200), nn.Linear(1, 1))
@@ -66,6 +66,23 @@ def test_orthogonal_of_gates_each_block_by_itself() -> None:
         np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-12)
 
 
+def test_orthogonal_as_one_matrix() -> None:
+    for weight in (GATES, INPUTS):
+        found = draw("orthogonal_whole", weight)
+        assert found.shape == weight.shape
+        np.testing.assert_allclose(found.T @ found, np.eye(weight.fan_in), atol=1e-12)
+
+
+def test_the_identity_in_the_candidates_block() -> None:
+    """Of an LSTM g, of a GRU n, of an RNN all of it."""
+    for cell in (LSTMCell(3, 50), GRUCell(3, 50), RNNCell(3, 50)):
+        found = draw("identity_candidate", init.Weight((cell.gates * 50, 50), cell))
+        others, candidate = found[:-50], found[-50:]
+        np.testing.assert_array_equal(candidate, np.eye(50))
+        wanted = np.eye(50) if len(others) else np.zeros((50, 50))
+        np.testing.assert_allclose(others.T @ others, wanted, atol=1e-12)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_every_choice_of_a_model_draws_every_weight(model: str) -> None:
     found = set()
@@ -73,7 +90,7 @@ def test_every_choice_of_a_model_draws_every_weight(model: str) -> None:
     for choice in choices:
         network = built(small(model, f"model.init={choice}"))
         weights = [p.detach() for p in network.parameters() if p.dim() > 1]
-        assert all(p.abs().min() > 0 and p.std() > 1e-3 for p in weights)
+        assert all(p.flatten(1).norm(dim=1).min() > 0 and p.std() > 1e-3 for p in weights)
         found.add(tuple(float(p.norm()) for p in weights))
     assert len(found) == len(choices)
 

@@ -110,6 +110,23 @@ def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> N
         assert all(torch.equal(value, ours.state_dict()[key]) for key, value in running.items())
 
 
+def test_a_pooled_pass_is_the_average_over_steps_of_the_means_and_variances() -> None:
+    """Of the steps that the pass had, for those beyond them as well; only where there is a pass."""
+    options = {"stats": "per_step", "t_max": 3, "eval_stats": "per_step_pass", "unbiased_running": False}
+    ours, pooled = make("batch", TIME, defaults("batch") | options, seed=None), {"eval_stats": "pooled_pass"}
+    batches = [draw(sizes(TIME, 4, 2), seed=step) for step in range(3)]
+    with modes.gathering(ours):
+        for x in batches:
+            ours(x)
+    mean = torch.stack([x.mean(0) for x in batches]).mean((0, 1))
+    variance = torch.stack([x.var(0, correction=0) for x in batches]).mean((0, 1))
+    x = draw(sizes(TIME), seed=9)
+    with modes.inference(ours, pooled):
+        torch.testing.assert_close(ours(x), (x - mean) / (variance + ours.eps).sqrt())
+    assert ours.serves(pooled) and not ours.by_pass(pooled)
+    assert not make("batch", TIME, defaults("batch") | {"stats": "per_step"}, seed=None).serves(pooled)
+
+
 def test_a_pass_without_time_is_one_average() -> None:
     ours = make("batch", IMAGE, defaults("batch") | {"eval_stats": "per_step_pass"}, seed=None)
     theirs = nn.BatchNorm2d(FEATURES, momentum=None).double()

@@ -62,6 +62,9 @@ class Reference(Base):
                 last = max((step for feature, step in self.passed if feature == c), default=t if self.apart else 0)
                 moments = self.passed.get((c, t if self.apart else min(t, last)), [(0.0, 1.0)])
                 mu, var = mean([m for m, _ in moments]), mean([v for _, v in moments])
+            elif way == "pooled_pass":
+                steps = [found for (feature, _), found in self.passed.items() if feature == c] or [[(0.0, 1.0)]]
+                mu, var = (mean([mean([one[of] for one in found]) for found in steps]) for of in (0, 1))
             else:
                 row = self.running.get(variant.get("momentum"), self.running[None])
                 at = (c, t if self.apart else min(t, self.options["t_max"] - 1))

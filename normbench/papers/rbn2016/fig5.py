@@ -1,0 +1,30 @@
+"""RBN Fig. 5: how far the statistics of an LSTM's steps are from those of the last step."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from normbench.draw.panels import Line, Panel, Quantity
+from normbench.draw.tables import within
+from normbench.papers.claims import Artifact
+from normbench.papers.default_artifact import table as table
+from normbench.papers.rbn2016.fig2 import ARMS, TASKS
+from normbench.runs.record import RunRecord
+from normbench.stats.series import aggregate
+
+QUANTITIES = {"log_variance": "Mean |log(var_t / var_T)|", "mean_shift": "Mean |mean_t − mean_T| / std_T"}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    ends = {record["split"] for run in runs for record in run.records if "log_variance" in record}
+    steps = sorted((int(split.split()[-1]), split) for split in ends)  # by number: valid step 2, valid step 10
+    found = []
+    for key, name in QUANTITIES.items():
+        for task, place in TASKS.items():
+            lines = []
+            for arm in ("none", "bn"):
+                cell = within(runs, {**place, "arm": arm})
+                last = [(t, aggregate(cell, split, "stage", key)[-1:]) for t, split in steps]
+                points = [replace(p, x=t) for t, point in last for p in point if p.mean is not None]
+                lines += [Line(arm, ARMS[arm], points, [], 0)] if points else []
+            found += [Panel(task, Quantity(name, "valid", "stage", key, x="Step", log_x=True), lines)] if lines else []
+    return found
