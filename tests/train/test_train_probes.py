@@ -306,3 +306,45 @@ def test_a_weight_that_is_no_number_is_in_every_extreme(monkeypatch: pytest.Monk
     (spec,) = plan.train_specs(["model=bln_weights", "norm=batch_layer", "train.epochs=4"], False)
     found = numbers(spec)
     assert all(math.isnan(found[key]) for key in ("residual", "formula", "smallest", "largest", "least_growth"))
+
+
+# --- state_gradient ---------------------------------------------------------------------------------------------------
+
+
+def state_gradient(gain: float, *words: str) -> list[dict]:
+    spec = plan.experiment_spec("rbn2016/fig1", "permuted", "smoke", ["seed=2", f"norm.gain_init={gain}", *words])
+    return probes.compute(spec)
+
+
+def test_gradients_of_states_are_those_of_a_network_written_out():
+    """h_t = tanh(gain * standardized(h_{t-1} + x_t w)), with the probe's own draws, by functions of torch alone."""
+    from torch.nn.functional import batch_norm, cross_entropy
+
+    from normbench import data
+
+    numbers, *curve = state_gradient(0.3)
+    config = compose.choice("data", "sequential_digits") | {"permute": True}
+    split = data.load(config, seed=2).splits["train"]
+    rows = torch.from_numpy(stream(2, "probe", "images").permutation(len(split))[:100])
+    x, targets = split["inputs"][rows].double(), split["targets"][rows]
+    inputs = torch.linalg.qr(probes.draw(2, "inputs", 32, 1)).Q[:, 0]
+    readout = torch.linalg.qr(probes.draw(2, "readout", 32, 10)).Q
+    states = [(0.1 * probes.draw(2, "initial state", 100, 32)).requires_grad_()]
+    for t in range(64):
+        summed = states[-1] + x[:, t] * inputs
+        states.append((0.3 * batch_norm(summed, None, None, training=True, eps=1e-5)).tanh())
+    cross_entropy(states[-1] @ readout, targets).backward(inputs=states)
+    norms = [float(h.grad.norm(dim=1).mean()) for h in states[1:] if h.grad is not None]
+    assert [record["epoch"] for record in curve] == [1, 28, 56, 64]
+    assert [record["gradient"] for record in curve] == pytest.approx([norms[t - 1] for t in (1, 28, 56, 64)])
+    assert numbers["decades"] == pytest.approx(math.log10(norms[0] / norms[-1]))
+
+
+def test_the_expected_derivative_of_tanh_is_that_of_the_trapezoid_rule():
+    z = torch.linspace(-12, 12, 100_001, dtype=torch.float64)
+    density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    for gain in (0.1, 0.5, 1.0):
+        (numbers, *_) = state_gradient(gain)
+        wanted = float(torch.trapezoid(density / torch.cosh(gain * z) ** 2, z))
+        assert numbers["derivative"] == pytest.approx(wanted, abs=1e-7)
+        assert numbers["derivative_rise"] < 0

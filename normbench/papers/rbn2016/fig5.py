@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from normbench.draw.panels import Line, Panel, Quantity
+from normbench.draw.panels import Line, Look, Panel, Quantity
+from normbench.draw.style import COLOURS
 from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
 from normbench.papers.default_artifact import table as table
-from normbench.papers.rbn2016.fig2 import ARMS, TASKS
 from normbench.runs.record import RunRecord
 from normbench.stats.series import aggregate
 
@@ -19,12 +19,12 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     steps = sorted((int(split.split()[-1]), split) for split in ends)  # by number: valid step 2, valid step 10
     found = []
     for key, name in QUANTITIES.items():
-        for task, place in TASKS.items():
+        for task, permute in {"in order": False, "permuted": True}.items():
             lines = []
-            for arm in ("none", "bn"):
-                cell = within(runs, {**place, "arm": arm})
+            for arm, norm in {"none": "none", "bn": "batch"}.items():
+                cell = within(runs, {"data.permute": permute, "arm": arm})
                 last = [(t, aggregate(cell, split, "stage", key)[-1:]) for t, split in steps]
                 points = [replace(p, x=t) for t, point in last for p in point if p.mean is not None]
-                lines += [Line(arm, ARMS[arm], points, [], 0)] if points else []
+                lines += [Line(arm, Look(artifact.names[arm], COLOURS[norm]), points, [], 0)] if points else []
             found += [Panel(task, Quantity(name, "valid", "stage", key, x="Step", log_x=True), lines)] if lines else []
     return found
