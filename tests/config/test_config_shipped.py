@@ -19,10 +19,15 @@ from normbench.errors import NormbenchError
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("norm=batch", "clip=global", "launcher=pool"), ("norm=layer", "logger=wandb")])
 @pytest.mark.parametrize("model", compose.choices("model"))
-def test_they_are_composed_as_hydra_composes_them(model: str, words: tuple[str, ...]) -> None:
+def test_they_are_composed_as_hydra_composes_them(model: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    for path, node in compose.torch_choices().items():  # those that have no file of their own
+        listed = tmp_path / path.relative_to(compose.conf_dir())
+        listed.parent.mkdir(exist_ok=True)
+        listed.write_text(yaml.safe_dump(node))
     asked = [f"model={model}", *words]
     with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
-        merged = OmegaConf.to_container(hydra_compose("config", overrides=asked))
+        overrides = [*asked, f"hydra.searchpath=[file://{tmp_path}]"]
+        merged = OmegaConf.to_container(hydra_compose("config", overrides=overrides))
     found = compose._unchecked(grammar.parse(asked), None)
     for config in (merged, found):
         assert isinstance(config, dict)
