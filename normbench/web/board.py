@@ -233,9 +233,8 @@ class Board:
         """Of each group who wins, and the rest."""
         groups = []
         for group in self.comparison.groups:
-            unit = self.question.metric.step_unit
-            first = (describe.group_sentences(group, unit)[0] or [""])[0]
-            rest = describe.group_sentence(group, unit).removeprefix(first).strip()
+            first = (describe.group_sentences(group, self.question)[0] or [""])[0]
+            rest = describe.group_sentence(group, self.question).removeprefix(first).strip()
             words = {"place": group.place, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}

@@ -182,11 +182,53 @@ def test_running_and_failed_runs_are_counted_with_the_time_left():
     runs[1] = replace(runs[1], status="failed", reason="ValueError: no", records=[], seconds=None)
     runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
     found = seen(runs)
-    assert found["runs"] == {"states": {"running": 1, "failed": 1, "queued": 1, "done": 1}, "left": 3}  # 300 of 10 ms
+    states = {"running": 1, "failed": 1, "queued": 1, "done": 1}
+    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3}  # 300 of 10 ms
+    other = [compared.run("none", seed, name="mnist", id=f"other{seed}", status="running") for seed in (1, 2)]
+    elsewhere = seen([*runs, *other], {"task": found["query"]["task"]})["runs"]
+    assert (elsewhere["states"], elsewhere["elsewhere"]) == (states, 2)
     assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "queued", "done"]
     waiting = [replace(run, status="queued", records=[], seconds=None) for run in runs]
     assert seen(waiting)["cells"][0]["states"] == {"queued": 4}
     assert "No run yet" in seen([])["notes"][0]
+
+
+def test_what_is_opened_is_under_way_else_ones_own_newest_else_the_largest():
+    published = [replace(run, source="published", began="2026-03-01") for run in compared.runs()]
+    mine: dict[str, Any] = {"source": "own", "began": "2026-01-01"}
+    old = [replace(run, **mine) for run in compared.runs(("none",), 1, name="mnist")]
+    new = [replace(run, **{**mine, "began": "2026-02-01"}) for run in compared.runs(("none",), 1, name="iris")]
+    late = [replace(run, **mine, status="running") for run in compared.runs(("none",), 1, name="wine")]
+    for runs, data in ((published, "digits"), ([*published, *old, *new], "iris"), ([*new, *late, *old], "wine")):
+        assert seen(runs)["title"].startswith(f"mnist_mlp on {data},")
+
+
+def test_below_five_seeds_the_headline_says_what_the_curves_show_and_that_it_is_early():
+    runs = compared.runs(("none", "layer"), 2)
+    found = seen(runs)
+    means = {trace["name"]: trace["y"][-1] for trace in traces(found, "mean")}
+    (group,) = found["answer"]["groups"]
+    assert means["layer"] < means["none"] and group["sentence"] == "Early: layer is lowest so far, no verdict."
+    numbers = ", ".join(f"{arm} {means[arm]:.2f}" for arm in ("layer", "none"))
+    assert group["rest"] == f"At epoch 20, n = 2: {numbers} %; a verdict needs 5 seeds."
+    half = [[r for r in run.records if r["epoch"] <= 7] for run in runs[2:]]
+    begun = [replace(run, status="running", records=part) for run, part in zip(runs[2:], half, strict=True)]
+    for going in (begun, [begun[0]]):
+        (group,) = seen([*runs[:2], *going])["answer"]["groups"]
+        assert group["rest"].startswith(f"At epoch 7, n = {'2' if len(going) > 1 else '1 to 2'}: layer ")
+    (group,) = seen([replace(run, status="running", records=run.records[:2]) for run in runs])["answer"]["groups"]
+    assert group["sentence"] == "Early: all are equal so far, no verdict."
+
+
+def test_what_would_decide_counts_the_runs_under_way():
+    runs = compared.runs(("none", "layer"), 2)
+    assert "seed=range(3,6)" in "".join(seen(runs)["answer"]["commands"])
+    queued = [compared.run(norm, seed, status="queued", records=[]) for norm in ("none", "layer") for seed in (3, 4)]
+    answer = seen([*runs, *queued])["answer"]
+    assert answer["under_way"] == 4 and "seed=range(5,6)" in "".join(answer["commands"])
+    queued += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
+    answer = seen([*runs, *queued])["answer"]
+    assert (answer["under_way"], answer["commands"]) == (6, [])
 
 
 def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):
