@@ -17,6 +17,7 @@ from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
+TUNED_EACH = " (each at its own best learning rate)"
 NOT_LOGGED = "not logged"
 UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
@@ -63,7 +64,7 @@ def group_sentences(group: Group, question: Question) -> tuple[list[str], list[s
         return ["Every run diverged."], []
     if len(rows) < 2:
         return (["No run is done yet."] if most == 0 else []), []
-    how = " (each at its own best learning rate)" if group.tuned else ""
+    how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
         return _early_sentences(early(group, question), question, how)
     few = [row.arm for row in rows if row.at.n < FEWEST and not row.lost]

@@ -103,7 +103,7 @@ def sweep(messages: Sequence[Mapping[str, Any]], results: Path) -> Iterator[None
 
 def in_sweeps(results: Path) -> dict[str, Mapping[str, Any]]:
     """The runs of all commands that train several now, as messages, by id."""
-    found = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for path in (results / FOLDER).glob(f"*/{SWEEP}"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if lock.is_alive(path.parent) is not False:

@@ -22,7 +22,7 @@ from normbench.draw.tables import mean_of_all
 from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
-from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
+from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
 from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
@@ -32,6 +32,7 @@ OF_SEEDS, FEWEST_OF_SEEDS = 160, 40  # the same for a seed's faint curve; many s
 ALL_SEEDS = 8_000
 MANY = 12  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
+UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
 HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
@@ -130,14 +131,18 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
         data += _level(board, lines, q.level * q.metric.factor)
     last = max((line.points[-1].x for line in lines), default=0)
     epochs = {"dtick": 1} if board.clock == "epoch" and 1 <= last <= 5 else {}  # Plotly would label halves
+    alone = len(lines) > MANY
+    for trace in data if alone else ():
+        if trace["meta"]["role"] in ("mean", "reference"):
+            trace["hovertemplate"] = f"{ONE[board.clock]} %{{x:,~f}}<br>{trace['hovertemplate']}"
     return {
         "data": data,
         "layout": {
             **bare(64, 12, 8, 44),
             "xaxis": _axis(AXES[board.clock], exponentformat="SI", **epochs),
             "yaxis": _axis(_name(board)),
-            "hovermode": "closest" if len(lines) > MANY else "x unified",
-            "meta": {"axes": _axes(lines)},
+            "hovermode": "closest" if alone else "x unified",
+            "meta": {"axes": _axes(lines), "clock": ONE[board.clock]},
         },
     }
 
@@ -216,21 +221,23 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
     return found
 
 
-def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    """What the page's switches make of the axes: y `linear` or `log`, over the means after the first evaluation, and
-    logarithmic `x`.
+def _axes(lines: Sequence[Line]) -> dict[str, Any]:
+    """What the page's switches make of the axes: y `linear` or `log`, and logarithmic `x`; `begin`: up to there the
+    model is as good as untrained, so y is over the means after it, and smoothing begins there.
 
     Cells in which every run diverged count only if there are no others.
     """
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
-    means = [p.mean for line in whole for p in line.points[1:] or line.points if p.mean is not None]
+    begin = UNTRAINED * max((line.points[-1].x for line in whole), default=0.0)
+    after = [[p for p in line.points if p.x > begin] or line.points for line in whole]
+    means = [p.mean for points in after for p in points if p.mean is not None]
     linear: dict[str, Any] = {}
     if means:
         low, high = min(means), max(means)
         room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
         linear = {"range": [low - room, high + room], "autorange": False}
     x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
-    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06)}
+    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06), "begin": _digits(begin)}
 
 
 def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:

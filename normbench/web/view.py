@@ -22,7 +22,7 @@ from normbench.web.json_safe import json_safe
 View = dict[str, Any]
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
-PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b", "panels")  # parameters that change the view
+PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
 PUBLISHED = "published"  # the source of runs that are not one's own
@@ -48,7 +48,7 @@ class Selection:
         first = max(self.tasks, key=_of_interest, default=None)
         self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
         if self.task and self.asked.get("task", self.task.key) != self.task.key:
-            self.notes.append("That task is not there any more.")
+            self.notes.append("That task is not among these runs.")
         if int(query.get(LEFT_OUT) or 0):
             self.notes.append(f"{query[LEFT_OUT]} hidden or archived runs are left out: see Runs.")
         if not heads:
@@ -61,7 +61,7 @@ class Selection:
         self.task = self.task.with_runs(load([run.id for run in self.task.runs]))
         while True:
             try:
-                return Board(self.task, Question.of(self.task, self.asked), self.asked.get("x", ""))
+                return Board(self.task, Question.of(self.task, self.asked), self.asked)
             except NormbenchError as error:
                 wrong = next(
                     (key for key in ASKED if key in self.asked and f"{key}={self.asked[key]}" in str(error)), ""

@@ -187,7 +187,7 @@ def test_each_panel_is_saved_as_a_picture_and_all_as_a_table(chromium: Any, addr
 def test_a_shared_file_has_the_panels(chromium: Any, tmp_path: Path):
     runs = compared.runs()
     place = tmp_path / "panels.html"
-    query = {"panels": "valid:error|valid:nll|test:nll", "zoom": "x,4,12"}
+    query = {"panels": "valid:error|valid:nll|test:nll", "zoom": "x,4,12", "level": "5"}
     place.write_bytes(share.share(compared.heads(runs), compared.loader(runs), query))
     alone = Watched(chromium)
     alone.page.goto(place.as_uri())

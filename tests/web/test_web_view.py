@@ -94,7 +94,8 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
     now = {
         key: choice["now"] for key, choice in found["choices"].items() if isinstance(choice, dict) and "now" in choice
     }
-    assert now == {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
+    words = {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
+    assert now == {**words, "dash": ""}
     assert found["cells"][0]["label"] == "layer" and traces(found, "mean")[0]["x"][-1] == 200
     wrong = seen(runs, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
     assert wrong["choices"]["metric"]["now"] == "error" and "filter" not in wrong["query"]
@@ -104,18 +105,19 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
 
 def test_panels_are_the_curves_of_other_metrics_of_the_same_cells_without_a_level():
     runs = compared.runs()
-    found = seen(runs, {"panels": "valid:nll|test:error|valid:no such|test:nll|valid:nll", "x": "step"})
+    query = {"panels": "valid:nll|test:error|valid:no such|test:nll|valid:nll", "x": "step", "level": "5"}
+    found = seen(runs, query)
     assert [(panel["key"], panel["log"]) for panel in found["panels"]] == [("valid:nll", True), ("test:nll", True)]
     assert found["notes"] == [] and found["query"]["panels"].startswith("valid:nll|")
     for panel in found["panels"]:
         split, metric = panel["key"].split(":")
-        alone = seen(runs, {"split": split, "metric": metric, "x": "step"})["curves"]
+        alone = seen(runs, {"split": split, "metric": metric, "x": "step", "level": "5"})["curves"]
         levels = [trace for trace in alone["data"] if trace["meta"]["role"] in ("level", "time")]
         assert levels and panel["curves"]["data"] == [trace for trace in alone["data"] if trace not in levels]
         assert panel["curves"]["layout"] == alone["layout"]
     listed = [panel["key"] for panel in found["choices"]["panels"]]
     assert sorted(listed) == ["test:error", "test:nll", "valid:error", "valid:nll"]
-    one = seen(runs, {"x": "step"})
+    one = seen(runs, {"x": "step", "level": "5"})
     assert one["panels"] == [] and one["answer"] == found["answer"] and one["cells"] == found["cells"]
 
 
@@ -124,6 +126,50 @@ def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
     assert traces(seen(runs, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms
     assert traces(seen(runs, {"x": "examples"}), "mean")[0]["x"][-1] == 200 * 32
     assert traces(seen(runs, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
+
+
+def test_a_level_is_shown_only_where_it_is_set_and_else_suggested():
+    found = seen(compared.runs())
+    assert not traces(found, "level") and not traces(found, "time") and "Dotted" not in found["caption"]
+    choice = found["choices"]["level"]
+    assert choice["now"] == "" and {cell["time"] for cell in found["cells"]} == {""}
+    asked = seen(compared.runs(), {"level": choice["suggested"]})
+    assert traces(asked, "level") and all(cell["time"] for cell in asked["cells"])
+    assert f"Dotted: {choice['suggested']} %" in asked["caption"]
+
+
+def test_y_begins_after_the_untrained_model_however_often_that_was_evaluated():
+    (run,) = compared.runs(("none",), 1)
+    first, rest = run.records[0], run.records
+    early = [
+        {**first, "epoch": epoch, "step": step, "split": "test", "error": 0.9} for epoch, step in ((0.05, 1), (0.15, 2))
+    ]
+    found = seen([replace(run, records=[*rest[:2], *early, *rest[2:]])])
+    axes = found["curves"]["layout"]["meta"]["axes"]
+    (mean,) = traces(found, "mean")
+    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.2)
+    kept = [y for x, y in zip(mean["x"], mean["y"], strict=True) if x > axes["begin"]]
+    assert kept[0] < axes["linear"]["range"][1] < 1.2 * max(kept)
+
+
+def test_a_dash_stands_for_one_thing_the_arm_or_a_facet():
+    alike = [{"norm": {"name": "batch", "eps": eps}} for eps in (1e-5, 0.1)]
+    runs = [
+        replace(run, id=f"{i}{run.id}", config={**run.config, **alike[i]})
+        for i in (0, 1) for run in compared.runs(("batch",), 2, lr=1e-3)
+    ] + compared.runs(("layer",), 2)  # fmt: skip
+    found = seen(runs)
+    assert found["choices"]["dash"]["now"] == "arm"
+    assert [arm["dash"] for arm in found["arms"]] == ["solid", "dash", "solid"]  # the two of one colour differ
+    sweep = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(seeds=2, lr=lr, batch_size=size)]
+    for asked, key in (("", "optim.lr"), ("train.batch_size", "train.batch_size"), ("none", "optim.lr")):
+        found = seen(sweep, {"dash": asked})
+        assert found["choices"]["dash"]["now"] == key
+        (facet,) = [facet for facet in found["facets"] if facet["key"] == key]
+        dashes = {value["key"]: value["dash"] for value in facet["values"]}
+        place = [facet["key"] for facet in found["facets"]].index(key)
+        assert len({*dashes.values()}) == 2
+        assert all(cell["dash"] == dashes[cell["place"][place]] for cell in found["cells"])
 
 
 def test_a_setting_has_the_same_dash_in_every_arm_whenever_its_runs_came():

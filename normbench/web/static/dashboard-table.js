@@ -45,7 +45,8 @@
     });
   };
 
-  nb.swatch = function swatch({ colour, dark, dash }) {
+  // Of a dash alone the line has the text's colour.
+  nb.swatch = function swatch({ colour = "currentColor", dark = "currentColor", dash }) {
     const make = (tag, attributes) => {
       const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
       for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -63,7 +64,7 @@
   };
 
   nb.mark = function mark(element, look) {
-    nb.fill(element, [look.colour, look.dash, nb.dark()], () => [nb.swatch(look)]);
+    nb.fill(element, [look.colour, look.dash, nb.dark()], () => (look.dash ? [nb.swatch(look)] : []));
   };
 
   // A button that puts a text on the clipboard and says so.
