@@ -29,6 +29,9 @@ from normbench.stats.series import CLOCKS, Point
 T = TypeVar("T")
 AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
 ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "second"}  # a place on it
+PARALLEL = "parallel coordinates"
+POINTS = "Large marks: means over all seeds of a cell with 95 % intervals. Small marks: runs."
+LINES = "A line for each cell, to its mean over all seeds."
 TUNING = "each arm at its best learning rate"
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -92,6 +95,7 @@ class Board:
         arms.sort(key=lambda arm: arm != question.against)  # the baseline first
         settings = {c.key: tuple(configuration.rank(c.values.get(key)) for key in question.facets) for c in task.cells}
         self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
+        self.plot = asked["plot"] if asked.get("plot") in self._plots() else ""
         self.dash = asked["dash"] if asked.get("dash") in self.dashes else next(iter(self.dashes), "")
 
     def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
@@ -180,7 +184,9 @@ class Board:
         level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
-            "caption": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}",
+            "caption": {"": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}", PARALLEL: LINES}.get(
+                self.plot, POINTS
+            ),
             "choices": self._choices(),
             "arms": self._arms(),
             "facets": self._facets(),
@@ -242,7 +248,8 @@ class Board:
             "at": (q.at, {END: "at the end", **({BEST: best} if task.has_best else {})}),
             "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
-            "dash": (self.dash, {key: key for key in self.dashes}),
+            "plot": (self.plot, self._plots()),
+            "dash": (self.dash, {key: key for key in self.dashes} if self.plot in ("", PARALLEL) else {}),
         }
         return {
             **{
@@ -263,6 +270,16 @@ class Board:
             "log": q.metric.loss,
             "better": q.metric.better,
         }
+
+    def _plots(self) -> dict[str, str]:
+        """What may be drawn: curves, or the metric against what was swept."""
+        several = {PARALLEL: PARALLEL} if len(self.swept) > 1 else {}
+        return {"": "curves", **{key: f"points by {key}" for key in self.swept}, **several}
+
+    @property
+    def swept(self) -> list[str]:
+        """The keys that differ between the cells, of those that all cells have: no options of one choice alone."""
+        return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
         """Of each group who wins, and the rest."""

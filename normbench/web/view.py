@@ -18,15 +18,16 @@ from normbench.runs.store import FINISHED
 from normbench.web import plots
 from normbench.web.board import CACHE, Board, stamp, waiting
 from normbench.web.json_safe import json_safe
+from normbench.web.swept import swept
 
 View = dict[str, Any]
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
-PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "a", "b", "panels")  # parameters that change the view
+PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
 PUBLISHED = "published"  # the source of runs that are not one's own
-FIGURES = ("curves", "forest", "sensitivity", "heat")
+FIGURES = ("curves", "swept", "forest", "sensitivity", "heat")
 
 
 class Selection:
@@ -136,9 +137,10 @@ def content(
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
         "curves": plots.curves(board, columns),
+        "swept": swept(board),
         "panels": [
             {"key": key, "log": panel.question.metric.loss, "curves": plots.curves(panel, columns)}
-            for key, panel in board.panels(asked.get("panels", "")).items()
+            for key, panel in board.panels("" if board.plot else asked.get("panels", "")).items()
         ],
         "forest": plots.forest(board),
         "sensitivity": plots.sensitivity(board),

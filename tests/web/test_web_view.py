@@ -95,7 +95,7 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
         key: choice["now"] for key, choice in found["choices"].items() if isinstance(choice, dict) and "now" in choice
     }
     words = {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
-    assert now == {**words, "dash": ""}
+    assert now == {**words, "dash": "", "plot": ""}
     assert found["cells"][0]["label"] == "layer" and traces(found, "mean")[0]["x"][-1] == 200
     wrong = seen(runs, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
     assert wrong["choices"]["metric"]["now"] == "error" and "filter" not in wrong["query"]
@@ -147,7 +147,7 @@ def test_y_begins_after_the_untrained_model_however_often_that_was_evaluated():
     found = seen([replace(run, records=[*rest[:2], *early, *rest[2:]])])
     axes = found["curves"]["layout"]["meta"]["axes"]
     (mean,) = traces(found, "mean")
-    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.2)
+    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8)
     kept = [y for x, y in zip(mean["x"], mean["y"], strict=True) if x > axes["begin"]]
     assert kept[0] < axes["linear"]["range"][1] < 1.2 * max(kept)
 
@@ -196,6 +196,30 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
+
+
+def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
+    runs = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(seeds=2, lr=lr, batch_size=size)]
+    plain = seen(runs)
+    options = [option["key"] for option in plain["choices"]["plot"]["options"]]
+    assert options == ["", "norm", "optim.lr", "train.batch_size", "parallel coordinates"] and plain["swept"] is None
+    found = seen(runs, {"plot": "optim.lr", "panels": "valid:nll"})
+    means, small = traces(found, "point", "swept"), traces(found, "run", "swept")
+    assert {t["meta"]["arm"]: t["y"] for t in means} == {c["key"]: [c["mean"]] for c in found["cells"]}
+    assert sorted(y for trace in small for y in trace["y"]) == pytest.approx(
+        sorted(float(seed["text"]) for cell in found["cells"] for seed in cell["seeds"]), abs=0.01
+    )
+    axis = found["swept"]["layout"]["xaxis"]
+    assert axis["ticktext"] == ["0.001", "0.01"] and {round(trace["x"][0]) for trace in means} == {0, 1}
+    assert found["panels"] == [] and found["query"]["panels"], "the panels are there again with the curves"
+    lines = traces(seen(runs, {"plot": "parallel coordinates"}), "point", "swept")
+    assert len(lines) == 12 and {len(trace["y"]) for trace in lines} == {4}
+    best = min(plain["cells"], key=lambda cell: cell["mean"])["key"]
+    assert [trace["y"][-1] for trace in lines if trace["meta"]["arm"] == best] == [0]
+    many = [run for i in range(20) for run in compared.runs(("none",), 1, lr=10.0 ** (-i / 5))]
+    rates = seen(many, {"plot": "optim.lr"})["swept"]
+    assert rates["layout"]["xaxis"]["type"] == "log" and "ticktext" not in rates["layout"]["xaxis"]
+    assert seen(runs, {"plot": "nothing"})["swept"] is None
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():

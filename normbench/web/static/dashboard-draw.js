@@ -153,7 +153,7 @@
 
   // Saves a plot as a file of its own, on the page's ground, with a legend of its lines.
   nb.picture = function picture({ data, layout, dataset }, format) {
-    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference"].includes(trace.meta.role) }));
+    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference", "point"].includes(trace.meta.role) }));
     const filename = `curves ${dataset.panel}`.trim().replace(/[^\w.-]+/g, "-");
     Plotly.downloadImage({ data: lines, layout: { ...layout, showlegend: true, legend: { orientation: "h", y: -0.18 } } }, { format, filename, ...PICTURE });
   };

@@ -4,8 +4,8 @@
 (function (nb) {
   const at = (id) => document.getElementById(id);
   const QUESTION = { split: "Split", metric: "Metric", at: "When", against: "Baseline", level: "Level" };
-  const VIEW = { x: "x axis", dash: "dashes by" };
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "dash", "a", "b", "off", "open", "run", "beside", "rate", "zoom"]; // another task has others
+  const VIEW = { plot: "plot", x: "x axis", dash: "dashes by" };
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "dash", "plot", "a", "b", "off", "open", "run", "beside", "rate", "zoom"]; // another task has others
   const PARTS = ["filter", "split", "metric", "at", "against", "level"]; // of a question that may fit nothing
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   const MANY = 12; // cells: of more, curves of other learning rates and bands are only shown if somebody asks for them
@@ -31,7 +31,7 @@
     logx: () => query.logx === "1",
     band: () => (query.band ? query.band === "1" : shown().length <= MANY),
     seeds: () => (query.seeds ? query.seeds === "1" : view.cells.reduce((sum, cell) => sum + cell.seeds.length, 0) <= FEW),
-    rate: () => (query.rate ? query.rate === "best" : view.cells.length > MANY) && view.cells.some((cell) => cell.other_rate),
+    rate: () => (query.rate ? query.rate === "best" : view.cells.length > MANY && !view.swept) && view.cells.some((cell) => cell.other_rate),
     paper: () => query.paper !== "0",
   };
 
@@ -134,7 +134,7 @@
       const [, field, unit] = label.children;
       const choice = view.choices[key];
       const known = choice && choice.options ? choice.options.filter((one) => parts(key, one.key)) : [];
-      label.hidden = !choice || (key === "level" ? nb.source.shared : known.length < 2);
+      label.hidden = !choice || (key === "level" ? nb.source.shared : known.length < 2) || (key === "x" && Boolean(view.swept));
       if (label.hidden) return;
       if (key !== "level") return options(field, known, choice.now);
       if (document.activeElement !== field) field.value = choice.now;
@@ -231,7 +231,7 @@
       field.addEventListener("change", () => change({ [key]: turn ? turn(field.checked) : field.value }));
       return nb.el("label", { title }, ...(turn ? [field, label] : [label, field]));
     }, (label, one) => {
-      label.hidden = Boolean(useless[one.key]);
+      label.hidden = Boolean(useless[one.key]) || (one.key !== "rate" && Boolean(view.swept));
       if (one.turn) label.querySelector("input").checked = on[one.key](view.choices.log);
       else options(label.querySelector("select"), one.options(), one.key === "beside" ? (beside() || { key: "" }).key : query.smooth || "");
     });
@@ -256,12 +256,12 @@
     const known = view.choices.panels || [];
     const now = (key) => view.choices[key] && view.choices[key].now;
     const first = known.find((one) => one.split === now("split") && one.metric === now("metric")) || { key: "", label: "" };
-    const items = [{ ...first, main: true, log: view.choices.log, curves: view.curves }, ...view.panels.map((one) => ({ ...known.find(({ key }) => key === one.key), ...one }))];
+    const items = [{ ...first, main: true, log: view.choices.log, curves: view.swept || view.curves }, ...view.panels.map((one) => ({ ...known.find(({ key }) => key === one.key), ...one }))];
     nb.panelMenu(at("panels-choice"), known, list("panels"), first.key, (key, add) => {
       change({ panels: [...list("panels").filter((one) => one !== key), ...(add ? [key] : [])].join("|") }, { ask: true, push: true });
     });
-    at("panels-menu").hidden = known.length < 2;
-    at("unzoom").hidden = !query.zoom;
+    at("panels-menu").hidden = known.length < 2 || Boolean(view.swept);
+    at("unzoom").hidden = !query.zoom || Boolean(view.swept);
     for (const format of ["png", "svg"]) at(`share-${format}`).hidden = items.length > 1; // each panel has its own
     nb.keyed(at("panels"), items.map((one) => ({ ...one, key: one.main ? "" : one.key })), ({ main, key, label }) => {
       const close = nb.el("button", { type: "button", class: "plain", hidden: main }, "Close");
@@ -291,6 +291,7 @@
     const hidden = off();
     const zoom = zooms();
     const cells = new Set(shown().map((cell) => cell.key));
+    if (figure === view.swept) return nb.draw(plot, { ...figure, data: figure.data.filter(({ meta }) => cells.has(meta.arm)) });
     const whole = nb.seen(figure, {
       on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0,
       smooth: Number(query.smooth || 0), key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
