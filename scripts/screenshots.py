@@ -18,9 +18,13 @@ from normbench.web.index import Index
 
 RESULTS = Path(__file__).parent.parent / "results"
 PICTURES: dict[str, tuple[list[str], Literal["light", "dark"], str]] = {  # name: filter, colour scheme, parameters
-    "dashboard-light": (["model=mnist_mlp", "train.batch_size=128", "control="], "light", "&metric=error"),
+    "dashboard-light": (
+        ["model=mnist_mlp", "train.batch_size=128", "control="],
+        "light",
+        "&metric=error&panels=valid:nll",
+    ),
 }
-SIZE: ViewportSize = {"width": 1400, "height": 860}
+SIZE: ViewportSize = {"width": 1400, "height": 720}
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def run(norm: str = "none", seed: int = 1, points: int = 20, **given: Any) -> Ru
             "optim": {"name": "adam", "lr": lr}, "train": {"batch_size": batch_size},
         },
     }  # fmt: skip
-    return RunRecord(f"{norm}-{lr}-{batch_size}-{seed}", seed=seed, **(fields | given))
+    return RunRecord(**{"id": f"{norm}-{lr}-{batch_size}-{seed}", "seed": seed, **fields, **given})
 
 
 def runs(norms: Sequence[str] = ("none", "batch", "layer"), seeds: int = 5, **given: Any) -> list[RunRecord]:

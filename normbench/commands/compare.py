@@ -161,7 +161,7 @@ def show(
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, c, best))
-        first, rest = describe.group_sentences(group, c.question.metric.step_unit)
+        first, rest = describe.group_sentences(group, c.question)
         for sentence in first:
             say_under(console, "", sentence)
         for line in rest:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.answer import Comparison, Group, Row
+from normbench.compare.answer import Comparison, Early, Group, Row, early
 from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UNDECIDED, UNDIRECTED, Difference
 from normbench.compare.groups import Task
-from normbench.compare.question import BEST, END, TUNED
+from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
+TUNED_EACH = " (each at its own best learning rate)"
 NOT_LOGGED = "not logged"
 UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
@@ -41,29 +42,31 @@ def chosen_by(task: Task) -> str:
 
 def sentence(c: Comparison) -> str:
     """Who wins in each group that has several arms, in one line."""
-    unit = c.question.metric.step_unit
     several = [group for group in c.groups if len(group.rows) > 1]
-    return " ".join(f"{f'{group.place}: ' if group.place else ''}{group_sentence(group, unit)}" for group in several)
+    places = (f"{group.place}: " if group.place else "" for group in several)
+    return " ".join(place + group_sentence(g, c.question) for place, g in zip(places, several, strict=True))
 
 
-def group_sentence(group: Group, unit: str) -> str:
+def group_sentence(group: Group, question: Question) -> str:
     """`group_sentences` in one line."""
-    first, rest = group_sentences(group, unit)
+    first, rest = group_sentences(group, question)
     return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
 
 
-def group_sentences(group: Group, unit: str) -> tuple[list[str], list[str]]:
+def group_sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
     """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
+    unit = question.metric.step_unit
     rows = [row for row in group.rows if not row.unlogged]
     most = max((row.at.n for row in rows), default=0)
-    if most == 0:
-        nothing = "No run is done yet." if rows else "No run has such a number."
-        return ["Every run diverged." if rows and all(row.lost for row in rows) else nothing], []
+    if not rows:
+        return ["No run has such a number."], []
+    if most == 0 and all(row.lost for row in rows):
+        return ["Every run diverged."], []
     if len(rows) < 2:
-        return [], []
-    how = " (each at its own best learning rate)" if group.tuned else ""
+        return (["No run is done yet."] if most == 0 else []), []
+    how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
-        return [f"No verdict{how}: n = {most}, and a verdict needs {FEWEST} seeds."], []
+        return _early_sentences(early(group, question), question, how)
     few = [row.arm for row in rows if row.at.n < FEWEST and not row.lost]
     front = [arm for arm in group.front if arm not in few]
     if group.winner:
@@ -83,6 +86,26 @@ def group_sentences(group: Group, unit: str) -> tuple[list[str], list[str]]:
         for d in decided
     ]
     return [first, *lost], [*rest, *_open(group.open, unit)]
+
+
+def _early_sentences(seen: Early | None, question: Question, how: str) -> tuple[list[str], list[str]]:
+    """What the curves show so far, and that it is no verdict."""
+    if seen is None:
+        return [f"No verdict{how}: no run has an evaluation yet."], []
+    form = one_format((mean, None) for mean in seen.means.values())
+    texts = {arm: form(mean) for arm, mean in seen.means.items()}
+    lead = [arm for arm, text in texts.items() if text == next(iter(texts.values()))]
+    found, best = "", question.metric.best
+    if len(lead) == len(texts):
+        found = "all are equal so far, "
+    elif best:
+        found = f"{_join(lead)} {'is' if len(lead) == 1 else 'are'} {best} so far, "
+    fewest, most = seen.n
+    n = f"n = {most}" if fewest == most else f"n = {fewest} to {most}"
+    place = f"At {CLOCKS[question.clock].removesuffix('s')} {seen.at:g}"
+    numbers = ", ".join(f"{arm} {text}" for arm, text in texts.items())
+    unit = f" {question.metric.unit}" if question.metric.unit else ""
+    return [f"Early{how}: {found}no verdict."], [f"{place}, {n}: {numbers}{unit}; a verdict needs {FEWEST} seeds"]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:
@@ -281,7 +304,7 @@ def as_json(c: Comparison) -> dict[str, Any]:
                 "place": group.place,
                 "tuned": group.tuned,
                 "winner": group.winner,
-                "sentence": group_sentence(group, q.metric.step_unit),
+                "sentence": group_sentence(group, q),
                 "rows": list(map(_row_json, group.rows, table(group.rows))),
                 "pairs": [_difference_json(pair, difference(pair)) for pair in group.pairs],
             }

@@ -16,6 +16,7 @@ from normbench.runs.record import NO_MONITOR, RunRecord
 from normbench.runs.store import FINISHED
 
 FIDELITY = "fidelity"
+UNDER_WAY = ("running", "queued")
 Budget = tuple[int, str]
 
 
@@ -78,6 +79,10 @@ class Cell:
     @property
     def unfinished(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status not in FINISHED]
+
+    @property
+    def under_way(self) -> list[RunRecord]:
+        return [run for run in self.runs if run.status in UNDER_WAY]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,21 @@ MOST = 4  # comparisons
 def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
     """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
 
-    Empty where all is decided or out of reach. `given`: options that are added to all commands.
+    Runs under way count as there. Empty where all is decided, under way or out of reach. `given`: options that are
+    added to all commands.
     """
+    return [
+        line for (first, last), own in _lacking(c)[0].items() for line in commands(own, first, last, config_dir, given)
+    ]
+
+
+def under_way(c: Comparison) -> int:
+    """How many runs are under way that the open comparisons need."""
+    return _lacking(c)[1]
+
+
+def _lacking(c: Comparison) -> tuple[dict[tuple[int, int], list[Cell]], int]:
+    """The cells by the first and last of the seeds that they lack, the fewest first; and how many others are coming."""
     asked: list[tuple[int, Cell, Cell]] = []  # (seeds needed, the two cells)
     for group in c.groups:
         cells = {row.arm: row.cell for row in group.rows}
@@ -40,13 +53,14 @@ def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Seq
         for cell in pair:
             seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
     lacking: dict[tuple[int, int], list[Cell]] = {}
+    coming = 0
     for cell in c.task.cells:
-        more = seeds.get(cell.key, 0) - len(cell.done)
-        if more > 0:
+        needed = max(0, seeds.get(cell.key, 0) - len(cell.done))
+        coming += min(needed, len(cell.under_way))
+        if (more := needed - len(cell.under_way)) > 0:
             last = max(run.seed for run in cell.runs)
             lacking.setdefault((last + 1, last + more), []).append(cell)
-    ranked = sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])
-    return [line for (first, last), own in ranked for line in commands(own, first, last, config_dir, given)]
+    return dict(sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])), coming
 
 
 def out_of_reach(c: Comparison) -> list[str]:

@@ -1,4 +1,5 @@
-"""Queued runs: a task of a Slurm array that waits or runs has them in its shard, and will start or resume them."""
+"""Queued runs: a task of a Slurm array, or a command on this machine, has them in its list and will start or resume
+them."""
 
 from __future__ import annotations
 
@@ -40,15 +41,17 @@ def _live(results: Path) -> tuple[list[tuple[Plan, dict[int, str]]], list[str]]:
 
 
 def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The messages of the runs of live tasks, by id, and notes on what could not be asked or read.
+    """The messages of the runs of live tasks and commands, by id, and notes on what could not be asked or read.
 
     They include running and finished runs, which `state` distinguishes.
     """
+    begun = plans.in_sweeps(results)
     try:
         live, notes = _live(results)
     except NormbenchError as error:
-        return {}, [f"it is not known which runs wait in Slurm: {error}"]
-    return {run["id"]: run for plan, tasks in live for task in tasks for run in plan.shard(task, plan.tasks)}, notes
+        return begun, [f"it is not known which runs wait in Slurm: {error}"]
+    shards = (plan.shard(task, plan.tasks) for plan, tasks in live for task in tasks)
+    return begun | {run["id"]: run for shard in shards for run in shard}, notes
 
 
 def left_to_others(specs: Sequence[ResolvedRun], results: Path) -> dict[str, Outcome]:

@@ -15,7 +15,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others
-from normbench.runs import files, lock, writing
+from normbench.runs import files, lock, plans, writing
 from normbench.runs.find import Found, find
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
@@ -68,7 +68,10 @@ def ensure_runs(
         check_device(device)
     left = left_to_others(to_train, results) if launcher.here and not assigned else {}
     free = [spec for spec in to_train if spec.id not in left]
-    with watch(len(free)) as listen:
+    listed = (
+        plans.sweep([spec.message() for spec in free], results) if launcher.here and len(free) > 1 else nullcontext()
+    )
+    with listed, watch(len(free)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds
         outcomes, interrupted = launcher.launch(free, root, listen, deadline)
         while wait_for_busy and not interrupted:

@@ -2,14 +2,18 @@
 
 A plan is named by its content. Its runs lie in the results folder that it is in, wherever that is mounted. A worker of
 other code refuses it: what it trained would not be what was planned.
+
+A command that trains runs itself lists them in `RESULTS/plans/sweep-TOKEN/sweep.json` for as long as it lives.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import secrets
+import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +21,11 @@ from typing import Any
 import normbench
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files
+from normbench.runs import files, lock
 
 SCHEMA = 2
 FOLDER, PLAN = "plans", "plan.json"
+SWEEP = "sweep.json"  # beside the lock of the command that trains these runs
 BATCH = "task.sh"  # the script of a plan that was submitted to Slurm
 LARGEST = 1 << 30  # bytes: about 3 kB a run
 
@@ -76,6 +81,34 @@ def new(messages: Sequence[Mapping[str, Any]], results: Path, code: str, tasks: 
     folder = results.resolve() / FOLDER
     content = {"schema": SCHEMA, "code": code, "folder": str(folder), "tasks": tasks, "runs": [*messages]}
     return Plan(folder / files.seal(content)[:12], content)
+
+
+@contextlib.contextmanager
+def sweep(messages: Sequence[Mapping[str, Any]], results: Path) -> Iterator[None]:
+    """While it lasts, `in_sweeps` has these runs; what killed commands left is removed."""
+    for left in (results / FOLDER).glob(f"*/{SWEEP}"):
+        if lock.is_alive(left.parent) is False:
+            shutil.rmtree(left.parent, ignore_errors=True)
+    folder = results / FOLDER / f"sweep-{secrets.token_hex(6)}"
+    files.make_folder(folder)
+    try:
+        with lock.held(folder):  # before the list: nobody takes it for a killed command's
+            files.write_json(folder / SWEEP, [*messages])
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other plans
+            folder.parent.rmdir()
+
+
+def in_sweeps(results: Path) -> dict[str, Mapping[str, Any]]:
+    """The runs of all commands that train several now, as messages, by id."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in (results / FOLDER).glob(f"*/{SWEEP}"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if lock.is_alive(path.parent) is not False:
+                found |= {run["id"]: run for run in json.loads(reading.read(path, LARGEST))}
+    return found
 
 
 def submitted(results: Path) -> list[Path]:

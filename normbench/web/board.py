@@ -11,7 +11,7 @@ import hashlib
 import statistics
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -28,6 +28,12 @@ from normbench.stats.series import CLOCKS, Point
 
 T = TypeVar("T")
 AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
+ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "second"}  # a place on it
+PARALLEL = "parallel coordinates"
+POINTS = "Large marks: means over all seeds of a cell with 95 % intervals. Small marks: runs."
+LINES = "A line for each cell, to its mean over all seeds."
+TUNING = "each arm at its best learning rate"
+ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST = 1000  # results in the cache
 
@@ -76,19 +82,21 @@ class Style:
 class Board:
     """One task with its answer, as rows, switches and choices."""
 
-    def __init__(self, task: Task, question: Question, clock: str) -> None:
-        self.task, self.question = task, question
+    def __init__(self, task: Task, question: Question, asked: Mapping[str, str]) -> None:
+        """asked: the address's parameters; without `level` among them none is shown, but the default suggested."""
+        self.task, self.suggested = task, question.level
+        self.question = question = question if "level" in asked else replace(question, level=None)
         self.comparison = compare(task, question)
-        self.clock = clock if clock in clocks(task) else question.clock
+        self.clock = asked["x"] if asked.get("x") in clocks(task) else question.clock
         groups = self.comparison.groups
         self.rows: dict[str, Row] = {row.cell.key: row for g in groups if not g.tuned for row in g.rows}
         self.best = {row.cell.key for group in groups if group.tuned for row in group.rows}
         arms = list(dict.fromkeys(map(question.arm, task.cells)))
         arms.sort(key=lambda arm: arm != question.against)  # the baseline first
-        self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), self._setting(cell)))
-
-    def _setting(self, cell: Cell) -> tuple[Any, ...]:
-        return tuple(configuration.rank(cell.values.get(key)) for key in self.question.facets)
+        settings = {c.key: tuple(configuration.rank(c.values.get(key)) for key in question.facets) for c in task.cells}
+        self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
+        self.plot = asked["plot"] if asked.get("plot") in self._plots() else ""
+        self.dash = asked["dash"] if asked.get("dash") in self.dashes else next(iter(self.dashes), "")
 
     def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
         """The cell's values of these facets, without their group where that is unambiguous: `lr=0.001`."""
@@ -123,40 +131,62 @@ class Board:
         return found
 
     @cached_property
-    def styles(self) -> dict[str, Style]:
-        """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
-
-        With one normalizer in the whole task, each arm has its own colour. A setting has the same dash in every colour
-        where that dash is free.
-        """
+    def colours(self) -> dict[str, str]:
+        """By cell the colour of its normalizer; with one normalizer in the whole task, each arm has its own."""
         arm, colours = self.question.arm, colours_of(cell.norm for cell in self.task.cells)
+        arms = list(dict.fromkeys(map(arm, self.task.cells)))
+        if len(colours) == 1 and len(arms) > 1:
+            return {c.key: EXTRA_COLOURS[arms.index(arm(c)) % len(EXTRA_COLOURS)] for c in self.task.cells}
+        return {cell.key: colours[cell.norm] for cell in self.task.cells}
+
+    @property
+    def dashes(self) -> list[str]:
+        """What the dash of a line may stand for: the arm, where arms share a colour, or a facet; the default first."""
+        arms = {(self.colours[cell.key], self.question.arm(cell)) for cell in self.task.cells}
+        shared = len(arms) > len({colour for colour, _ in arms})
+        return [*([ARM] if shared else []), *sorted(self.question.facets, key=lambda key: key != TUNED)]
+
+    def _dash(self, cell: Cell) -> str:
+        """The dash of a cell's arm among those of its colour, or of its value of a facet; dashes repeat."""
+        if self.dash == ARM:
+            arms = [self.question.arm(c) for c in self.cells if self.colours[c.key] == self.colours[cell.key]]
+            place = list(dict.fromkeys(arms)).index(self.question.arm(cell))
+        elif self.dash:
+            values = {configuration.rank(c.values.get(self.dash)) for c in self.cells}
+            place = sorted(values).index(configuration.rank(cell.values.get(self.dash)))
+        else:
+            place = 0
+        return DASHES[place % len(DASHES)]
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """Name, colour and dash by cell."""
+        arm = self.question.arm
         arms = list(dict.fromkeys(map(arm, self.task.cells)))
         varying = {  # a facet with one value in all runs of an arm is left out of its names
             name: [k for k in self.question.facets if len({value_text(c, k) for c in self.cells if arm(c) == name}) > 1]
             for name in arms
         }
-        settings = sorted(set(map(self._setting, self.cells)))
-        found: dict[str, Style] = {}
-        for cell in self.task.cells:
-            colour = colours[cell.norm]
-            if len(colours) == 1 and len(arms) > 1:
-                colour = EXTRA_COLOURS[arms.index(arm(cell)) % len(EXTRA_COLOURS)]
-            own = DASHES[settings.index(self._setting(cell)) % len(DASHES)]
-            here = [style.dash for style in found.values() if style.colour == colour]
-            dash = next((dash for dash in (own, *DASHES) if dash not in here), DASHES[len(here) % len(DASHES)])
-            name = joined(arm(cell), self.describe_facets(cell, varying[arm(cell)]))
-            found[cell.key] = Style(name, colour, dash)
-        return found
+        return {
+            cell.key: Style(
+                joined(arm(cell), self.describe_facets(cell, varying[arm(cell)])),
+                self.colours[cell.key],
+                self._dash(cell),
+            )
+            for cell in self.task.cells
+        }
 
     def json(self) -> dict[str, Any]:
         """What the page lists: cells in the order of their arms, switches, choices, the answer in words."""
         q = self.question
         counts = sorted({row.at.n for row in self.rows.values()})
         n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
-        level = "" if q.level is None else f" Dotted: level {self._level}{unit_of(q)}."
+        level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
-            "caption": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}",
+            "caption": {"": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}", PARALLEL: LINES}.get(
+                self.plot, POINTS
+            ),
             "choices": self._choices(),
             "arms": self._arms(),
             "facets": self._facets(),
@@ -169,7 +199,7 @@ class Board:
         for cell in self.cells:
             styles.setdefault(self.question.arm(cell), []).append(self.styles[cell.key])
         return [
-            {"key": key_of(arm), "label": arm, **own[0].mark, **({"dash": "solid"} if len(own) > 1 else {})}
+            {"key": key_of(arm), "label": arm, **own[0].mark, **({} if self.dash == ARM else {"dash": "solid"})}
             for arm, own in styles.items()
         ]
 
@@ -177,8 +207,15 @@ class Board:
         found = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: configuration.rank(cell.values.get(key)))
-            texts = {value_text(cell, key): short_text(cell, key) for cell in cells}
-            values = [{"key": key_of(f"{key}={text}"), "label": label} for text, label in texts.items()]
+            texts = {value_text(cell, key): cell for cell in cells}
+            values = [
+                {
+                    "key": key_of(f"{key}={text}"),
+                    "label": short_text(cell, key),
+                    **({"dash": self._dash(cell)} if key == self.dash else {}),
+                }
+                for text, cell in texts.items()
+            ]
             found.append({"key": key, "values": values})
         return found
 
@@ -198,10 +235,8 @@ class Board:
             found.append({**row, "place": place, "other_rate": other_rate})
         return found
 
-    @property
-    def _level(self) -> str:
-        q = self.question
-        return "" if q.level is None else configuration.short(q.level * q.metric.factor)
+    def _level(self, level: float | None) -> str:
+        return "" if level is None else configuration.short(level * self.question.metric.factor)
 
     def _choices(self) -> dict[str, Any]:
         """The choices of the page, each with its current value."""
@@ -213,6 +248,8 @@ class Board:
             "at": (q.at, {END: "at the end", **({BEST: best} if task.has_best else {})}),
             "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
+            "plot": (self.plot, self._plots()),
+            "dash": (self.dash, {key: key for key in self.dashes} if self.plot in ("", PARALLEL) else {}),
         }
         return {
             **{
@@ -224,19 +261,36 @@ class Board:
                 for split, entries in self.logged.items()
                 for m in entries
             ],
-            "level": {"now": self._level, "unit": q.metric.unit, "clock": CLOCKS[q.clock]},
+            "level": {
+                "now": self._level(q.level),
+                "suggested": self._level(self.suggested),
+                "unit": q.metric.unit,
+                "clock": CLOCKS[q.clock],
+            },
             "log": q.metric.loss,
             "better": q.metric.better,
         }
+
+    def _plots(self) -> dict[str, str]:
+        """What may be drawn: curves, or the metric against what was swept."""
+        several = {PARALLEL: PARALLEL} if len(self.swept) > 1 else {}
+        return {"": "curves", **{key: f"points by {key}" for key in self.swept}, **several}
+
+    @property
+    def swept(self) -> list[str]:
+        """The keys that differ between the cells, of those that all cells have: no options of one choice alone."""
+        return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
         """Of each group who wins, and the rest."""
         groups = []
         for group in self.comparison.groups:
-            unit = self.question.metric.step_unit
-            first = (describe.group_sentences(group, unit)[0] or [""])[0]
-            rest = describe.group_sentence(group, unit).removeprefix(first).strip()
-            words = {"place": group.place, "sentence": first, "rest": rest}
+            first = (describe.group_sentences(group, self.question)[0] or [""])[0]
+            rest = describe.group_sentence(group, self.question).removeprefix(first).strip()
+            place = joined(group.place, TUNING * group.tuned)
+            for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
+                first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
+            words = {"place": place, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}
 

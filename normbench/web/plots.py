@@ -22,7 +22,7 @@ from normbench.draw.tables import mean_of_all
 from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
-from normbench.web.board import AXES, CACHE, Board, in_units, joined, key_of, stamp, unit_of
+from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
 from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
@@ -32,6 +32,7 @@ OF_SEEDS, FEWEST_OF_SEEDS = 160, 40  # the same for a seed's faint curve; many s
 ALL_SEEDS = 8_000
 MANY = 12  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
+UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
 HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
@@ -92,18 +93,18 @@ def _digits(value: float) -> float:
 # --- parts of figures ------------------------------------------------------------------------------------------------
 
 
-def _markers(role: str, arm: str, colour: str, x: Sequence[float], texts: Sequence[str], **rest: Any) -> dict[str, Any]:
+def markers(role: str, arm: str, colour: str, x: Sequence[float], texts: Sequence[str], **rest: Any) -> dict[str, Any]:
     """Points with a text each on hovering."""
     points = {"x": list(map(_digits, x)), "type": "scatter", "mode": "markers"}
     hover = {"customdata": list(map(label, texts)), "hovertemplate": "%{customdata}<extra></extra>"}
     return {**points, **hover, "meta": {**meta(arm, colour), "role": role}, **rest}
 
 
-def _axis(title: str, **rest: Any) -> dict[str, Any]:
+def axis_of(title: str, **rest: Any) -> dict[str, Any]:
     return {"title": {"text": label(title)}, "zeroline": False, "exponentformat": "power", **rest}
 
 
-def _error(means: Sequence[float], intervals: Sequence[Interval], thickness: float) -> dict[str, Any]:
+def error_of(means: Sequence[float], intervals: Sequence[Interval], thickness: float) -> dict[str, Any]:
     """How far intervals reach above and below their means."""
     ends = [(mean, *(interval or (mean, mean))) for mean, interval in zip(means, intervals, strict=True)]
     above = [_digits(high - mean) for mean, _, high in ends]
@@ -130,19 +131,23 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
         data += _level(board, lines, q.level * q.metric.factor)
     last = max((line.points[-1].x for line in lines), default=0)
     epochs = {"dtick": 1} if board.clock == "epoch" and 1 <= last <= 5 else {}  # Plotly would label halves
+    alone = len(lines) > MANY
+    for trace in data if alone else ():
+        if trace["meta"]["role"] in ("mean", "reference"):
+            trace["hovertemplate"] = f"{ONE[board.clock]} %{{x:,~f}}<br>{trace['hovertemplate']}"
     return {
         "data": data,
         "layout": {
             **bare(64, 12, 8, 44),
-            "xaxis": _axis(AXES[board.clock], exponentformat="SI", **epochs),
-            "yaxis": _axis(_name(board)),
-            "hovermode": "closest" if len(lines) > MANY else "x unified",
-            "meta": {"axes": _axes(lines)},
+            "xaxis": axis_of(AXES[board.clock], exponentformat="SI", **epochs),
+            "yaxis": axis_of(metric_name(board)),
+            "hovermode": "closest" if alone else "x unified",
+            "meta": {"axes": _axes(lines), "clock": ONE[board.clock]},
         },
     }
 
 
-def _name(board: Board) -> str:
+def metric_name(board: Board) -> str:
     return f"{board.question.split} {board.question.metric.title}{unit_of(board.question, ', ')}"
 
 
@@ -193,7 +198,7 @@ def _crosses(board: Board, line: Line) -> dict[str, Any] | None:
     if not ends:
         return None
     x, y, texts = zip(*ends, strict=True)
-    return _markers("diverged", line.arm, line.look.colour, x, texts, y=y, marker={"symbol": "x", "size": 9})
+    return markers("diverged", line.arm, line.look.colour, x, texts, y=y, marker={"symbol": "x", "size": 9})
 
 
 def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, Any]]:
@@ -201,7 +206,7 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
     ends = min(line.points[0].x for line in lines), max(line.points[-1].x for line in lines)
     dotted = {"mode": "lines", "line": {"width": 1, "dash": "dot"}, "hoverinfo": "skip", "hovertemplate": None}
     name = label(f"level {level:.4g}")
-    found = [_markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
+    found = [markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
     mark = {"symbol": "line-ns-open", "size": 12, "line": {"width": 2}}
     for line in lines:
         cell, time = board.rows[line.arm].cell, board.rows[line.arm].time
@@ -211,26 +216,28 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
         x = factor * time.mean
         interval = time.interval and (max(factor * time.interval[0], ends[0]), min(factor * time.interval[1], ends[1]))
         text = f"{line.look.name}: {time.text()} {time.unit} to the level"
-        error = _error([x], [interval], 1.8)
-        found.append(_markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
+        error = error_of([x], [interval], 1.8)
+        found.append(markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
     return found
 
 
-def _axes(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    """What the page's switches make of the axes: y `linear` or `log`, over the means after the first evaluation, and
-    logarithmic `x`.
+def _axes(lines: Sequence[Line]) -> dict[str, Any]:
+    """What the page's switches make of the axes: y `linear` or `log`, and logarithmic `x`; `begin`: up to there the
+    model is as good as untrained, so y is over the means after it, and smoothing begins there.
 
     Cells in which every run diverged count only if there are no others.
     """
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
-    means = [p.mean for line in whole for p in line.points[1:] or line.points if p.mean is not None]
+    begin = UNTRAINED * max((line.points[-1].x for line in whole), default=0.0)
+    after = [[p for p in line.points if p.x > begin] or line.points for line in whole]
+    means = [p.mean for points in after for p in points if p.mean is not None]
     linear: dict[str, Any] = {}
     if means:
         low, high = min(means), max(means)
         room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
         linear = {"range": [low - room, high + room], "autorange": False}
     x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
-    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06)}
+    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06), "begin": _digits(begin)}
 
 
 def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
@@ -253,8 +260,8 @@ def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
     style = board.styles[a]
     line = Line("difference", Look("difference", style.colour), _thinned_points(points), [], 0)
     axes = {
-        "xaxis": _axis(AXES[board.common_clock]),
-        "yaxis": _axis(f"difference, {unit}" if unit else "difference", zeroline=True),
+        "xaxis": axis_of(AXES[board.common_clock]),
+        "yaxis": axis_of(f"difference, {unit}" if unit else "difference", zeroline=True),
     }
     layout = {**bare(64, 12, 8, 44), **axes, "hovermode": "x unified"}
     figure = {"data": line_traces(line), "layout": layout} if points else None
@@ -287,7 +294,7 @@ def forest(board: Board) -> Figure | None:
         )
         if here != place:
             place = here
-            notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
+            notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
         mean = d.mean or 0.0
         name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
@@ -295,15 +302,15 @@ def forest(board: Board) -> Figure | None:
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
-        whole = {"marker": mark, "cliponaxis": False, "error_x": _error([x], [ends], 1.8)}
-        data.append(_markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
-        notes.append(_note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
-        notes.append(_note(limit, -number, "right", text, "--muted"))
+        whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
+        data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
+        notes.append(note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
+        notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
     title = f"difference from {cut(q.against, 24)}{unit}{better}"
-    x_axis = _axis(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
-    y_axis = _axis("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
+    x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
+    y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
     return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
 
@@ -318,8 +325,8 @@ def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
 
 
-def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
-    """Text above an interval; the page gives it the colour of that name."""
+def note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
+    """Text above a place; the page gives it the colour of that name."""
     place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
     return {**place, "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour}
 
@@ -350,10 +357,10 @@ def sensitivity(board: Board) -> Figure | None:
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
         texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
-        trace = _markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
+        trace = markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
         trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
-        errors = _error(means, [row.at.interval for row in rows], 1.2)
+        errors = error_of(means, [row.at.interval for row in rows], 1.2)
         line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
         data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:
@@ -361,7 +368,7 @@ def sensitivity(board: Board) -> Figure | None:
     rates = sorted({cell.values[TUNED] for cells in arms.values() for cell in cells})
     ticks = {"tickvals": rates, "ticktext": [f"{rate:.2g}" for rate in rates]}
     logarithm = {"type": "log"} if board.question.metric.loss and lowest > 0 else {}
-    axes = {"xaxis": _axis("Learning rate", type="log", **ticks), "yaxis": _axis(_name(board), **logarithm)}
+    axes = {"xaxis": axis_of("Learning rate", type="log", **ticks), "yaxis": axis_of(metric_name(board), **logarithm)}
     return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes}}
 
 

@@ -9,23 +9,25 @@ from typing import Any
 
 from normbench.compare import configuration, describe
 from normbench.compare.answer import Comparison
-from normbench.compare.groups import tasks, with_longer
+from normbench.compare.groups import UNDER_WAY, Task, tasks, with_longer
 from normbench.compare.question import Question
-from normbench.compare.suggested_seeds import suggested_commands
+from normbench.compare.suggested_seeds import suggested_commands, under_way
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import plots
 from normbench.web.board import CACHE, Board, stamp, waiting
 from normbench.web.json_safe import json_safe
+from normbench.web.swept import swept
 
 View = dict[str, Any]
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
-PARAMETERS = ("filter", "task", *ASKED, "x", "a", "b", "panels")  # parameters that change the view
+PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
-FIGURES = ("curves", "forest", "sensitivity", "heat")
+PUBLISHED = "published"  # the source of runs that are not one's own
+FIGURES = ("curves", "swept", "forest", "sensitivity", "heat")
 
 
 class Selection:
@@ -44,10 +46,10 @@ class Selection:
         except NormbenchError as error:
             self._leave_out("filter", str(error))
         self.tasks = CACHE.get(("tasks", self.asked.get("filter")), stamp(runs), lambda: tasks(runs))
-        first = self.tasks[0] if self.tasks else None
+        first = max(self.tasks, key=_of_interest, default=None)
         self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
         if self.task and self.asked.get("task", self.task.key) != self.task.key:
-            self.notes.append("That task is not there any more.")
+            self.notes.append("That task is not among these runs.")
         if int(query.get(LEFT_OUT) or 0):
             self.notes.append(f"{query[LEFT_OUT]} hidden or archived runs are left out: see Runs.")
         if not heads:
@@ -60,7 +62,7 @@ class Selection:
         self.task = self.task.with_runs(load([run.id for run in self.task.runs]))
         while True:
             try:
-                return Board(self.task, Question.of(self.task, self.asked), self.asked.get("x", ""))
+                return Board(self.task, Question.of(self.task, self.asked), self.asked)
             except NormbenchError as error:
                 wrong = next(
                     (key for key in ASKED if key in self.asked and f"{key}={self.asked[key]}" in str(error)), ""
@@ -93,7 +95,7 @@ class Selection:
             **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
             "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs)} for t in self.tasks],
-            "runs": _states(task.runs if task else []),
+            "runs": _states(task, [task if task and task.key == t.key else t for t in self.tasks]),
             "title": task.title if task else "",
             "cells": waiting(task) if task else [],
             "notes": self.notes,
@@ -131,13 +133,14 @@ def content(
         return found
     asked, c = selection.asked, board.comparison
     words = {**board.json(), "notes": [*selection.notes, *describe.notes(c)]}
-    words["answer"]["commands"] = list(commands(c))
+    words["answer"] |= {"commands": list(commands(c)), "under_way": under_way(c)}
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
         "curves": plots.curves(board, columns),
+        "swept": swept(board),
         "panels": [
             {"key": key, "log": panel.question.metric.loss, "curves": plots.curves(panel, columns)}
-            for key, panel in board.panels(asked.get("panels", "")).items()
+            for key, panel in board.panels("" if board.plot else asked.get("panels", "")).items()
         ],
         "forest": plots.forest(board),
         "sensitivity": plots.sensitivity(board),
@@ -146,13 +149,28 @@ def content(
     return {**found, **json_safe(words), **figures}
 
 
-def _states(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Runs by state, and an estimate of the seconds until the running and queued ones are done."""
-    paces = [run.seconds / run.steps for run in runs if run.seconds and run.steps and run.status in FINISHED]
-    counts = Counter(run.status for run in runs)
-    open_runs = [run for run in runs if run.status in ("running", "queued")]
-    left = None
-    if paces and open_runs:
-        steps = sum(max(0, run.steps - run.records.last_step) for run in open_runs)
-        left = round(steps * statistics.median(paces) / max(1, counts["running"]))
-    return {"states": dict(counts), "left": left}
+def _of_interest(task: Task) -> tuple[bool, str]:
+    """Sort key of the task that is opened first: what is under way, then one's own newest run; else the first task."""
+    own = [run.began for run in task.runs if run.source != PUBLISHED]
+    return any(run.status in UNDER_WAY for run in task.runs), max(own, default="")
+
+
+def _states(task: Task | None, others: Sequence[Task]) -> dict[str, Any]:
+    """The runs of a task by state, and of all these tasks: the runs under way, and the seconds until they are done."""
+    under_way = [run for other in others for run in other.runs if run.status in UNDER_WAY]
+    lefts = [left for other in others if (left := _steps_left(other)) is not None]
+    running = sum(run.status == "running" for run in under_way)
+    return {
+        "states": dict(Counter(run.status for run in task.runs)) if task else {},
+        "elsewhere": len(under_way) - sum(run.status in UNDER_WAY for run in task.runs) if task else 0,
+        "left": round(sum(lefts) / max(1, running)) if lefts else None,
+    }
+
+
+def _steps_left(task: Task) -> float | None:
+    """The seconds that one process needs for a task's runs under way; None where no run tells its pace."""
+    coming = [run for run in task.runs if run.status in UNDER_WAY]
+    paces = [run.seconds / run.steps for run in task.runs if run.seconds and run.steps and run.status in FINISHED]
+    if not coming or not paces:
+        return None
+    return sum(max(0, run.steps - run.records.last_step) for run in coming) * statistics.median(paces)

@@ -39,6 +39,14 @@ MANY, MANY_LINES = 10_000, 40
 WIDE, WIDE_POINTS = 20, 5_000  # few long curves
 PANELS = "panels=train:nll|valid:nll|test:nll"  # beside the test error
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+FRAMES = 60
+SCROLLED = """async frames => {
+  const view = document.getElementById('table');
+  for (let i = 0; i < frames; i++) {
+    view.scrollTop = 30 * (1 + ((i * 7919) % 9000));
+    await new Promise(requestAnimationFrame);
+  }
+}"""
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -245,7 +253,25 @@ def wide(started: Any, folder: Path) -> Iterator[Row]:
         shutil.rmtree(results)
 
 
-def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
+def in_the_table(started: Any, server: Server, count: int) -> Iterator[Row]:
+    """The page of all runs: until its first rows, and to scroll through it."""
+    browser = Browser(started)
+    try:
+        browser.page.goto(server.link)
+        browser.until(browser.DRAWN)
+        server.cpu(), browser.cpu()
+        browser.page.goto(f"{server.home}runs")
+        browser.until("() => document.querySelectorAll('#rows .line').length > 0")
+        yield Row(f"page Runs lists {count} runs", "CPU s", server.cpu() + browser.cpu(), 2.0)
+        browser.until("() => !document.body.hasAttribute('aria-busy')")
+        browser.cpu()
+        browser.page.evaluate(SCROLLED, FRAMES)
+        yield Row("a frame while it scrolls", "CPU ms", 1000 * browser.cpu() / FRAMES, 50.0)
+    finally:
+        browser.browser.close()
+
+
+def many(folder: Path, count: int, lines: int, started: Any = None) -> Iterator[Row]:
     results = folder / "many"
     write(results, itertools.islice(specs(lines), count), lines)
     server = ours(results, folder / "many-cache")
@@ -255,6 +281,8 @@ def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
         server.get("api/view")
         yield Row(f"its {TASK} curves and the answer, {count} runs", "CPU s", server.cpu())
         yield Row(f"memory with {count} runs", "MB", server.memory())
+        if started is not None:
+            yield from in_the_table(started, server, count)
     finally:
         server.close()
     shutil.rmtree(results)
@@ -323,15 +351,17 @@ def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
     for row in views(results, cache, given.lines):
         yield replace(row, reference=reference.get(row.case))
     yield news(results, cache)
-    if given.browser:
-        from playwright.sync_api import sync_playwright
+    with contextlib.ExitStack() as stack:
+        started = None
+        if given.browser:
+            from playwright.sync_api import sync_playwright
 
-        with sync_playwright() as started:
+            started = stack.enter_context(sync_playwright())
             yield from in_a_browser(started, results, folder, given.lines)
             yield from wide(started, folder)
-    shutil.rmtree(results)
-    if given.many:
-        yield from many(folder, given.many, MANY_LINES)
+        shutil.rmtree(results)
+        if given.many:
+            yield from many(folder, given.many, MANY_LINES, started)
 
 
 def main() -> None:

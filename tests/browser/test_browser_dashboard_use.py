@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -12,9 +13,10 @@ from typing import Any
 
 import compared
 import pytest
-from test_browser_dashboard import ROLES, SHOWN, asked_now, opened, published, roles, stored, until
+from test_browser_dashboard import LOADED, ROLES, SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
+from normbench.runs import lock
 from normbench.web.index import Index
 
 pytestmark = pytest.mark.browser
@@ -243,3 +245,112 @@ def test_the_curves_of_the_row_that_is_pointed_at_stand_out(chromium: Any, serve
     assert it.page.evaluate(strong) == 1
     it.page.keyboard.press("Shift+Tab")
     assert it.page.evaluate(strong) == 6 and it.messages == []
+
+
+def test_a_live_sweep_is_opened_and_its_progress_shown_and_the_page_stays_with_it(chromium: Any, served: Served):
+    """Where another task begins meanwhile, this page stays; a new one opens there."""
+    queued = [replace(compared.run("rms", seed, name="wine"), id=f"{seed:x}" * 12, records=[]) for seed in (1, 2, 3)]
+    for run in queued:
+        stored(served.results, run, "interrupted" if run.seed == 1 else "running")
+    with contextlib.ExitStack() as locks:
+        for path in served.results.glob("runs/adhoc/*.s[23].*"):
+            locks.enter_context(lock.held(path))
+        it = opened(chromium, served.start(), ready=LOADED)
+        assert it.page.locator("#task option:checked").inner_text().startswith("mnist_mlp on wine, ")
+        assert it.page.locator("#live").inner_text() == "0 of 3 done · 2 running · 1 interrupted"
+        progress = it.page.locator("#progress")
+        assert progress.get_attribute("value") == "1" and progress.get_attribute("max") == "3"
+        assert "task" in asked_now(it.page), "a link to this page leads to this task"
+        bar = it.page.locator(".bar").bounding_box()
+        it.page.evaluate("document.getElementById('live').textContent = 'many words of a status '.repeat(30)")
+        assert it.page.locator(".bar").bounding_box() == bar, "nothing jumps where the status is long"
+    it.page.reload()
+    until(it.page, LOADED)
+    assert it.page.locator("#task option:checked").inner_text().startswith("mnist_mlp on wine, ")
+    assert it.page.locator("#progress").is_hidden() and it.messages == []
+
+
+def test_loading_is_shown_until_the_curves_are_there(chromium: Any, served: Served):
+    link = served.start()
+    watched = Watched(chromium)
+    held: list[Any] = []
+    watched.page.route(
+        "**/api/view*", lambda route: route.continue_() if "outline" in route.request.url else held.append(route)
+    )
+    watched.page.goto(link)
+    until(watched.page, "() => document.querySelectorAll('#table [data-row]').length")
+    assert watched.page.locator("#heading").inner_text() == "Loading the curves…"
+    assert watched.page.locator("#loading").is_visible()
+    held[0].continue_()
+    until(watched.page, SHOWN)
+    assert watched.page.locator("#heading").inner_text() == "test error at the end, %"
+    assert not watched.page.locator("#loading").is_visible() and watched.messages == []
+
+
+def test_below_five_seeds_headline_plot_and_what_would_decide_agree(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "filter=seed%3D1-3+lr%3D1e-3")
+    (strong,) = it.page.locator("#sentence strong").all_inner_texts()
+    ends = it.page.evaluate(
+        "() => Object.fromEntries(document.getElementById('plot-curves').data"
+        ".filter(t => t.meta.role === 'mean').map(t => [t.name, t.y[t.y.length - 1]]))"
+    )
+    best = [name for name, end in ends.items() if f"{end:.2f}" == f"{min(ends.values()):.2f}"]  # as the plot has them
+    assert strong == f"Early: {' and '.join(best)} {'are' if len(best) > 1 else 'is'} lowest so far, no verdict."
+    assert "At epoch 20, n = 3: " in it.page.locator("#sentence").inner_text()
+    assert "seed=range(4,6)" in it.page.locator("#decide pre").inner_text()
+    it.page.goto(it.page.url.replace("1-3", "1-5"))
+    until(it.page, SHOWN)
+    assert "Early" not in it.page.locator("#sentence").inner_text() and it.messages == []
+
+
+def test_titles_have_two_lines_and_three_groups_have_names(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    for name, label in (("Question", "Metric"), ("Filter", "filter of runs"), ("View", "smoothing")):
+        assert it.page.get_by_role("group", name=name).get_by_label(label).count() == 1
+    title = it.page.locator("#sentence strong")
+    title.evaluate("e => { e.textContent = 'a winner with a very long name '.repeat(20); }")
+    assert title.evaluate("e => Math.round(e.clientHeight / parseFloat(getComputedStyle(e).lineHeight))") == 2
+    family = "e => getComputedStyle(e).fontFamily"
+    for part in ("#choice-x", "#switch-smooth", "#plot-curves .xtick text"):  # the system's sans serif
+        assert "system-ui" in it.page.locator(part).first.evaluate(family)
+    numbers = "e => getComputedStyle(e).fontVariantNumeric"
+    for part in ("#table .number", "#plot-curves .xtick text", "#live"):
+        assert it.page.locator(part).first.evaluate(numbers) == "tabular-nums"
+    assert it.messages == []
+
+
+def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    drag = it.page.locator("#plot-curves .nsewdrag").first
+    box = drag.bounding_box()
+    it.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    until(it.page, "() => document.querySelector('#plot-curves .hoverlayer .legendtitletext')")
+    assert it.page.locator("#plot-curves .hoverlayer .legendtitletext").text_content() == "epoch 10"
+    levels = f"() => ({ROLES})().filter(([role]) => role === 'level').length"
+    assert it.page.evaluate(levels) == 0
+    field = it.page.get_by_label("Level")
+    assert field.input_value() == "" and field.get_attribute("placeholder").startswith("e.g. ")
+    field.fill("5")
+    field.press("Enter")
+    until(it.page, f"() => ({levels})() === 1")
+    assert "Dotted: 5 %" in it.page.locator("#caption").inner_text() and asked_now(it.page)["level"] == "5"
+    assert it.page.locator("#speed th").all_inner_texts()[1] == "epochs to 5 %" and it.messages == []
+
+
+def test_dashes_are_of_one_thing_that_the_filter_shows_and_a_reader_chooses(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    dashes = "t => t.meta.role === 'mean' ? [t.line.dash] : []"
+    found = it.page.evaluate(f"() => document.getElementById('plot-curves').data.flatMap({dashes})")
+    assert found == ["solid", "dash"] * 3
+    marks = "id => [...document.querySelectorAll(`${id} .swatch line`)].map(e => e.getAttribute('stroke-dasharray'))"
+    assert it.page.evaluate(marks, "#facets") == ["none", "6 3"] and it.page.evaluate(marks, "#arms") == ["none"] * 3
+
+
+def test_menus_close_on_a_click_elsewhere(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    for menu in ("#share", "#panels-menu"):
+        it.page.locator(f"{menu} summary").click()
+        assert it.page.locator(f"{menu} .ways").is_visible()
+        it.page.locator("#heading").click()
+        assert not it.page.locator(f"{menu} .ways").is_visible()
+    assert it.messages == []

@@ -6,6 +6,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import compared
 import pytest
@@ -187,7 +188,7 @@ def test_each_panel_is_saved_as_a_picture_and_all_as_a_table(chromium: Any, addr
 def test_a_shared_file_has_the_panels(chromium: Any, tmp_path: Path):
     runs = compared.runs()
     place = tmp_path / "panels.html"
-    query = {"panels": "valid:error|valid:nll|test:nll", "zoom": "x,4,12"}
+    query = {"panels": "valid:error|valid:nll|test:nll", "zoom": "x,4,12", "level": "5"}
     place.write_bytes(share.share(compared.heads(runs), compared.loader(runs), query))
     alone = Watched(chromium)
     alone.page.goto(place.as_uri())
@@ -219,3 +220,29 @@ def test_no_panel_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: 
     assert all(height > 200 and drawn == pytest.approx(height, abs=1) for height, drawn in heights)
     assert it.messages == []
     it.page.context.close()
+
+
+def test_points_and_parallel_coordinates_in_place_of_curves(chromium: Any, serve: Any, tmp_path: Path):
+    sweep = [run for lr in (1e-3, 1e-2) for run in compared.runs(lr=lr)]
+    published(tmp_path, [replace(run, id=f"{0xB22 + i:012x}") for i, run in enumerate(sweep)])
+    link = serve(tmp_path)
+    it = opened(chromium, link, "panels=valid%3Anll&zoom=x%2C4%2C12")
+    until(it.page, f"() => ({DRAWN})() === 2")
+    it.page.get_by_label("plot", exact=False).first.select_option("points by optim.lr")
+    roles = "() => document.getElementById('plot-curves').data.map(t => t.meta.role).sort().join()"
+    until(it.page, f"() => ({roles})() === '{','.join(['point'] * 6 + ['run'] * 6)}'")
+    assert it.page.evaluate(DRAWN) == 1 and asked_now(it.page)["plot"] == "optim.lr"
+    assert not it.page.get_by_label("log y").is_visible() and not it.page.locator("#panels-menu").is_visible()
+    it.page.get_by_role("button", name="layer", exact=True).click()
+    assert it.page.evaluate("document.getElementById('plot-curves').data.length") == 8
+    it.page.select_option("#choice-plot", "parallel coordinates")
+    until(it.page, "() => document.getElementById('plot-curves').data.every(t => t.x.length === 3)")
+    assert it.page.evaluate("document.getElementById('plot-curves').data.length") == 4
+    it.page.locator("#table .row.cell").nth(0).hover()
+    strong = "() => document.querySelectorAll('#plot-curves .scatterlayer > .trace:not(.aside)').length"
+    until(it.page, f"() => ({strong})() === 1")
+    again = opened(chromium, link, urlsplit(it.page.url).query)
+    assert again.page.locator("#choice-plot").input_value() == "parallel coordinates"
+    it.page.select_option("#choice-plot", "")
+    until(it.page, f"() => ({DRAWN})() === 2")
+    assert it.page.evaluate(AXES, "x") == [[4, 12]] * 2 and it.messages == []

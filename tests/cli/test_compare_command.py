@@ -47,7 +47,8 @@ def command(normbench: Callable[..., int], capfd: pytest.CaptureFixture[str]) ->
 def test_a_table_a_word_and_the_commands_that_go_on(results: Path, command: Run) -> None:
     output = command("compare", "model=mnist_mlp", "--results", str(results))
     assert "mnist_mlp on digits" in output and "test NLL at the end" in output and "against none" in output
-    assert "No verdict: n = 2, and a verdict needs 5 seeds." in output
+    assert "Early: " in output and " so far, no verdict." in output and "n = 2: " in output
+    assert "a verdict needs 5 seeds" in output
     assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in output and "seed=range(3,6)" in output
     assert f"seed=range(3,6)' launcher=pool --results {results}\n" in output
     assert output.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
@@ -126,7 +127,7 @@ def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, command: Run) -> N
 
 def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, command: Run) -> None:
     output = command("train", "-m", *tiny.WORDS, "norm=none,layer", "seed=1,2", "--results", str(results))
-    assert "No verdict: n = 2" in output and "curves    normbench dashboard model=mnist_mlp" in output
+    assert "so far, no verdict." in output and "curves    normbench dashboard model=mnist_mlp" in output
     (header,) = [line for line in output.splitlines() if line.startswith("run ")]
     assert header.split()[:4] == ["run", "norm", "seed", "status"]
 
@@ -148,7 +149,7 @@ def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: P
     (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/run.json")
     path.write_text("{}")
     assert "mnist_mlp-batch" in command("status", "--results", str(results))
-    assert "No verdict" in command("compare", "model=mnist_mlp", "--results", str(results))
+    assert "no verdict" in command("compare", "model=mnist_mlp", "--results", str(results))
 
 
 def test_csv_has_the_configuration(results: Path, tmp_path: Path, command: Run) -> None:

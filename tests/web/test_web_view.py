@@ -94,7 +94,8 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
     now = {
         key: choice["now"] for key, choice in found["choices"].items() if isinstance(choice, dict) and "now" in choice
     }
-    assert now == {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
+    words = {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
+    assert now == {**words, "dash": "", "plot": ""}
     assert found["cells"][0]["label"] == "layer" and traces(found, "mean")[0]["x"][-1] == 200
     wrong = seen(runs, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
     assert wrong["choices"]["metric"]["now"] == "error" and "filter" not in wrong["query"]
@@ -104,18 +105,19 @@ def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
 
 def test_panels_are_the_curves_of_other_metrics_of_the_same_cells_without_a_level():
     runs = compared.runs()
-    found = seen(runs, {"panels": "valid:nll|test:error|valid:no such|test:nll|valid:nll", "x": "step"})
+    query = {"panels": "valid:nll|test:error|valid:no such|test:nll|valid:nll", "x": "step", "level": "5"}
+    found = seen(runs, query)
     assert [(panel["key"], panel["log"]) for panel in found["panels"]] == [("valid:nll", True), ("test:nll", True)]
     assert found["notes"] == [] and found["query"]["panels"].startswith("valid:nll|")
     for panel in found["panels"]:
         split, metric = panel["key"].split(":")
-        alone = seen(runs, {"split": split, "metric": metric, "x": "step"})["curves"]
+        alone = seen(runs, {"split": split, "metric": metric, "x": "step", "level": "5"})["curves"]
         levels = [trace for trace in alone["data"] if trace["meta"]["role"] in ("level", "time")]
         assert levels and panel["curves"]["data"] == [trace for trace in alone["data"] if trace not in levels]
         assert panel["curves"]["layout"] == alone["layout"]
     listed = [panel["key"] for panel in found["choices"]["panels"]]
     assert sorted(listed) == ["test:error", "test:nll", "valid:error", "valid:nll"]
-    one = seen(runs, {"x": "step"})
+    one = seen(runs, {"x": "step", "level": "5"})
     assert one["panels"] == [] and one["answer"] == found["answer"] and one["cells"] == found["cells"]
 
 
@@ -124,6 +126,50 @@ def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
     assert traces(seen(runs, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms
     assert traces(seen(runs, {"x": "examples"}), "mean")[0]["x"][-1] == 200 * 32
     assert traces(seen(runs, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
+
+
+def test_a_level_is_shown_only_where_it_is_set_and_else_suggested():
+    found = seen(compared.runs())
+    assert not traces(found, "level") and not traces(found, "time") and "Dotted" not in found["caption"]
+    choice = found["choices"]["level"]
+    assert choice["now"] == "" and {cell["time"] for cell in found["cells"]} == {""}
+    asked = seen(compared.runs(), {"level": choice["suggested"]})
+    assert traces(asked, "level") and all(cell["time"] for cell in asked["cells"])
+    assert f"Dotted: {choice['suggested']} %" in asked["caption"]
+
+
+def test_y_begins_after_the_untrained_model_however_often_that_was_evaluated():
+    (run,) = compared.runs(("none",), 1)
+    first, rest = run.records[0], run.records
+    early = [
+        {**first, "epoch": epoch, "step": step, "split": "test", "error": 0.9} for epoch, step in ((0.05, 1), (0.15, 2))
+    ]
+    found = seen([replace(run, records=[*rest[:2], *early, *rest[2:]])])
+    axes = found["curves"]["layout"]["meta"]["axes"]
+    (mean,) = traces(found, "mean")
+    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8)
+    kept = [y for x, y in zip(mean["x"], mean["y"], strict=True) if x > axes["begin"]]
+    assert kept[0] < axes["linear"]["range"][1] < 1.2 * max(kept)
+
+
+def test_a_dash_stands_for_one_thing_the_arm_or_a_facet():
+    alike = [{"norm": {"name": "batch", "eps": eps}} for eps in (1e-5, 0.1)]
+    runs = [
+        replace(run, id=f"{i}{run.id}", config={**run.config, **alike[i]})
+        for i in (0, 1) for run in compared.runs(("batch",), 2, lr=1e-3)
+    ] + compared.runs(("layer",), 2)  # fmt: skip
+    found = seen(runs)
+    assert found["choices"]["dash"]["now"] == "arm"
+    assert [arm["dash"] for arm in found["arms"]] == ["solid", "dash", "solid"]  # the two of one colour differ
+    sweep = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(seeds=2, lr=lr, batch_size=size)]
+    for asked, key in (("", "optim.lr"), ("train.batch_size", "train.batch_size"), ("none", "optim.lr")):
+        found = seen(sweep, {"dash": asked})
+        assert found["choices"]["dash"]["now"] == key
+        (facet,) = [facet for facet in found["facets"] if facet["key"] == key]
+        dashes = {value["key"]: value["dash"] for value in facet["values"]}
+        place = [facet["key"] for facet in found["facets"]].index(key)
+        assert len({*dashes.values()}) == 2
+        assert all(cell["dash"] == dashes[cell["place"][place]] for cell in found["cells"])
 
 
 def test_a_setting_has_the_same_dash_in_every_arm_whenever_its_runs_came():
@@ -150,6 +196,30 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
+
+
+def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
+    runs = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(seeds=2, lr=lr, batch_size=size)]
+    plain = seen(runs)
+    options = [option["key"] for option in plain["choices"]["plot"]["options"]]
+    assert options == ["", "norm", "optim.lr", "train.batch_size", "parallel coordinates"] and plain["swept"] is None
+    found = seen(runs, {"plot": "optim.lr", "panels": "valid:nll"})
+    means, small = traces(found, "point", "swept"), traces(found, "run", "swept")
+    assert {t["meta"]["arm"]: t["y"] for t in means} == {c["key"]: [c["mean"]] for c in found["cells"]}
+    assert sorted(y for trace in small for y in trace["y"]) == pytest.approx(
+        sorted(float(seed["text"]) for cell in found["cells"] for seed in cell["seeds"]), abs=0.01
+    )
+    axis = found["swept"]["layout"]["xaxis"]
+    assert axis["ticktext"] == ["0.001", "0.01"] and {round(trace["x"][0]) for trace in means} == {0, 1}
+    assert found["panels"] == [] and found["query"]["panels"], "the panels are there again with the curves"
+    lines = traces(seen(runs, {"plot": "parallel coordinates"}), "point", "swept")
+    assert len(lines) == 12 and {len(trace["y"]) for trace in lines} == {4}
+    best = min(plain["cells"], key=lambda cell: cell["mean"])["key"]
+    assert [trace["y"][-1] for trace in lines if trace["meta"]["arm"] == best] == [0]
+    many = [run for i in range(20) for run in compared.runs(("none",), 1, lr=10.0 ** (-i / 5))]
+    rates = seen(many, {"plot": "optim.lr"})["swept"]
+    assert rates["layout"]["xaxis"]["type"] == "log" and "ticktext" not in rates["layout"]["xaxis"]
+    assert seen(runs, {"plot": "nothing"})["swept"] is None
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():
@@ -182,11 +252,53 @@ def test_running_and_failed_runs_are_counted_with_the_time_left():
     runs[1] = replace(runs[1], status="failed", reason="ValueError: no", records=[], seconds=None)
     runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
     found = seen(runs)
-    assert found["runs"] == {"states": {"running": 1, "failed": 1, "queued": 1, "done": 1}, "left": 3}  # 300 of 10 ms
+    states = {"running": 1, "failed": 1, "queued": 1, "done": 1}
+    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3}  # 300 of 10 ms
+    other = [compared.run("none", seed, name="mnist", id=f"other{seed}", status="running") for seed in (1, 2)]
+    elsewhere = seen([*runs, *other], {"task": found["query"]["task"]})["runs"]
+    assert (elsewhere["states"], elsewhere["elsewhere"]) == (states, 2)
     assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "queued", "done"]
     waiting = [replace(run, status="queued", records=[], seconds=None) for run in runs]
     assert seen(waiting)["cells"][0]["states"] == {"queued": 4}
     assert "No run yet" in seen([])["notes"][0]
+
+
+def test_what_is_opened_is_under_way_else_ones_own_newest_else_the_largest():
+    published = [replace(run, source="published", began="2026-03-01") for run in compared.runs()]
+    mine: dict[str, Any] = {"source": "own", "began": "2026-01-01"}
+    old = [replace(run, **mine) for run in compared.runs(("none",), 1, name="mnist")]
+    new = [replace(run, **{**mine, "began": "2026-02-01"}) for run in compared.runs(("none",), 1, name="iris")]
+    late = [replace(run, **mine, status="running") for run in compared.runs(("none",), 1, name="wine")]
+    for runs, data in ((published, "digits"), ([*published, *old, *new], "iris"), ([*new, *late, *old], "wine")):
+        assert seen(runs)["title"].startswith(f"mnist_mlp on {data},")
+
+
+def test_below_five_seeds_the_headline_says_what_the_curves_show_and_that_it_is_early():
+    runs = compared.runs(("none", "layer"), 2)
+    found = seen(runs)
+    means = {trace["name"]: trace["y"][-1] for trace in traces(found, "mean")}
+    (group,) = found["answer"]["groups"]
+    assert means["layer"] < means["none"] and group["sentence"] == "Early: layer is lowest so far, no verdict."
+    numbers = ", ".join(f"{arm} {means[arm]:.2f}" for arm in ("layer", "none"))
+    assert group["rest"] == f"At epoch 20, n = 2: {numbers} %; a verdict needs 5 seeds."
+    half = [[r for r in run.records if r["epoch"] <= 7] for run in runs[2:]]
+    begun = [replace(run, status="running", records=part) for run, part in zip(runs[2:], half, strict=True)]
+    for going in (begun, [begun[0]]):
+        (group,) = seen([*runs[:2], *going])["answer"]["groups"]
+        assert group["rest"].startswith(f"At epoch 7, n = {'2' if len(going) > 1 else '1 to 2'}: layer ")
+    (group,) = seen([replace(run, status="running", records=run.records[:2]) for run in runs])["answer"]["groups"]
+    assert group["sentence"] == "Early: all are equal so far, no verdict."
+
+
+def test_what_would_decide_counts_the_runs_under_way():
+    runs = compared.runs(("none", "layer"), 2)
+    assert "seed=range(3,6)" in "".join(seen(runs)["answer"]["commands"])
+    queued = [compared.run(norm, seed, status="queued", records=[]) for norm in ("none", "layer") for seed in (3, 4)]
+    answer = seen([*runs, *queued])["answer"]
+    assert answer["under_way"] == 4 and "seed=range(5,6)" in "".join(answer["commands"])
+    queued += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
+    answer = seen([*runs, *queued])["answer"]
+    assert (answer["under_way"], answer["commands"]) == (6, [])
 
 
 def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):

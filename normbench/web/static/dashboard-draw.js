@@ -44,12 +44,15 @@
     return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
   }
 
-  // An exponential mean with weight w of what was before; corrected at the start, where there is little before.
-  function smoothed(values, w) {
+  // An exponential mean with weight w of what was before; corrected at the start, where there is little before. Up to
+  // `begin` there is none: the model is as good as untrained.
+  function smoothed({ x, y }, w, begin) {
     let sum = 0;
     let weight = 0;
-    return values.map((value) => {
+    const from = x[x.length - 1] > begin ? begin : -1;
+    return y.map((value, place) => {
       if (typeof value !== "number") return value;
+      if (x[place] <= from) return null;
       sum = w * sum + (1 - w) * value;
       weight = w * weight + (1 - w);
       return sum / weight;
@@ -68,7 +71,7 @@
       if (!how.on(meta.arm)) return false;
       return meta.role === "band" ? how.band : meta.role === "seed" ? how.seeds : true;
     };
-    const { axes } = figure.layout.meta;
+    const { axes, clock } = figure.layout.meta;
     const floor = axes.log.range ? 10 ** (axes.log.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
@@ -78,7 +81,7 @@
       const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
-              { ...whole, y: smoothed(trace.y, how.smooth) }];
+              { ...whole, y: smoothed(trace, how.smooth, axes.begin) }];
     });
     return {
       data,
@@ -86,7 +89,7 @@
         ...figure.layout,
         ...(how.brief ? { hoverlabel: { font: { size: 10 } } } : {}),
         uirevision: `${how.key} ${how.log} ${how.logx}`,
-        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}), ...ends(how.zoom.x, how.logx), uirevision: String(how.zoom.x), showspikes: how.brief, spikemode: "across", spikethickness: 1, spikedash: "dot", spikesnap: "hovered data" },
+        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}), ...ends(how.zoom.x, how.logx), uirevision: String(how.zoom.x), unifiedhovertitle: { text: `${clock} %{x:,~f}` }, showspikes: how.brief, spikemode: "across", spikethickness: 1, spikedash: "dot", spikesnap: "hovered data" },
         yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear), ...ends(how.zoom.y, how.log), uirevision: String(how.zoom.y) },
       },
     };
@@ -150,7 +153,7 @@
 
   // Saves a plot as a file of its own, on the page's ground, with a legend of its lines.
   nb.picture = function picture({ data, layout, dataset }, format) {
-    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference"].includes(trace.meta.role) }));
+    const lines = data.map((trace) => ({ ...trace, showlegend: ["mean", "reference", "point"].includes(trace.meta.role) }));
     const filename = `curves ${dataset.panel}`.trim().replace(/[^\w.-]+/g, "-");
     Plotly.downloadImage({ data: lines, layout: { ...layout, showlegend: true, legend: { orientation: "h", y: -0.18 } } }, { format, filename, ...PICTURE });
   };

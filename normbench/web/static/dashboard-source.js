@@ -6,7 +6,7 @@ window.normbench = window.normbench || {};
 (function (nb) {
   const own = document.getElementById("shared");
   const shared = own && JSON.parse(own.textContent);
-  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "by", "a", "b", "all", "panels"];
+  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "x", "dash", "plot", "by", "a", "b", "all", "panels"];
 
   // The part of a query that changes the view; the rest is how it is drawn.
   function asked(query) {

@@ -45,7 +45,8 @@
     });
   };
 
-  nb.swatch = function swatch({ colour, dark, dash }) {
+  // Of a dash alone the line has the text's colour.
+  nb.swatch = function swatch({ colour = "currentColor", dark = "currentColor", dash }) {
     const make = (tag, attributes) => {
       const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
       for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -63,7 +64,7 @@
   };
 
   nb.mark = function mark(element, look) {
-    nb.fill(element, [look.colour, look.dash, nb.dark()], () => [nb.swatch(look)]);
+    nb.fill(element, [look.colour, look.dash, nb.dark()], () => (look.dash ? [nb.swatch(look)] : []));
   };
 
   // A button that puts a text on the clipboard and says so.
@@ -106,7 +107,7 @@
       this.sort.parentNode.setAttribute("aria-sort", sorted || "none");
       nb.say(this.sort, `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
       const longest = (text) => Math.max(0, ...cells.map((cell) => text(cell).length));
-      this.two = longest((cell) => cell.label) > 15 || longest((cell) => cell.text) > 20;
+      this.two = longest((cell) => cell.label) > 15 || longest((cell) => this.number(cell)) > 20;
       this.element.classList.toggle("two-lines", this.two);
       this.list();
     }
@@ -148,9 +149,19 @@
       nb.mark(element.firstChild.firstChild, cell);
       element.setAttribute("aria-expanded", this.opened.has(cell.key));
       element.setAttribute("aria-selected", this.chosen.includes(cell.key));
-      element.title = cell.label;
-      const states = Object.entries(cell.states).map(([state, count]) => `${count} ${state}`).join(", ");
-      return [cell.label, String(cell.n), [cell.text, cell.text.includes("diverged") ? "" : states].filter(Boolean).join(" · ")];
+      element.title = [cell.label, ...this.states(cell)].join("\n");
+      const open = (cell.states.running || 0) + (cell.states.queued || 0);
+      return [cell.label, open ? `${cell.n}/${cell.n + open}` : String(cell.n), this.number(cell)];
+    }
+
+    states(cell, but = []) {
+      return Object.entries(cell.states).filter(([state]) => !but.includes(state)).map(([state, count]) => `${count} ${state}`);
+    }
+
+    // Its mean; runs under way are counted beside n, so that nothing moves when they end.
+    number(cell) {
+      const states = cell.text.includes("diverged") ? [] : this.states(cell, ["running", "queued"]);
+      return [cell.text, states.join(", ")].filter(Boolean).join(" · ");
     }
 
     // The row of an element in it.

@@ -3,14 +3,16 @@
 
 (function (nb) {
   const at = (id) => document.getElementById(id);
-  const CHOICES = { split: "Split", metric: "Metric", at: "When", against: "Baseline", x: "x axis", level: "Level" };
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside", "rate", "zoom"]; // another task has others
+  const QUESTION = { split: "Split", metric: "Metric", at: "When", against: "Baseline", level: "Level" };
+  const VIEW = { plot: "plot", x: "x axis", dash: "dashes by" };
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "dash", "plot", "a", "b", "off", "open", "run", "beside", "rate", "zoom"]; // another task has others
   const PARTS = ["filter", "split", "metric", "at", "against", "level"]; // of a question that may fit nothing
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   const MANY = 12; // cells: of more, curves of other learning rates and bands are only shown if somebody asks for them
   const FEW = 30; // runs whose own curves are shown unless somebody says otherwise
   const MOST_BESIDE = 9; // small plots
-  const LONG = 420; // characters of clauses that are folded: the plot below has the same
+  const LONG = 420; // characters of clauses, or of notes, that are folded: the plot below has the same
+  const TITLE = 80; // characters that fit into two lines
   let query = nb.address.read();
   let view = null;
   let stop = () => {}; // ends the news
@@ -29,7 +31,7 @@
     logx: () => query.logx === "1",
     band: () => (query.band ? query.band === "1" : shown().length <= MANY),
     seeds: () => (query.seeds ? query.seeds === "1" : view.cells.reduce((sum, cell) => sum + cell.seeds.length, 0) <= FEW),
-    rate: () => (query.rate ? query.rate === "best" : view.cells.length > MANY) && view.cells.some((cell) => cell.other_rate),
+    rate: () => (query.rate ? query.rate === "best" : view.cells.length > MANY && !view.swept) && view.cells.some((cell) => cell.other_rate),
     paper: () => query.paper !== "0",
   };
 
@@ -66,6 +68,10 @@
       if (!answer) return true;
       view = answer;
       answered = new Date();
+      // the address has the task: where another one begins, this page stays with its own
+      if (!nb.source.shared && query.task !== view.query.task) query = { ...query, task: view.query.task || "" };
+      if (!query.task) delete query.task;
+      nb.address.write(query);
       const refused = !nb.source.shared && PARTS.some((key) => query[key] && !view.query[key]);
       trouble(refused ? view.notes[0] : "");
       show();
@@ -111,11 +117,11 @@
 
   // Another split has other metrics, another metric other levels.
   const AFTER = { split: { metric: "", level: "" }, metric: { level: "" } };
-  const now = () => Object.fromEntries(Object.keys(CHOICES).filter((key) => view.choices[key]).map((key) => [key, view.choices[key].now]));
+  const now = () => Object.fromEntries(Object.keys({ ...QUESTION, ...VIEW }).filter((key) => view.choices[key]).map((key) => [key, view.choices[key].now]));
   const parts = (key, value) => nb.source.choose(key, value, now());
 
-  function choices() {
-    nb.keyed(at("choices"), Object.keys(CHOICES).map((key) => ({ key })), ({ key }) => {
+  function choices(into, labels) {
+    nb.keyed(into, Object.keys(labels).map((key) => ({ key })), ({ key }) => {
       const field = key === "level" ? nb.el("input", { type: "text", inputmode: "decimal", size: "6" }) : nb.el("select");
       field.id = `choice-${key}`;
       field.addEventListener("change", () => {
@@ -123,23 +129,24 @@
         const zoom = next.x && next.x !== view.choices.x.now ? { zoom: "" } : {}; // it was of another clock
         change({ ...(nb.source.shared ? {} : AFTER[key]), ...zoom, ...next }, { ask: true, push: true });
       });
-      return nb.el("label", {}, nb.el("span", {}, CHOICES[key]), field, nb.el("span", { class: "unit" }));
+      return nb.el("label", {}, nb.el("span", {}, labels[key]), field, nb.el("span", { class: "unit" }));
     }, (label, { key }) => {
       const [, field, unit] = label.children;
       const choice = view.choices[key];
       const known = choice && choice.options ? choice.options.filter((one) => parts(key, one.key)) : [];
-      label.hidden = !choice || (key === "level" ? nb.source.shared : known.length < 2);
+      label.hidden = !choice || (key === "level" ? nb.source.shared : known.length < 2) || (key === "x" && Boolean(view.swept));
       if (label.hidden) return;
-      if (key !== "level") options(field, known, choice.now);
-      else if (document.activeElement !== field) field.value = choice.now;
-      nb.say(unit, choice.unit || "");
+      if (key !== "level") return options(field, known, choice.now);
+      if (document.activeElement !== field) field.value = choice.now;
+      field.placeholder = choice.suggested ? `e.g. ${choice.suggested}` : "";
+      return nb.say(unit, `${choice.unit || ""} · when does each arm reach it?`);
     });
   }
 
   // A switch of an arm or of a facet's value.
   function toggles(into, items) {
     nb.keyed(into, items, ({ key, label }) => {
-      const button = nb.el("button", { type: "button", class: "toggle", title: "On or off. Twice, or with Shift: this one alone." }, nb.el("i", { class: "mark" }), nb.el("span", {}, label));
+      const button = nb.el("button", { type: "button", class: "toggle", title: `${label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
       button.addEventListener("click", (event) => {
         if (event.shiftKey) return only(into, key);
         const hidden = off();
@@ -149,7 +156,7 @@
       button.addEventListener("dblclick", (event) => event.shiftKey || only(into, key));
       return button;
     }, (button, item) => {
-      if (item.colour) nb.mark(button.firstChild, item);
+      nb.mark(button.firstChild, item);
       button.setAttribute("aria-pressed", String(!off().has(item.key)));
     });
   }
@@ -199,14 +206,14 @@
 
   // Each switch: its label, and what the address says of it where it is turned.
   const SWITCHES = [
+    { key: "smooth", label: "smoothing", options: () => SMOOTH.map((w) => ({ key: w ? String(w) : "", label: w ? String(w) : "off" })) },
+    { key: "beside", label: "a plot per", options: () => [{ key: "", label: "–" }, ...few().map(({ key }) => ({ key, label: key }))] },
     { key: "log", label: "log y", turn: (is) => (is === Boolean(view.choices.log) ? "" : is ? "1" : "0") },
     { key: "logx", label: "log x", turn: (is) => (is ? "1" : "") },
     { key: "band", label: "95 % band", turn: (is) => (is ? "1" : "0") },
     { key: "seeds", label: "seeds", turn: (is) => (is ? "1" : "0") },
     { key: "rate", label: "best rate", turn: (is) => (is ? "best" : "all"), title: "Each arm at its best learning rate alone" },
     { key: "paper", label: "paper", turn: (is) => (is ? "" : "0") },
-    { key: "smooth", label: "smoothing ", options: () => SMOOTH.map((w) => ({ key: w ? String(w) : "", label: w ? String(w) : "off" })) },
-    { key: "beside", label: "a plot per ", options: () => [{ key: "", label: "–" }, ...few().map(({ key }) => ({ key, label: key }))] },
   ];
   const few = () => view.facets.filter((facet) => facet.values.length <= MOST_BESIDE);
   const beside = () => few().find((facet) => facet.key === query.beside); // each value of it has a plot of its own
@@ -217,14 +224,14 @@
       paper: !view.curves || !view.curves.data.some((trace) => trace.meta.role === "reference"),
       beside: !few().length,
     };
-    at("switches").hidden = !view.curves;
+    at("view").hidden = !view.curves;
     nb.keyed(at("switches"), SWITCHES, ({ key, label, title, turn }) => {
       const field = turn ? nb.el("input", { type: "checkbox" }) : nb.el("select");
       field.id = `switch-${key}`;
       field.addEventListener("change", () => change({ [key]: turn ? turn(field.checked) : field.value }));
       return nb.el("label", { title }, ...(turn ? [field, label] : [label, field]));
     }, (label, one) => {
-      label.hidden = Boolean(useless[one.key]);
+      label.hidden = Boolean(useless[one.key]) || (one.key !== "rate" && Boolean(view.swept));
       if (one.turn) label.querySelector("input").checked = on[one.key](view.choices.log);
       else options(label.querySelector("select"), one.options(), one.key === "beside" ? (beside() || { key: "" }).key : query.smooth || "");
     });
@@ -249,12 +256,12 @@
     const known = view.choices.panels || [];
     const now = (key) => view.choices[key] && view.choices[key].now;
     const first = known.find((one) => one.split === now("split") && one.metric === now("metric")) || { key: "", label: "" };
-    const items = [{ ...first, main: true, log: view.choices.log, curves: view.curves }, ...view.panels.map((one) => ({ ...known.find(({ key }) => key === one.key), ...one }))];
+    const items = [{ ...first, main: true, log: view.choices.log, curves: view.swept || view.curves }, ...view.panels.map((one) => ({ ...known.find(({ key }) => key === one.key), ...one }))];
     nb.panelMenu(at("panels-choice"), known, list("panels"), first.key, (key, add) => {
       change({ panels: [...list("panels").filter((one) => one !== key), ...(add ? [key] : [])].join("|") }, { ask: true, push: true });
     });
-    at("panels-menu").hidden = known.length < 2;
-    at("unzoom").hidden = !query.zoom;
+    at("panels-menu").hidden = known.length < 2 || Boolean(view.swept);
+    at("unzoom").hidden = !query.zoom || Boolean(view.swept);
     for (const format of ["png", "svg"]) at(`share-${format}`).hidden = items.length > 1; // each panel has its own
     nb.keyed(at("panels"), items.map((one) => ({ ...one, key: one.main ? "" : one.key })), ({ main, key, label }) => {
       const close = nb.el("button", { type: "button", class: "plain", hidden: main }, "Close");
@@ -284,6 +291,7 @@
     const hidden = off();
     const zoom = zooms();
     const cells = new Set(shown().map((cell) => cell.key));
+    if (figure === view.swept) return nb.draw(plot, { ...figure, data: figure.data.filter(({ meta }) => cells.has(meta.arm)) });
     const whole = nb.seen(figure, {
       on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0,
       smooth: Number(query.smooth || 0), key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
@@ -311,9 +319,10 @@
     const groups = view.answer ? [...view.answer.groups].sort((a, b) => b.tuned - a.tuned).filter((group) => group.size > 1) : [];
     const first = groups[0] || { place: "", sentence: view.heading, rest: "" };
     const others = groups.slice(1).map((group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" "));
+    const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
     nb.fill(at("sentence"), first, () => [
-      ...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence,
-      ...(first.rest.length >= LONG ? [folded("Each arm in words", nb.el("span", {}, first.rest))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
+      ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
+      ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
     nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
     const cells = new Set(shown().map((cell) => cell.key));
@@ -327,10 +336,13 @@
     nb.say(at("heat-caption"), heat ? heat.layout.meta.caption : "");
     nb.draw(at("plot-heat"), heat);
     speed();
-    const command = ((view.answer && view.answer.commands) || []).join("\n");
+    const { commands = [], under_way: coming = 0 } = view.answer || {};
+    const command = commands.join("\n");
     const words = () => command.split(/(\s+)/).map((word) => (word.trim() ? nb.el("span", {}, word) : word));
-    nb.fill(at("decide"), command, () => (command
-      ? [nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), nb.copy(command)), nb.el("pre", {}, nb.el("code", {}, ...words()))]
+    const counted = coming ? `${coming} ${coming > 1 ? "runs" : "run"} under way${command ? ", and then:" : ": no more are needed for a verdict."}` : "";
+    nb.fill(at("decide"), [command, counted], () => (command || counted
+      ? [nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), ...(command ? [nb.copy(command)] : [])),
+         ...(counted ? [nb.el("p", { class: "caption" }, counted)] : []), ...(command ? [nb.el("pre", {}, nb.el("code", {}, ...words()))] : [])]
       : []));
   }
 
@@ -343,8 +355,8 @@
     const { now: level, unit, clock } = view.choices.level || {};
     nb.fill(at("speed"), [timed.map((cell) => [cell.label, cell.time, cell.pace]), level, nb.dark()], () => {
       if (!timed.length) return [];
-      const body = timed.map((cell) => [[nb.swatch(cell), cell.label], cell.time, cell.pace]);
-      const found = folded("Speed", nb.grid(["cell", level ? `${clock} to ${level}${unit ? ` ${unit}` : ""}` : "", "ms an update"], body));
+      const body = timed.map((cell) => [[nb.swatch(cell), cell.label], ...(level ? [cell.time] : []), cell.pace]);
+      const found = folded("Speed", nb.grid(["cell", ...(level ? [`${clock} to ${level}${unit ? ` ${unit}` : ""}`] : []), "ms an update"], body));
       found.open = timed.length <= 6;
       return [found];
     });
@@ -399,11 +411,16 @@
   const STATES = ["running", "queued", "done", "diverged", "failed", "interrupted", "damaged"];
 
   function live() {
-    const { states, left } = view.runs;
-    nb.say(at("live"), STATES.filter((state) => states[state]).map((state) => `${states[state]} ${state}`).join(" · "));
+    const { states, elsewhere, left } = view.runs;
+    const all = Object.values(states).reduce((sum, count) => sum + count, 0);
+    const coming = (states.running || 0) + (states.queued || 0);
+    const words = STATES.filter((state) => states[state] && !(coming && state === "done")).map((state) => `${states[state]} ${state}`);
+    nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
     at("live").classList.toggle("on", Boolean(states.running));
+    Object.assign(at("progress"), { hidden: !coming, max: Math.max(1, all), value: all - coming });
     const time = left < 90 ? `${Math.max(1, left)} s` : left < 5400 ? `${Math.round(left / 60)} min` : `${(left / 3600).toFixed(1)} h`;
     nb.say(at("left"), left === null ? "" : ` · about ${time} left`);
+    at("live").parentNode.title = at("live").parentNode.textContent;
   }
 
   // What is asked, but for what a reader is just writing.
@@ -419,10 +436,11 @@
     const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     filtered();
-    nb.say(at("heading"), view.heading.split(" · ")[0] || "No curve yet");
+    nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
     nb.say(at("caption"), view.caption);
     live();
-    choices();
+    choices(at("choices"), QUESTION);
+    choices(at("view-choices"), VIEW);
     toggles(at("arms"), view.arms);
     facets();
     rows();
@@ -431,7 +449,10 @@
     panels();
     pair();
     answer();
-    nb.fill(at("notes"), view.notes, () => bullets(view.notes));
+    nb.fill(at("notes"), view.notes, () => {
+      const all = nb.el("ul", {}, ...bullets(view.notes));
+      return view.notes.join("").length > LONG ? [folded(`${view.notes.length} notes`, all)] : view.notes.length ? [all] : [];
+    });
     document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, { ...query, rate: on.rate() ? "best" : "all" })));
     details(query.run || "");
   }

@@ -1,0 +1,125 @@
+"""Figures of a metric against what was swept, as Plotly data: points by one option, and parallel coordinates of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from normbench.compare import configuration, describe
+from normbench.compare.groups import Cell
+from normbench.web.board import PARALLEL, Board, short_text, unit_of
+from normbench.web.figures import Figure, bare, label
+from normbench.web.plots import axis_of, cut, error_of, markers, metric_name, note
+
+MOST_TICKS = 12  # of one option, each with its own place; more numbers have an axis
+LONGEST = 18  # characters of a value
+WIDTH = 0.6  # of what the arms of one value share
+ROOM = 0.08  # beyond the ends of an axis
+BEYOND = 0.2  # of the way from the lowest run to the highest
+APART = 0.04  # of an axis: lines through one value lie side by side
+HIDDEN = {"showticklabels": False, "showgrid": False, "ticks": ""}
+LOG = 10.0  # from the least to the largest value: then the axis is logarithmic
+
+
+class _Scale:
+    """Places of the values of an option, or of numbers: each its own where there are few, else along an axis."""
+
+    def __init__(self, values: Sequence[Any], texts: Sequence[str], own: bool = True, log: bool = False) -> None:
+        ranks = {configuration.rank(value): text for value, text in zip(values, texts, strict=True)}
+        self.ranks = sorted(ranks)
+        self.texts = [cut(ranks[rank], LONGEST) for rank in self.ranks]
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        self.own = own and (len(self.ranks) <= MOST_TICKS or not numbers)
+        ends = (float(min(values)), float(max(values))) if numbers else (0.0, 1.0)
+        self.log = numbers and ends[0] > 0 and (log or (own and ends[1] / ends[0] >= LOG))
+        self.ends = (math.log10(ends[0]), math.log10(ends[1])) if self.log else ends
+
+    def place(self, value: Any) -> float:
+        """Of values with a place each their number, else the value."""
+        return float(self.ranks.index(configuration.rank(value))) if self.own else float(value)
+
+    def share(self, value: Any) -> float:
+        """How far from the lowest to the highest."""
+        if self.own:
+            return self.place(value) / max(1, len(self.ranks) - 1)
+        here = math.log10(value) if self.log else value
+        return (here - self.ends[0]) / ((self.ends[1] - self.ends[0]) or 1.0)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Some shares of the way, with their values."""
+        if self.own:
+            return [(place / max(1, len(self.texts) - 1), text) for place, text in enumerate(self.texts)]
+        shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+        values = [self.ends[0] + share * (self.ends[1] - self.ends[0]) for share in shares]
+        return [(s, f"{10**value if self.log else value:.3g}") for s, value in zip(shares, values, strict=True)]
+
+
+def swept(board: Board) -> Figure | None:
+    """What the address asks for instead of curves; None for curves, and where no run has a number."""
+    cells = [cell for cell in board.cells if board.rows[cell.key].at.mean is not None]
+    if not board.plot or not cells:
+        return None
+    return parallel(board, cells) if board.plot == PARALLEL else points(board, cells, board.plot)
+
+
+def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
+    """The metric by an option: a small mark for each run, a larger one with its interval for the mean of a cell."""
+    values, unit = [cell.values.get(key) for cell in cells], unit_of(board.question)
+    scale = _Scale(values, [short_text(cell, key) for cell in cells])
+    arms = list(dict.fromkeys(map(board.question.arm, cells)))
+    data: list[dict[str, Any]] = []
+    for cell, value in zip(cells, values, strict=True):
+        row, style = board.rows[cell.key], board.styles[cell.key]
+        beside = (arms.index(row.arm) + 0.5) / len(arms) - 0.5 if scale.own and key not in board.question.by else 0.0
+        x, mean = scale.place(value) + WIDTH * beside, row.at.mean or 0.0
+        of_seeds = {seed: number for seed, number in row.values.items() if number is not None}
+        texts = [f"{style.name}, seed {seed}: {number:.4g}{unit}" for seed, number in of_seeds.items()]
+        small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
+        data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
+        whole = {"y": [mean], "marker": {"size": 10}, "error_y": error_of([mean], [row.at.interval], 1.6)}
+        text = f"{style.name}: {row.at.text()}{unit}"
+        data.append({**markers("point", cell.key, style.colour, [x], [text], **whole), "name": label(style.name)})
+    data.sort(key=lambda trace: trace["meta"]["role"] == "point")  # means on top
+    numbers = [number for trace in data for number in trace["y"]]
+    log = board.question.metric.loss and min(numbers) > 0
+    low, high = (math.log10(end) if log else end for end in (min(numbers), max(numbers)))
+    room = BEYOND * (high - low) or 1.0  # an interval of few seeds may be so wide that it would flatten all
+    y_axis = {"type": "log" if log else "linear", "range": [low - room, high + room]}
+    x_axis: dict[str, Any] = {"type": "log"} if scale.log else {}
+    if scale.own:
+        ticks = {"tickvals": [*range(len(scale.texts))], "ticktext": list(map(label, scale.texts))}
+        x_axis = {**ticks, "range": [-0.5, len(scale.texts) - 0.5], "showgrid": False}
+    titles = {"xaxis": (key, x_axis), "yaxis": (metric_name(board), y_axis)}
+    axes = {name: axis_of(title, fixedrange=True, **axis) for name, (title, axis) in titles.items()}
+    return {"data": data, "layout": {**bare(64, 12, 8, 44), **axes}}
+
+
+def parallel(board: Board, cells: Sequence[Cell]) -> Figure:
+    """A line for each cell through its value of everything that was swept, to the mean of the metric."""
+    keys = board.swept
+    means = [board.rows[cell.key].at.mean or 0.0 for cell in cells]
+    texts = [text.at for text in describe.table([board.rows[cell.key] for cell in cells])]
+    scales = [_Scale([c.values.get(key) for c in cells], [short_text(c, key) for c in cells]) for key in keys]
+    metric = _Scale(means, texts, own=False, log=board.question.metric.loss)
+    data = []
+    for number, (cell, mean, text) in enumerate(zip(cells, means, texts, strict=True)):
+        style, beside = board.styles[cell.key], APART * ((number + 0.5) / len(cells) - 0.5)
+        shares = [s.share(cell.values.get(key)) + beside * s.own for key, s in zip(keys, scales, strict=True)]
+        words = [f"{style.name}: {text}{unit_of(board.question)}"] * (len(keys) + 1)
+        line = {"mode": "lines+markers", "marker": {"size": 5}, "line": {"width": 1.8, "dash": style.dash}}
+        trace = markers("point", cell.key, style.colour, range(len(keys) + 1), words, **line)
+        data.append({**trace, "y": [*shares, metric.share(mean)], "name": label(style.name)})
+    notes = [
+        note(place, share, "center", text, "--muted")
+        for place, scale in enumerate([*scales, metric])
+        for share, text in scale.ticks()
+    ]
+    titles = [*(cut(key.rpartition(".")[2], LONGEST) for key in keys), metric_name(board)]
+    ticks = {"tickvals": [*range(len(titles))], "ticktext": list(map(label, titles)), "ticks": ""}
+    ends: dict[str, Any] = {
+        "xaxis": {"range": [-ROOM, len(keys) + ROOM], **ticks},
+        "yaxis": {"range": [-ROOM, 1 + ROOM], **HIDDEN},
+    }
+    axes = {name: axis_of("", fixedrange=True, showline=False, **axis) for name, axis in ends.items()}
+    return {"data": data, "layout": {**bare(40, 40, 8, 44), **axes, "annotations": notes}}
