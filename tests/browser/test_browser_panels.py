@@ -151,6 +151,7 @@ def test_one_cursor_for_all_panels(chromium: Any, serve: Any, tmp_path: Path, as
     assert places == pytest.approx([places[0]] * 4, abs=3) and places[0] > 50
     curves = each(it.page, "plot => [...new Set(plot._hoverdata.map(d => d.data.name))]")
     assert all(names == curves[0] for names in curves) and len(curves[0]) == (1 if asked else 3)
+    assert all("epoch 10" in text for text in each(it.page, "plot => plot.querySelector('.hoverlayer').textContent"))
     it.page.mouse.move(5, 5)
     until(it.page, "() => !document.querySelector('#panels .spikeline')")
     assert it.messages == []
