@@ -281,7 +281,9 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
 def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> None:
     places = ",".join(able(model, norm))
     network = built(small(model, f"norm={norm}", f"norm.sites=[{places}]", f"norm.preceding_bias={policy}"))
-    loss = network(**batches(small(model), 1)[0])
+    batch = batches(small(model), 1)[0]
+    with models.evaluating(network, models.Noise(1, "train", range(len(next(iter(batch.values())))))):
+        loss = network(**batch)
     assert loss.shape == () and torch.isfinite(loss)
     loss.backward()
     for name, parameter in network.named_parameters():
@@ -367,7 +369,8 @@ def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
     optimizer = optim.build(spec.config["optim"], network)
     batch = {name: tensor[:20] for name, tensor in batches(spec, 1)[0].items()}
     for _ in range(150):
-        loss = network(**batch)
+        with models.evaluating(network, models.Noise(1, "train", range(20))):  # the same noise every time
+            loss = network(**batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
