@@ -14,7 +14,10 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 # before torch is imported: one thread, as in every run
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -93,7 +93,7 @@ def read(name: str, content: bytes) -> Any:
 
 def fuzz(name: str, count: int) -> None:
     @given(st.data())
-    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     def each(data: st.DataObject) -> None:
         try:
             found = read(name, data.draw(damages(whole()[name])))
@@ -122,7 +122,7 @@ def test_a_reader_takes_thousands_of_files_or_refuses_them(name: str) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=9))
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100, database=None)
 def test_yaml_that_is_loaded_is_json(value: Any) -> None:
     try:
         found = reading.load_yaml(yaml.safe_dump(value))

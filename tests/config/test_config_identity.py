@@ -303,7 +303,7 @@ def made(words: dict[str, Any]) -> ResolvedRun:
     return tiny.spec("norm=layer", *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in words.items()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(WORDS, WORDS)
 def test_canonical_form_and_ids(words: dict[str, Any], others: dict[str, Any]) -> None:
     spec, other = made(words), made(others)

@@ -296,7 +296,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=3), st.booleans())
 def test_words_either_plan_runs_or_are_refused_in_one_line(words: list[tuple[str, str]], multirun: bool) -> None:
     try:
@@ -336,7 +336,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PLACES, JUNK)
 def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ...], junk: Any) -> None:
     """A stored file chooses among registered names and sets declared options; nothing in it is ever carried out."""

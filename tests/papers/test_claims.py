@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import normbench.papers
@@ -243,7 +243,6 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(claims: list[dict[str, An
     assert hash_claims(claims) == hash_claims([dict(reversed(entry.items())) for entry in claims])
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["claims", "seeds", "deviations", "amendments", "reference"]), _json)
 def test_any_value_anywhere_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
     folder = tmp_path_factory.mktemp("claims")
@@ -253,7 +252,6 @@ def test_any_value_anywhere_loads_or_is_refused_cleanly(tmp_path_factory: Any, k
         assert "\n" not in str(error)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["id", "endpoint", "contrast", "scale", "unit", "expect"]), _storable)
 def test_any_value_inside_a_part_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
     folder, data = tmp_path_factory.mktemp("claims"), copy.deepcopy(SOUND)

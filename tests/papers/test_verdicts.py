@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     ACCURACY,
@@ -563,7 +563,6 @@ def test_copies_of_the_data_are_among_the_deviations() -> None:
 _values = st.lists(st.floats(0.01, 10.0), min_size=4, max_size=8)
 
 
-@settings(deadline=None)  # the first example imports scipy
 @given(_values, _values, st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_runs_never_matters_and_signs_flip(
     ln: list[float], bn: list[float], shuffler: random.Random, censored: bool

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.stats import statistics as stats
@@ -246,7 +246,6 @@ def test_kendall_tau() -> None:
         assert np.array_equal(stats.kendall(first, second), wanted, equal_nan=True)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8), st.floats(-1e3, 1e3))
 def test_an_interval_moves_with_its_values_and_mirrors_with_their_sign(values: list[float], shift: float) -> None:
     low, high = stats.t_interval(values).interval or (math.nan, math.nan)

@@ -178,7 +178,7 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
     return copy
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Path, data: st.DataObject):
     results = Path(tempfile.mkdtemp(dir=tmp_path))
