@@ -72,7 +72,7 @@ def test_nothing_is_best_where_no_metric_is_declared_for_it() -> None:
     with pytest.raises(NormbenchError, match="at=best"):
         compare(task, at="best")
     assert best_step(task.runs[0]) is None and best_step(logged.run()) == 100
-    page = board.Board(task, c.question, "step")
+    page = board.Board(task, c.question, {"x": "step"})
     assert [option["key"] for option in page.json()["choices"]["at"]["options"]] == ["end"]
 
 
