@@ -128,6 +128,17 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
     assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.messages == []
 
 
+def test_what_is_switched_off_still_counts_and_the_page_says_so(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    before = it.page.locator("#sentence strong").inner_text()
+    said = it.page.get_by_text("count what is switched off too. A filter leaves runs out.")
+    assert said.count() == 0
+    it.page.get_by_role("button", name="layer", exact=True).click()
+    assert said.is_visible() and it.page.locator("#sentence strong").inner_text() == before
+    it.page.get_by_role("button", name="layer", exact=True).click()
+    assert said.count() == 0 and it.messages == []
+
+
 def test_one_arm_alone_by_keys(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     it.page.get_by_role("button", name="layer", exact=True).focus()

@@ -316,11 +316,13 @@
   // --- answer --------------------------------------------------------------------------------------------------------
 
   function answer() {
-    const groups = view.answer ? [...view.answer.groups].sort((a, b) => b.tuned - a.tuned).filter((group) => group.size > 1) : [];
+    const groups = view.answer ? view.answer.groups.filter((group) => group.size > 1) : [];
     const first = groups[0] || { place: "", sentence: view.heading, rest: "" };
     const others = groups.slice(1).map((group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" "));
     const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
-    nb.fill(at("sentence"), first, () => [
+    const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
+    nb.fill(at("sentence"), [first, all], () => [
+      ...(all ? [nb.el("p", { class: "caption" }, all)] : []),
       ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
