@@ -273,10 +273,13 @@ def _rate_notes(c: Comparison) -> Iterator[str]:
     tuned = [group for group in c.groups if group.tuned]
     for group in tuned:
         where = f"{group.place}: " if group.place else ""
-        if len({len(rates) for rates in group.rates.values()}) > 1:
-            tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items())
-            yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
+        if left := [arm for arm in group.rates if arm not in chosen]:
+            one = "has one learning rate and is" if len(left) == 1 else "have one learning rate and are"
+            yield f"{where}{_join(left)} {one} not compared at the best rates."
+        if len({len(group.rates[arm]) for arm in chosen}) > 1:
+            tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items() if arm in chosen)
+            yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         ends = {arm: (min(rates), max(rates)) for arm, rates in group.rates.items()}
         if edge := [arm for arm in ends if chosen.get(arm) in ends[arm]]:  # a better rate may lie beyond
             yield f"{where}The best learning rate of {_join(edge)} is the first or last of those tried."

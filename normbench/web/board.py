@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
-from normbench.compare.answer import Row, compare
+from normbench.compare.answer import Group, Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
@@ -32,7 +32,6 @@ ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "se
 PARALLEL = "parallel coordinates"
 POINTS = "Large marks: means over all seeds of a cell with 95 % intervals. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
-TUNING = "each arm at its best learning rate"
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST = 1000  # results in the cache
@@ -97,6 +96,21 @@ class Board:
         self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
         self.plot = asked["plot"] if asked.get("plot") in self._plots() else ""
         self.dash = asked["dash"] if asked.get("dash") in self.dashes else next(iter(self.dashes), "")
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The comparisons, the headline's first: of the most arms, then with each at its best rate, of the most runs."""
+
+        def order(group: Group) -> tuple[int, bool, int]:
+            compared = [row for row in group.rows if not row.unlogged]
+            return -len(compared), not group.tuned, -sum(row.at.n for row in compared)
+
+        return sorted(self.comparison.groups, key=order)
+
+    @property
+    def tuning(self) -> str:
+        """What groups with `tuned` are of."""
+        return f"each arm at its best learning rate by {describe.chosen_by(self.task)}"
 
     def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
         """The cell's values of these facets, without their group where that is unambiguous: `lr=0.001`."""
@@ -282,12 +296,14 @@ class Board:
         return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
-        """Of each group who wins, and the rest."""
-        groups = []
-        for group in self.comparison.groups:
+        """Of each group who wins, and the rest; its place names the arms where it has not all of the task."""
+        groups, every = [], len({*self.question.arms.values()})
+        for group in self.groups:
             first = (describe.group_sentences(group, self.question)[0] or [""])[0]
             rest = describe.group_sentence(group, self.question).removeprefix(first).strip()
-            place = joined(group.place, TUNING * group.tuned)
+            arms = [self.question.arm(row.cell) for row in group.rows]
+            part = f"{len(arms)} of {every} arms: {', '.join(arms)}" if len(arms) < every else ""
+            place = joined(group.place, self.tuning * group.tuned, part)
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             words = {"place": place, "sentence": first, "rest": rest}

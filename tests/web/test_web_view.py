@@ -190,12 +190,33 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     settings = traces(found, "setting", "sensitivity")
     assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
-    assert [group["tuned"] for group in found["answer"]["groups"]] == [False] * 3 + [True]
+    assert [group["tuned"] for group in found["answer"]["groups"]] == [True] + [False] * 3
+    assert found["answer"]["groups"][0]["place"] == "each arm at its best learning rate by valid NLL"
     assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
     single = seen([*runs, *compared.runs(("batch",), 5, lr=1e-3)])
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
+
+
+def test_the_headline_is_of_the_most_arms_and_the_forest_begins_with_it():
+    rates = {1e-3: ("none", "rms", "layer"), 1e-2: ("rms", "layer")}
+    found = seen([run for lr, norms in rates.items() for run in compared.runs(norms, lr=lr)])
+    first, best, last = found["answer"]["groups"]
+    assert (first["place"], first["size"], best["tuned"]) == ("optim.lr=0.001", 3, True)
+    assert all(group["place"].endswith("2 of 3 arms: layer, rms") for group in (best, last))
+    assert (
+        "layer and rms" not in first["sentence"] and found["forest"]["layout"]["annotations"][0]["text"] == "lr=0.001"
+    )
+    assert "none has one learning rate and is not compared at the best rates." in found["notes"]
+    apart = seen(
+        [run for lr in (1e-3, 1e-2) for run in compared.runs(("rms", "layer"), lr=lr)]
+        + compared.runs(("none",), lr=0.1)
+    )
+    assert apart["answer"]["groups"][0]["place"].endswith("2 of 3 arms: layer, rms")
+    texts = [note["text"] for note in apart["forest"]["layout"]["annotations"]]
+    assert texts[1] == "layer \N{MINUS SIGN} rms" and apart["forest"]["data"][0]["x"][0] < 0
+    assert apart["forest"]["layout"]["xaxis"]["title"]["text"].startswith("difference, points")
 
 
 def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
