@@ -99,7 +99,7 @@ class Board:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The comparisons, the headline's first: of the most arms, then with each at its best rate, of the most runs."""
+        """The comparisons, the headline's first: of the most arms, then of their best rates, then of the most runs."""
 
         def order(group: Group) -> tuple[int, bool, int]:
             compared = [row for row in group.rows if not row.unlogged]

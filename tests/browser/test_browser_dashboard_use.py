@@ -18,6 +18,7 @@ from watched import Watched
 
 from normbench.runs import lock
 from normbench.web.index import Index
+from normbench.web.marks import Marks
 
 pytestmark = pytest.mark.browser
 uvicorn = pytest.importorskip("uvicorn")
@@ -128,8 +129,10 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
     assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.messages == []
 
 
-def test_what_is_switched_off_still_counts_and_the_page_says_so(chromium: Any, served: Served):
+def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium: Any, served: Served):
+    Marks(served.results).change(["000000abc000", "000000abc001"], {"hidden": True})
     it = opened(chromium, served.start())
+    assert it.page.locator("#live").inner_text() == "28 done · 2 hidden"
     before = it.page.locator("#sentence strong").inner_text()
     said = it.page.get_by_text("count what is switched off too. A filter leaves runs out.")
     assert said.count() == 0

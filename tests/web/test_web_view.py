@@ -274,7 +274,7 @@ def test_running_and_failed_runs_are_counted_with_the_time_left():
     runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
     found = seen(runs)
     states = {"running": 1, "failed": 1, "queued": 1, "done": 1}
-    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3}  # 300 of 10 ms
+    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3, "hidden": 0}  # 300 of 10 ms
     other = [compared.run("none", seed, name="mnist", id=f"other{seed}", status="running") for seed in (1, 2)]
     elsewhere = seen([*runs, *other], {"task": found["query"]["task"]})["runs"]
     assert (elsewhere["states"], elsewhere["elsewhere"]) == (states, 2)
@@ -320,6 +320,22 @@ def test_what_would_decide_counts_the_runs_under_way():
     queued += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
     answer = seen([*runs, *queued])["answer"]
     assert (answer["under_way"], answer["commands"]) == (6, [])
+
+
+def test_what_would_decide_proposes_no_seed_that_there_is_or_that_the_filter_leaves_out():
+    runs = compared.runs(("none", "layer"), 2)
+    away = {"left-out": "layer-0.001-32-2"}
+    found = seen(runs, away)
+    assert (found["runs"]["states"], found["runs"]["hidden"]) == ({"done": 3}, 1)
+    none, layer = found["answer"]["commands"]
+    assert ("seed=range(3,6)" in none and "norm=none" in none) and (
+        "seed=range(3,7)" in layer and "norm=layer" in layer
+    )
+    assert seen(runs, {**away, "filter": "norm=none"})["runs"]["hidden"] == 0
+    for filter in ("seed=1", "seed!=3-9", " ".join(run.id for run in runs)):
+        (line,) = seen(runs, {"filter": filter})["answer"]["commands"]
+        assert line.startswith("# The filter leaves out seeds 3 to ") and line.endswith(", which a verdict needs.")
+    assert "range(3,6)" in seen(runs, {"filter": "seed!=7"})["answer"]["commands"][0]
 
 
 def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):

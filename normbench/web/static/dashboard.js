@@ -413,11 +413,11 @@
   const STATES = ["running", "queued", "done", "diverged", "failed", "interrupted", "damaged"];
 
   function live() {
-    const { states, elsewhere, left } = view.runs;
+    const { states, elsewhere, hidden, left } = view.runs;
     const all = Object.values(states).reduce((sum, count) => sum + count, 0);
     const coming = (states.running || 0) + (states.queued || 0);
     const words = STATES.filter((state) => states[state] && !(coming && state === "done")).map((state) => `${states[state]} ${state}`);
-    nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
+    nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(hidden ? [`${hidden} hidden`] : []), ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
     at("live").classList.toggle("on", Boolean(states.running));
     Object.assign(at("progress"), { hidden: !coming, max: Math.max(1, all), value: all - coming });
     const time = left < 90 ? `${Math.max(1, left)} s` : left < 5400 ? `${Math.round(left / 60)} min` : `${(left / 3600).toFixed(1)} h`;
