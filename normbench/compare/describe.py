@@ -25,10 +25,14 @@ UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy
 def heading(c: Comparison) -> str:
     """`test error at the end, % · mean and 95 % interval over seeds alone · lower is better`."""
     q = c.question
-    when = "at the end" if q.at == END else f"at the best by {chosen_by(c.task)}"
     unit = f", {q.metric.unit}" if q.metric.unit else ""
     better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
-    return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds alone · {better}"
+    return f"{q.split} {q.metric.title} {when(c)}{unit} · mean and 95 % interval over seeds alone · {better}"
+
+
+def when(c: Comparison) -> str:
+    """The point of a run that is compared."""
+    return "at the end" if c.question.at == END else f"at the best by {chosen_by(c.task)}"
 
 
 def chosen_by(task: Task) -> str:

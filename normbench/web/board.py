@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from normbench.compare import configuration, describe, metrics
 from normbench.compare.answer import Group, Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
+from normbench.compare.difference import difference_of
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
@@ -313,7 +314,7 @@ class Board:
     # --- two cells ----------------------------------------------------------------------------------------------------
 
     def pair(self, a: str, b: str) -> tuple[dict[str, Any], list[Point]] | None:
-        """The options that differ between two cells, and their paired difference over time, in displayed units."""
+        """The options that differ between two cells, their difference in words, and over time, in displayed units."""
         cells = {cell.key: cell for cell in self.task.cells}
         if a == b or a not in cells or b not in cells:
             return None
@@ -324,11 +325,19 @@ class Board:
             if point.mean is not None
         ]
         keys = configuration.differing([cell.values for cell in pair])
+        names, rows = [self.styles[cell.key].name for cell in pair], [self.rows[cell.key] for cell in pair]
+        d = difference_of(rows[0].values, rows[1].values)
+        seeds = f", {d.n} pairs" if d.interval and d.paired and d.n == d.most else ""
+        found = (
+            f"{describe.difference(d, self.question.metric.step_unit)}{seeds}"
+            if d.mean is not None
+            else "no number yet"
+        )
         content = {
             "a": a,
             "b": b,
-            "names": [self.styles[cell.key].name for cell in pair],
-            "n": max((point.n for point in points), default=0),
+            "names": names,
+            "text": f"{names[0]} \N{MINUS SIGN} {names[1]}, {describe.when(self.comparison)}: {found}",
             "diff": [{"key": key, "a": short_text(pair[0], key), "b": short_text(pair[1], key)} for key in keys],
         }
         return content, points

@@ -51,7 +51,7 @@ class Selection:
             runs, fitting = ([run for run in found if (run.id in left_out) == out] for out in (False, True))
         except NormbenchError as error:
             self._leave_out("filter", str(error))
-        self.tasks = CACHE.get(("tasks", self.asked.get("filter")), stamp(runs), lambda: tasks(runs))
+        self.tasks = CACHE.get(("tasks", self.asked.get("filter"), 0), stamp(runs), lambda: tasks(runs))
         first = max(self.tasks, key=_of_interest, default=None)
         self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
         if self.task and self.asked.get("task", self.task.key) != self.task.key:
@@ -59,7 +59,7 @@ class Selection:
         self.hidden_here = sum(len(t.runs) for t in tasks(fitting) if self.task and t.key == self.task.key)
         if self.task:
             words = self.asked.get("filter", "").split()
-            whole = CACHE.get(("tasks", None), stamp(every), lambda: tasks(every))
+            whole = CACHE.get(("tasks", None, len(hidden)), stamp(every), lambda: tasks(every))
             self.task = self.task.among(whole, lambda further: configuration.fitting(words, every, further))
         if not heads:
             self.notes.append("No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer")

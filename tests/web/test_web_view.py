@@ -12,6 +12,7 @@ import compared
 import plotly.graph_objects
 import pytest
 
+from normbench.compare import describe
 from normbench.compare.answer import compare
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
@@ -247,7 +248,13 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     runs = compared.runs(("none", "layer"), 4)
     first, second = (cell["key"] for cell in seen(runs)["cells"])
     found = seen(runs, {"a": first, "b": second})
-    assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}] and found["pair"]["n"] == 4
+    assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}]
+    (task,) = tasks(runs)
+    difference = compare(task, Question.of(task, {})).groups[0].pairs[0]
+    numbers = describe.difference(difference if difference.first == "none" else difference.reversed, "points")
+    assert found["pair"]["text"] == f"none \N{MINUS SIGN} layer, at the end: {numbers}, 4 pairs" and "[" in numbers
+    apart = [run for run in runs if (run.seed < 3) == (run.arm == "mnist_mlp-none")]
+    assert ", unpaired" in seen(apart, {"a": first, "b": second})["pair"]["text"]
     (mean,) = traces(found["pair"], "mean", "figure")
     assert mean["y"][-1] == pytest.approx(found["cells"][0]["mean"] - found["cells"][1]["mean"], rel=1e-4)
     assert seen(runs, {"a": first, "b": "gone"})["pair"] is None

@@ -187,7 +187,7 @@
     sort: () => change({ sort: query.sort ? "" : "mean" }),
     point(cell) {
       pointed = cell;
-      plots().forEach((plot) => nb.point(plot, pointed));
+      plots().forEach(lit);
     },
   });
 
@@ -237,6 +237,8 @@
     });
   }
 
+  // The curves of the row that is pointed at, and of two cells that are compared, stand out.
+  const lit = (plot) => nb.point(plot, [pointed, ...(view.pair ? chosen() : [])].filter(Boolean));
   const plots = () => [...at("panels").querySelectorAll(".plot")];
 
   // The stretches that are zoomed in on, by "x" or a panel's key: "x,2,9|valid:nll,0.1,0.4".
@@ -282,7 +284,7 @@
       plot.dataset.panel = items[place].key;
       curves(plot, items[place]);
       nb.link(plot, () => plots().filter((other) => other !== plot), (ranges) => zoomed(plot.dataset.panel, ranges));
-      nb.point(plot, pointed); // what was drawn anew knows nothing of it
+      lit(plot); // what was drawn anew knows nothing of it
     });
   }
 
@@ -306,7 +308,7 @@
   function pair() {
     const { pair: found } = view;
     if (!found) return nb.draw(at("plot-difference"), null);
-    nb.say(at("pair-heading"), `${found.names[0]} less ${found.names[1]}${found.n ? `, ${found.n} pairs of seeds` : ": no seed in common"}`);
+    nb.say(at("pair-heading"), found.text);
     nb.fill(at("pair-diff"), [found.names, found.diff], () => [found.diff.length
       ? nb.grid(["differs", ...found.names], found.diff.map((one) => [one.key, one.a, one.b]))
       : nb.el("p", { class: "caption" }, "Their configurations are the same.")]);
