@@ -142,6 +142,18 @@ def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium:
     assert said.count() == 0 and it.messages == []
 
 
+def test_the_caption_names_the_bands_that_are_drawn(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    caption = it.page.locator("#caption")
+    assert caption.inner_text() == "Means over all seeds of a cell (n = 5). Bands: 95 % intervals."
+    it.page.get_by_label("95 % band").uncheck()
+    assert caption.inner_text() == "Means over all seeds of a cell (n = 5)."
+    filtered(it.page, "seed=1-2")
+    until(it.page, "() => document.getElementById('caption').innerText.includes('n = 2')")
+    it.page.get_by_label("95 % band").check()
+    assert "Bands" not in caption.inner_text() and it.messages == []
+
+
 def test_one_arm_alone_by_keys(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     it.page.get_by_role("button", name="layer", exact=True).focus()

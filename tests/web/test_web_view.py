@@ -233,6 +233,9 @@ def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
     )
     axis = found["swept"]["layout"]["xaxis"]
     assert axis["ticktext"] == ["0.001", "0.01"] and {round(trace["x"][0]) for trace in means} == {0, 1}
+    assert "with 95 % intervals" in found["caption"]
+    alone = seen([run for run in runs if run.seed == 1], {"plot": "optim.lr"})
+    assert alone["caption"] == "Large marks: means over all seeds of a cell. Small marks: runs."
     assert found["panels"] == [] and found["query"]["panels"], "the panels are there again with the curves"
     lines = traces(seen(runs, {"plot": "parallel coordinates"}), "point", "swept")
     assert len(lines) == 12 and {len(trace["y"]) for trace in lines} == {4}

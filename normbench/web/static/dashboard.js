@@ -288,6 +288,13 @@
     });
   }
 
+  // What the bands are, where any is drawn.
+  function bands() {
+    const cells = new Set(shown().map((cell) => cell.key));
+    const drawn = view.curves && !view.swept && on.band() ? view.curves.data.filter(({ meta }) => meta.role === "band" && cells.has(meta.arm)).length : 0;
+    return drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "";
+  }
+
   function curves(plot, { key, main, log, curves: figure }) {
     if (!figure || !figure.data.length) return nb.draw(plot, null);
     const hidden = off();
@@ -441,7 +448,7 @@
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
-    nb.say(at("caption"), view.caption);
+    nb.say(at("caption"), [view.caption, bands()].filter(Boolean).join(" "));
     live();
     choices(at("choices"), QUESTION);
     choices(at("view-choices"), VIEW);
