@@ -200,6 +200,7 @@ class Board:
         level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
+            "chosen_by": describe.chosen_by(self.task),
             "caption": {"": f"Means over all seeds of a cell ({n}).{level}", PARALLEL: LINES}.get(
                 self.plot, POINTS.format(intervals)
             ),

@@ -93,6 +93,7 @@ class Selection:
         nothing: View = {
             "heading": "",
             "caption": "",
+            "chosen_by": "",
             "choices": {},
             "arms": [],
             "facets": [],

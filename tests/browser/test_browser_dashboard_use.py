@@ -74,6 +74,7 @@ def test_a_filter_is_typed_reported_where_it_fits_nothing_and_undone(chromium: A
     assert asked_now(it.page)["filter"] == "norm=layer,none optim.lr=1e-2" and it.page.locator("#trouble").is_hidden()
     filtered(it.page, "norm=layr")
     until(it.page, "() => !document.getElementById('trouble').hidden")
+    assert it.page.locator("#trouble").inner_text().startswith("Not applied: norm=layr: no run here has norm=layr")
     assert "Did you mean 'layer'?" in it.page.locator("#trouble").inner_text()
     it.page.go_back()
     until(it.page, "() => document.getElementById('trouble').hidden")
@@ -112,6 +113,7 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
         return counted.count("mean"), counted.count("band")
 
     assert drawn() == (6, 6) and not it.page.get_by_label("best rate").is_checked()
+    assert it.page.get_by_title("Each arm at its best learning rate by valid NLL alone").is_visible()
     it.page.get_by_label("best rate").check()
     until(it.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length === 3")
     norms = ("none", "batch", "layer", "rms", "group")

@@ -73,7 +73,7 @@
       if (!query.task) delete query.task;
       nb.address.write(query);
       const refused = !nb.source.shared && PARTS.some((key) => query[key] && !view.query[key]);
-      trouble(refused ? view.notes[0] : "");
+      trouble(refused ? `Not applied: ${view.notes[0]}` : "");
       show();
       listen();
       return true;
@@ -212,7 +212,7 @@
     { key: "logx", label: "log x", turn: (is) => (is ? "1" : "") },
     { key: "band", label: "95 % band", turn: (is) => (is ? "1" : "0") },
     { key: "seeds", label: "seeds", turn: (is) => (is ? "1" : "0") },
-    { key: "rate", label: "best rate", turn: (is) => (is ? "best" : "all"), title: "Each arm at its best learning rate alone" },
+    { key: "rate", label: "best rate", turn: (is) => (is ? "best" : "all") },
     { key: "paper", label: "paper", turn: (is) => (is ? "" : "0") },
   ];
   const few = () => view.facets.filter((facet) => facet.values.length <= MOST_BESIDE);
@@ -225,12 +225,13 @@
       beside: !few().length,
     };
     at("view").hidden = !view.curves;
-    nb.keyed(at("switches"), SWITCHES, ({ key, label, title, turn }) => {
+    nb.keyed(at("switches"), SWITCHES, ({ key, label, turn }) => {
       const field = turn ? nb.el("input", { type: "checkbox" }) : nb.el("select");
       field.id = `switch-${key}`;
       field.addEventListener("change", () => change({ [key]: turn ? turn(field.checked) : field.value }));
-      return nb.el("label", { title }, ...(turn ? [field, label] : [label, field]));
+      return nb.el("label", {}, ...(turn ? [field, label] : [label, field]));
     }, (label, one) => {
+      if (one.key === "rate") label.title = `Each arm at its best learning rate by ${view.chosen_by} alone`;
       label.hidden = Boolean(useless[one.key]) || (one.key !== "rate" && Boolean(view.swept));
       if (one.turn) label.querySelector("input").checked = on[one.key](view.choices.log);
       else options(label.querySelector("select"), one.options(), one.key === "beside" ? (beside() || { key: "" }).key : query.smooth || "");
