@@ -168,7 +168,7 @@ def show(
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, c, best))
-        first, rest = describe.group_sentences(group, c.question)
+        first, rest = describe.group_sentences(group, c)
         for sentence in first:
             say_under(console, "", sentence)
         for line in rest:
@@ -224,7 +224,7 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         ("source", sources, lambda row, _: _sources(row)),
     ]
     table = Table(*(cell(title) for title, shown, _ in columns if shown))
-    for row, texts in zip(group.rows, describe.table(group.rows), strict=True):
+    for row, texts in zip(group.rows, describe.table(group.rows, c), strict=True):
         table.add_row(*(cell(text(row, texts)) for _, shown, text in columns if shown))
     return table
 

@@ -243,7 +243,7 @@ class Board:
             return self.question.arm(cell), self.describe_facets(cell, self.untuned)
 
         tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
-        texts = dict(zip(self.rows, describe.table([*self.rows.values()]), strict=True))
+        texts = dict(zip(self.rows, describe.table([*self.rows.values()], self.comparison), strict=True))
         found = []
         for cell in self.cells:
             place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
@@ -302,8 +302,8 @@ class Board:
         """Of each group who wins, and the rest; its place names the arms where it has not all of the task."""
         groups, every = [], len({*self.question.arms.values()})
         for group in self.groups:
-            first = (describe.group_sentences(group, self.question)[0] or [""])[0]
-            rest = describe.group_sentence(group, self.question).removeprefix(first).strip()
+            first = (describe.group_sentences(group, self.comparison)[0] or [""])[0]
+            rest = describe.group_sentence(group, self.comparison).removeprefix(first).strip()
             arms = [self.question.arm(row.cell) for row in group.rows]
             part = f"{len(arms)} of {every} arms: {', '.join(arms)}" if len(arms) < every else ""
             place = joined(group.place, self.tuning * group.tuned, part)
@@ -331,7 +331,7 @@ class Board:
         d = difference_of(rows[0].values, rows[1].values)
         seeds = f", {d.n} pairs" if d.interval and d.paired and d.n == d.most else ""
         found = (
-            f"{describe.difference(d, self.question.metric.step_unit)}{seeds}"
+            f"{describe.difference(d, self.question.metric.step_unit, self.comparison.difference_forms)}{seeds}"
             if d.mean is not None
             else "no number yet"
         )

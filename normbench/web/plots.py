@@ -285,7 +285,7 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    texts = (row.difference for row in describe.table([row for _, row, _ in rows]))
+    texts = (row.difference for row in describe.table([row for _, row, _ in rows], board.comparison))
     for (group, row, d), text in zip(rows, texts, strict=True):
         number += 1
         tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
