@@ -47,12 +47,14 @@ MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
 
 
-def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str]]:
-    """The finished runs that fit, also cut to the length of others, and notes; of the others no curve is read."""
+def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], Sequence[RunRecord], list[str]]:
+    """The finished runs that fit, also cut to the length of others; all of them, without curves; and notes."""
     fitting: list[RunRecord] = []
+    every: list[RunRecord] = []
 
     def choose(heads: Sequence[RunRecord]) -> list[RunRecord]:
-        fitting.extend(configuration.select(filters, groups.with_longer(heads)))
+        every.extend(groups.with_longer(heads))
+        fitting.extend(configuration.select(filters, every))
         if heads and not fitting:
             raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
         ids = {run.id for run in fitting}
@@ -61,7 +63,7 @@ def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], l
     runs, notes = table.finished(results, choose)
     by_id = {run.id: run for run in runs}
     cut = (by_id[run.id].cut(run.steps) if run.cut_from else by_id[run.id] for run in fitting if run.id in by_id)
-    return list(cut), notes
+    return list(cut), every, notes
 
 
 def command(
@@ -97,14 +99,19 @@ def command(
     given = {"metric": metric, "split": split, "at": at, "against": against, "by": by, "level": level}
     asked = {name: value for name, value in given.items() if value}
     console = terminal.console()
-    runs, notes = _selected(filters, results)
+    runs, every, notes = _selected(filters, results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in groups.tasks(metrics.declared(runs, config_dir)) if has_curves(task)]
+    whole = groups.tasks(every) if filters else []
+    found = [
+        task.among(whole, lambda further: configuration.fitting(filters, every, further))
+        for task in groups.tasks(metrics.declared(runs, config_dir))
+        if has_curves(task)
+    ]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
@@ -161,7 +168,7 @@ def show(
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, c, best))
-        first, rest = describe.group_sentences(group, c.question)
+        first, rest = describe.group_sentences(group, c)
         for sentence in first:
             say_under(console, "", sentence)
         for line in rest:
@@ -217,7 +224,7 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         ("source", sources, lambda row, _: _sources(row)),
     ]
     table = Table(*(cell(title) for title, shown, _ in columns if shown))
-    for row, texts in zip(group.rows, describe.table(group.rows), strict=True):
+    for row, texts in zip(group.rows, describe.table(group.rows, c), strict=True):
         table.add_row(*(cell(text(row, texts)) for _, shown, text in columns if shown))
     return table
 

@@ -18,7 +18,7 @@ from typing import Any
 from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
-from normbench.draw.tables import Entry, estimate_entry, times_entry
+from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
 from normbench.papers.rules import FEWEST
 from normbench.stats.series import CLOCKS, aggregate, best_step, series
 
@@ -141,6 +141,18 @@ class Comparison:
     task: Task
     question: Question
     groups: Sequence[Group]
+
+    @cached_property
+    def forms(self) -> Forms:
+        """The formats of all means, in tables and in sentences."""
+        rows = [row for group in self.groups if not group.tuned for row in group.rows]
+        return Forms.among((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
+
+    @cached_property
+    def difference_forms(self) -> Forms:
+        """The formats of all differences, in tables and in sentences."""
+        pairs = [pair for group in self.groups for pair in group.pairs]
+        return Forms.among((pair.mean, pair.interval) for pair in pairs if pair.mean is not None)
 
 
 def compare(task: Task, question: Question) -> Comparison:

@@ -275,6 +275,12 @@ def select(
     ]
 
 
+def fitting(words: Sequence[str], runs: Sequence[RunRecord], further: Sequence[RunRecord]) -> list[RunRecord]:
+    """Which further runs these words, which fit among the runs, would select too."""
+    found = {id(run) for run in select(words, [*runs, *further])}
+    return [run for run in further if id(run) in found]
+
+
 def _fitting(
     word: str, parts: tuple[str, str, str], runs: Sequence[RunRecord], candidates: Sequence[Values], out: bool
 ) -> list[bool]:

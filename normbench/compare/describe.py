@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.answer import Comparison, Early, Group, Row, early
+from normbench.compare.answer import Comparison, Group, Row, early
 from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UNDECIDED, UNDIRECTED, Difference
 from normbench.compare.groups import Task
-from normbench.compare.question import BEST, END, TUNED, Question
-from normbench.draw.tables import Entry, Form, column, format_estimate, one_format
+from normbench.compare.question import BEST, END, TUNED
+from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -25,10 +25,14 @@ UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy
 def heading(c: Comparison) -> str:
     """`test error at the end, % · mean and 95 % interval over seeds alone · lower is better`."""
     q = c.question
-    when = "at the end" if q.at == END else f"at the best by {chosen_by(c.task)}"
     unit = f", {q.metric.unit}" if q.metric.unit else ""
     better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
-    return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds alone · {better}"
+    return f"{q.split} {q.metric.title} {when(c)}{unit} · mean and 95 % interval over seeds alone · {better}"
+
+
+def when(c: Comparison) -> str:
+    """The point of a run that is compared."""
+    return "at the end" if c.question.at == END else f"at the best by {chosen_by(c.task)}"
 
 
 def chosen_by(task: Task) -> str:
@@ -44,18 +48,18 @@ def sentence(c: Comparison) -> str:
     """Who wins in each group that has several arms, in one line."""
     several = [group for group in c.groups if len(group.rows) > 1]
     places = (f"{group.place}: " if group.place else "" for group in several)
-    return " ".join(place + group_sentence(g, c.question) for place, g in zip(places, several, strict=True))
+    return " ".join(place + group_sentence(g, c) for place, g in zip(places, several, strict=True))
 
 
-def group_sentence(group: Group, question: Question) -> str:
+def group_sentence(group: Group, c: Comparison) -> str:
     """`group_sentences` in one line."""
-    first, rest = group_sentences(group, question)
+    first, rest = group_sentences(group, c)
     return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
 
 
-def group_sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
+def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     """Who wins and by how much, or that it is open; then a phrase for each further comparison."""
-    unit = question.metric.step_unit
+    unit, forms = c.question.metric.step_unit, c.difference_forms
     rows = [row for row in group.rows if not row.unlogged]
     most = max((row.at.n for row in rows), default=0)
     if not rows:
@@ -66,11 +70,11 @@ def group_sentences(group: Group, question: Question) -> tuple[list[str], list[s
         return (["No run is done yet."] if most == 0 else []), []
     how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
-        return _early_sentences(early(group, question), question, how)
+        return _early_sentences(group, c, how)
     few = [row.arm for row in rows if row.at.n < FEWEST and not row.lost]
     front = [arm for arm in group.front if arm not in few]
     if group.winner:
-        others = [f"{d.second} ({difference(d, unit)})" for d in group.best_against_others]
+        others = [f"{d.second} ({difference(d, unit, forms)})" for d in group.best_against_others]
         first = f"Winner{how}: {group.winner}, ahead of {_join(others)}."
     elif len(front) != 1:
         first = f"No winner{how}: undecided between {_join(front)}."
@@ -82,18 +86,20 @@ def group_sentences(group: Group, question: Question) -> tuple[list[str], list[s
     lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
     rest = [
-        f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit)})"
+        f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit, forms)})"
         for d in decided
     ]
     return [first, *lost], [*rest, *_open(group.open, unit)]
 
 
-def _early_sentences(seen: Early | None, question: Question, how: str) -> tuple[list[str], list[str]]:
+def _early_sentences(group: Group, c: Comparison, how: str) -> tuple[list[str], list[str]]:
     """What the curves show so far, and that it is no verdict."""
+    question = c.question
+    seen = early(group, question)
     if seen is None:
         return [f"No verdict{how}: no run has an evaluation yet."], []
-    form = one_format((mean, None) for mean in seen.means.values())
-    texts = {arm: form(mean) for arm, mean in seen.means.items()}
+    intervals = {row.arm: row.at.interval for row in group.rows}
+    texts = {arm: c.forms.of(intervals[arm])(mean) for arm, mean in seen.means.items()}
     lead = [arm for arm, text in texts.items() if text == next(iter(texts.values()))]
     found, best = "", question.metric.best
     if len(lead) == len(texts):
@@ -131,17 +137,17 @@ def _join(words: Sequence[str]) -> str:
 # --- two arms --------------------------------------------------------------------------------------------------------
 
 
-def difference(d: Difference | None, unit: str = "", form: Form | None = None) -> str:
+def difference(d: Difference | None, unit: str = "", forms: Forms | None = None) -> str:
     """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them.
 
-    form: of the numbers of its column.
+    forms: of its comparison.
     """
     if d is None or d.mean is None:
         return ""
     seeds = f" (n = {d.n})"
     if d.interval:
         seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
-    return f"{format_estimate(d.mean, d.interval, form)}{unit and f' {unit}'}{seeds}"
+    return f"{format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None)}{unit and f' {unit}'}{seeds}"
 
 
 def because(d: Difference, unit: str = "") -> str:
@@ -180,19 +186,18 @@ class Texts:
 NO_TEXTS = Texts()
 
 
-def table(rows: Sequence[Row]) -> list[Texts]:
+def table(rows: Sequence[Row], c: Comparison) -> list[Texts]:
     """The texts of each row; n is in a column of its own."""
     differences = [row.difference for row in rows]
-    at = one_format((row.at.mean, row.at.interval) for row in rows if row.at.mean is not None)
-    form = one_format((d.mean, d.interval) for d in differences if d and d.mean is not None)
+    seed_form = one_format((value, None) for row in rows for value in row.values.values() if value is not None)
     pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
-    best = column([row.best for row in rows], count=False)
+    best_forms = Forms.among((row.best.mean, row.best.interval) for row in rows if row.best.mean is not None)
     columns = (
-        [NOT_LOGGED if row.unlogged else row.at.text(False, at) for row in rows],
-        [{seed: at(value) for seed, value in row.values.items() if value is not None} for row in rows],
-        [NOT_LOGGED if row.lacks(row.best) else text for row, text in zip(rows, best, strict=True)],
+        [NOT_LOGGED if row.unlogged else row.at.text(False, c.forms.of(row.at.interval)) for row in rows],
+        [{seed: seed_form(value) for seed, value in row.values.items() if value is not None} for row in rows],
+        [NOT_LOGGED if row.lacks(row.best) else row.best.text(False, best_forms.of(row.best.interval)) for row in rows],
         column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
-        [difference(d, form=form) for d in differences],
+        [difference(d, forms=c.difference_forms) for d in differences],
         [_p(d.p if d else None) for d in differences],
         [_p(d.holm if d else None) for d in differences],
         [pace(1000 * row.seconds_per_step) if row.seconds_per_step else "" for row in rows],
@@ -273,10 +278,13 @@ def _rate_notes(c: Comparison) -> Iterator[str]:
     tuned = [group for group in c.groups if group.tuned]
     for group in tuned:
         where = f"{group.place}: " if group.place else ""
-        if len({len(rates) for rates in group.rates.values()}) > 1:
-            tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items())
-            yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
+        if left := [arm for arm in group.rates if arm not in chosen]:
+            one = "has one learning rate and is" if len(left) == 1 else "have one learning rate and are"
+            yield f"{where}{_join(left)} {one} not compared at the best rates."
+        if len({len(group.rates[arm]) for arm in chosen}) > 1:
+            tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items() if arm in chosen)
+            yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         ends = {arm: (min(rates), max(rates)) for arm, rates in group.rates.items()}
         if edge := [arm for arm in ends if chosen.get(arm) in ends[arm]]:  # a better rate may lie beyond
             yield f"{where}The best learning rate of {_join(edge)} is the first or last of those tried."
@@ -304,9 +312,9 @@ def as_json(c: Comparison) -> dict[str, Any]:
                 "place": group.place,
                 "tuned": group.tuned,
                 "winner": group.winner,
-                "sentence": group_sentence(group, q),
-                "rows": list(map(_row_json, group.rows, table(group.rows))),
-                "pairs": [_difference_json(pair, difference(pair)) for pair in group.pairs],
+                "sentence": group_sentence(group, c),
+                "rows": list(map(_row_json, group.rows, table(group.rows, c))),
+                "pairs": [_difference_json(pair, difference(pair, forms=c.difference_forms)) for pair in group.pairs],
             }
             for group in c.groups
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ class Cell:
 
     Its fidelity is among the values: reduced runs are not averaged with those at the paper's fidelity.
     `among`: the numbers of all cells of its task, by key. `repeated_seeds`: the seeds with several finished runs, made
-    by different code, of which one counts.
+    by different code, of which one counts. `left_out`: the seeds of its runs that a reader leaves out.
     """
 
     key: str
@@ -34,6 +34,7 @@ class Cell:
     runs: tuple[RunRecord, ...]
     among: Mapping[str, set[float]]
     repeated_seeds: tuple[int, ...] = ()
+    left_out: frozenset[int] = frozenset()
 
     @property
     def norm(self) -> str:
@@ -87,7 +88,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Task:
-    """Cells of one model on the same data for the same budget: they may be compared."""
+    """Cells of one model on the same data for the same budget: they may be compared.
+
+    `fitting`: which of further runs fit the filter behind them.
+    """
 
     key: str
     model: str
@@ -96,6 +100,7 @@ class Task:
     cells: tuple[Cell, ...]
     data_options: str = ""  # the options of its data that other tasks have otherwise
     other_lengths: tuple[str, ...] = ()  # of further runs of its experiments, which another program made
+    fitting: Callable[[Sequence[RunRecord]], Sequence[RunRecord]] = lambda further: further
 
     @property
     def title(self) -> str:
@@ -169,6 +174,15 @@ class Task:
             value = cell.format_value(key)
             words.append(value if key in configuration.GROUPS else f"{key}={value}")
         return " ".join(words) or "all"
+
+    def among(self, every: Sequence[Task], fitting: Callable[[Sequence[RunRecord]], Sequence[RunRecord]]) -> Task:
+        """The task with the seeds of its runs in `every` task that a reader leaves out."""
+        seeds = {cell.key: {run.seed for run in cell.runs} for task in every for cell in task.cells}
+        cells = (
+            replace(cell, left_out=frozenset(seeds.get(cell.key, set()) - {run.seed for run in cell.runs}))
+            for cell in self.cells
+        )
+        return replace(self, cells=tuple(cells), fitting=fitting)
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:
         """The task with its runs replaced by those loaded, which have their records."""

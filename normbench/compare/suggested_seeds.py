@@ -7,6 +7,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from normbench.compare import configuration
@@ -25,12 +26,19 @@ MOST = 4  # comparisons
 def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
     """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
 
-    Runs under way count as there. Empty where all is decided, under way or out of reach. `given`: options that are
-    added to all commands.
+    Runs under way count as there. Empty where all is decided, under way or out of reach. Seeds that a filter would
+    leave out get a line that says so. `given`: options that are added to all commands.
     """
-    return [
-        line for (first, last), own in _lacking(c)[0].items() for line in commands(own, first, last, config_dir, given)
-    ]
+    lacking = _lacking(c)[0]
+    further = [replace(cells[0].runs[0], id="", seed=last) for (_, last), cells in lacking.items()]
+    fitting, found = c.task.fitting(further), []
+    for run, ((first, last), cells) in zip(further, lacking.items(), strict=True):
+        if run in fitting:
+            found += commands(cells, first, last, config_dir, given)
+        else:
+            seeds = f"seed {last}" if first == last else f"seeds {first} to {last}"
+            found.append(f"# The filter leaves out {seeds}, which a verdict needs.")
+    return list(dict.fromkeys(found))
 
 
 def under_way(c: Comparison) -> int:
@@ -58,7 +66,7 @@ def _lacking(c: Comparison) -> tuple[dict[tuple[int, int], list[Cell]], int]:
         needed = max(0, seeds.get(cell.key, 0) - len(cell.done))
         coming += min(needed, len(cell.under_way))
         if (more := needed - len(cell.under_way)) > 0:
-            last = max(run.seed for run in cell.runs)
+            last = max({run.seed for run in cell.runs} | cell.left_out)
             lacking.setdefault((last + 1, last + more), []).append(cell)
     return dict(sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])), coming
 

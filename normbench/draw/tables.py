@@ -107,6 +107,22 @@ def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Form:
     return lambda value: f"{value:z.{max(1, digits - 1)}e}"
 
 
+@dataclass(frozen=True)
+class Forms:
+    """One format for numbers with an interval, and one for those without: no interval limits their digits."""
+
+    sure: Form
+    alone: Form
+
+    @classmethod
+    def among(cls, numbers: Iterable[tuple[float, Interval | None]]) -> Forms:
+        numbers = list(numbers)
+        return cls(one_format(n for n in numbers if n[1]), one_format(n for n in numbers if not n[1]))
+
+    def of(self, interval: Interval | None) -> Form:
+        return self.sure if interval else self.alone
+
+
 def _needed(mean: float, interval: Interval) -> tuple[int, int]:
     """Decimals that give an interval two digits, and digits in scientific form."""
     low, high = interval

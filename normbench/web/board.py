@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
-from normbench.compare.answer import Row, compare
+from normbench.compare.answer import Group, Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
+from normbench.compare.difference import difference_of
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
@@ -30,9 +31,8 @@ T = TypeVar("T")
 AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
 ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "second"}  # a place on it
 PARALLEL = "parallel coordinates"
-POINTS = "Large marks: means over all seeds of a cell with 95 % intervals. Small marks: runs."
+POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
-TUNING = "each arm at its best learning rate"
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST = 1000  # results in the cache
@@ -97,6 +97,21 @@ class Board:
         self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
         self.plot = asked["plot"] if asked.get("plot") in self._plots() else ""
         self.dash = asked["dash"] if asked.get("dash") in self.dashes else next(iter(self.dashes), "")
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The comparisons, the headline's first: of the most arms, then of their best rates, then of the most runs."""
+
+        def order(group: Group) -> tuple[int, bool, int]:
+            compared = [row for row in group.rows if not row.unlogged]
+            return -len(compared), not group.tuned, -sum(row.at.n for row in compared)
+
+        return sorted(self.comparison.groups, key=order)
+
+    @property
+    def tuning(self) -> str:
+        """What groups with `tuned` are of."""
+        return f"each arm at its best learning rate by {describe.chosen_by(self.task)}"
 
     def describe_facets(self, cell: Cell, keys: Collection[str]) -> str:
         """The cell's values of these facets, without their group where that is unambiguous: `lr=0.001`."""
@@ -181,11 +196,13 @@ class Board:
         q = self.question
         counts = sorted({row.at.n for row in self.rows.values()})
         n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+        intervals = " with 95 % intervals" * any(row.at.interval for row in self.rows.values())
         level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
-            "caption": {"": f"Means over all seeds of a cell ({n}) with 95 % intervals.{level}", PARALLEL: LINES}.get(
-                self.plot, POINTS
+            "chosen_by": describe.chosen_by(self.task),
+            "caption": {"": f"Means over all seeds of a cell ({n}).{level}", PARALLEL: LINES}.get(
+                self.plot, POINTS.format(intervals)
             ),
             "choices": self._choices(),
             "arms": self._arms(),
@@ -226,7 +243,7 @@ class Board:
             return self.question.arm(cell), self.describe_facets(cell, self.untuned)
 
         tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
-        texts = dict(zip(self.rows, describe.table([*self.rows.values()]), strict=True))
+        texts = dict(zip(self.rows, describe.table([*self.rows.values()], self.comparison), strict=True))
         found = []
         for cell in self.cells:
             place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
@@ -282,12 +299,14 @@ class Board:
         return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
-        """Of each group who wins, and the rest."""
-        groups = []
-        for group in self.comparison.groups:
-            first = (describe.group_sentences(group, self.question)[0] or [""])[0]
-            rest = describe.group_sentence(group, self.question).removeprefix(first).strip()
-            place = joined(group.place, TUNING * group.tuned)
+        """Of each group who wins, and the rest; its place names the arms where it has not all of the task."""
+        groups, every = [], len({*self.question.arms.values()})
+        for group in self.groups:
+            first = (describe.group_sentences(group, self.comparison)[0] or [""])[0]
+            rest = describe.group_sentence(group, self.comparison).removeprefix(first).strip()
+            arms = [self.question.arm(row.cell) for row in group.rows]
+            part = f"{len(arms)} of {every} arms: {', '.join(arms)}" if len(arms) < every else ""
+            place = joined(group.place, self.tuning * group.tuned, part)
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             words = {"place": place, "sentence": first, "rest": rest}
@@ -297,7 +316,7 @@ class Board:
     # --- two cells ----------------------------------------------------------------------------------------------------
 
     def pair(self, a: str, b: str) -> tuple[dict[str, Any], list[Point]] | None:
-        """The options that differ between two cells, and their paired difference over time, in displayed units."""
+        """The options that differ between two cells, their difference in words, and over time, in displayed units."""
         cells = {cell.key: cell for cell in self.task.cells}
         if a == b or a not in cells or b not in cells:
             return None
@@ -308,11 +327,19 @@ class Board:
             if point.mean is not None
         ]
         keys = configuration.differing([cell.values for cell in pair])
+        names, rows = [self.styles[cell.key].name for cell in pair], [self.rows[cell.key] for cell in pair]
+        d = difference_of(rows[0].values, rows[1].values)
+        seeds = f", {d.n} pairs" if d.interval and d.paired and d.n == d.most else ""
+        found = (
+            f"{describe.difference(d, self.question.metric.step_unit, self.comparison.difference_forms)}{seeds}"
+            if d.mean is not None
+            else "no number yet"
+        )
         content = {
             "a": a,
             "b": b,
-            "names": [self.styles[cell.key].name for cell in pair],
-            "n": max((point.n for point in points), default=0),
+            "names": names,
+            "text": f"{names[0]} \N{MINUS SIGN} {names[1]}, {describe.when(self.comparison)}: {found}",
             "diff": [{"key": key, "a": short_text(pair[0], key), "b": short_text(pair[1], key)} for key in keys],
         }
         return content, points

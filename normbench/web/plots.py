@@ -272,23 +272,23 @@ def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
 
 
 def forest(board: Board) -> Figure | None:
-    """Every arm against the baseline, a row each; groups with each arm at its own best learning rate come first.
+    """Every arm against the baseline, a row each, the headline's group first; where that has no baseline, its best arm
+    against the others.
 
     Rows of one place are below its name; the name of an arm and its numbers are above its interval.
     """
-    q = board.question
-    groups = sorted(board.comparison.groups, key=lambda group: not group.tuned)
-    rows = [
-        (group.tuned, row, d) for group in groups for row in group.rows if (d := row.difference) and d.mean is not None
-    ]
-    rows = rows[:MOST_ROWS]
+    q, headline = board.question, board.groups[0]
+    leads = [] if headline.against else [replace(headline.rows[0], difference=d) for d in headline.best_against_others]
+    listed = [*((headline, row) for row in leads), *((group, row) for group in board.groups for row in group.rows)]
+    rows = [(group, row, d) for group, row in listed if (d := row.difference) and d.mean is not None][:MOST_ROWS]
     if not rows:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    texts = (row.difference for row in describe.table([row for _, row, _ in rows]))
-    for (tuned, row, d), text in zip(rows, texts, strict=True):
+    texts = (row.difference for row in describe.table([row for _, row, _ in rows], board.comparison))
+    for (group, row, d), text in zip(rows, texts, strict=True):
         number += 1
+        tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
         here = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
         )
@@ -297,7 +297,8 @@ def forest(board: Board) -> Figure | None:
             notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
             number += HEADING
         mean = d.mean or 0.0
-        name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
+        names = f"{arms[row.arm]} \N{MINUS SIGN} {arms[d.second]}" if leads else arms[row.arm]
+        name = joined(names, f"lr={row.cell.format_value(TUNED)}" * (tuned and not leads))
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
@@ -308,7 +309,7 @@ def forest(board: Board) -> Figure | None:
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
-    title = f"difference from {cut(q.against, 24)}{unit}{better}"
+    title = f"difference{'' if leads else f' from {cut(q.against, 24)}'}{unit}{better}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}

@@ -81,11 +81,10 @@ def app(
         return _json({"marked": len(ids)})
 
     def asked(request: Request) -> tuple[list[RunRecord], dict[str, str]]:
-        """The runs that are neither hidden nor archived, and the query with the number of the others."""
+        """All runs, and the query with those that are hidden or archived."""
         index.refresh()
-        left_out = {run for run, mark in marks.read().items() if mark.get("hidden") or mark.get("archived")}
-        heads = [head for head in index.heads if head.id not in left_out]
-        return heads, {**_query(request), view.LEFT_OUT: str(len(index.heads) - len(heads))}
+        left_out = (run for run, mark in marks.read().items() if mark.get("hidden") or mark.get("archived"))
+        return index.heads, {**_query(request), view.LEFT_OUT: "|".join(left_out)}
 
     def content(request: Request) -> Response:
         heads, query = asked(request)
@@ -98,7 +97,7 @@ def app(
 
     def answered(request: Request) -> Board | None:
         """An answer for a file that cannot contain notes: a question that does not fit is an error."""
-        selection = view.Selection(asked(request)[0], _query(request))
+        selection = view.Selection(*asked(request))
         board = selection.board(index.load)
         if selection.notes:
             raise NormbenchError(selection.notes[0])

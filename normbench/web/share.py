@@ -16,7 +16,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import plots, site
 from normbench.web.json_safe import dumped
 from normbench.web.site import PLOTLY
-from normbench.web.view import Load, Selection, View, content, view
+from normbench.web.view import LEFT_OUT, Load, Selection, View, content, view
 
 STYLES = ("style.css", "dashboard.css")
 SCRIPTS = (
@@ -75,7 +75,7 @@ def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> b
             file.add("pairs", {**_choice(first, "split", "metric"), "pair": plots.pair(board, a, b)})
         for choice in _others(first, on_show):
             add(choice)
-    drawn = {key: value for key, value in query.items() if key not in ("filter", "task")}
+    drawn = {key: value for key, value in query.items() if key not in ("filter", "task", LEFT_OUT)}
     return html({"query": drawn, **file.parts, "pool": file.pool}, first["title"])
 
 

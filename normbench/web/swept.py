@@ -99,7 +99,7 @@ def parallel(board: Board, cells: Sequence[Cell]) -> Figure:
     """A line for each cell through its value of everything that was swept, to the mean of the metric."""
     keys = board.swept
     means = [board.rows[cell.key].at.mean or 0.0 for cell in cells]
-    texts = [text.at for text in describe.table([board.rows[cell.key] for cell in cells])]
+    texts = [text.at for text in describe.table([board.rows[cell.key] for cell in cells], board.comparison)]
     scales = [_Scale([c.values.get(key) for c in cells], [short_text(c, key) for c in cells]) for key in keys]
     metric = _Scale(means, texts, own=False, log=board.question.metric.loss)
     data = []

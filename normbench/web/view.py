@@ -25,7 +25,7 @@ Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
 PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
-LEFT_OUT = "left-out"  # not of the address: how many runs a reader has hidden or archived
+LEFT_OUT = "left-out"  # not of the address: the ids of the runs that a reader has hidden or archived
 PUBLISHED = "published"  # the source of runs that are not one's own
 FIGURES = ("curves", "swept", "forest", "sensitivity", "heat")
 
@@ -40,18 +40,27 @@ class Selection:
     def __init__(self, heads: Sequence[RunRecord], query: Mapping[str, str]) -> None:
         self.asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
         self.notes: list[str] = []
-        runs: Sequence[RunRecord] = CACHE.get("longer", stamp(heads), lambda: with_longer(heads))
+        left_out = {*query.get(LEFT_OUT, "").split("|")}
+        shown = [head for head in heads if head.id not in left_out]
+        hidden = [head for head in heads if head.id in left_out]
+        self.hidden, fitting = len(hidden), hidden
+        runs: Sequence[RunRecord] = CACHE.get("longer", stamp(shown), lambda: with_longer(shown))
+        every = [*runs, *hidden]
         try:
-            runs = configuration.select(self.asked.get("filter", "").split(), runs)
+            found = configuration.select(self.asked.get("filter", "").split(), every)
+            runs, fitting = ([run for run in found if (run.id in left_out) == out] for out in (False, True))
         except NormbenchError as error:
             self._leave_out("filter", str(error))
-        self.tasks = CACHE.get(("tasks", self.asked.get("filter")), stamp(runs), lambda: tasks(runs))
+        self.tasks = CACHE.get(("tasks", self.asked.get("filter"), 0), stamp(runs), lambda: tasks(runs))
         first = max(self.tasks, key=_of_interest, default=None)
         self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
         if self.task and self.asked.get("task", self.task.key) != self.task.key:
             self.notes.append("That task is not among these runs.")
-        if int(query.get(LEFT_OUT) or 0):
-            self.notes.append(f"{query[LEFT_OUT]} hidden or archived runs are left out: see Runs.")
+        self.hidden_here = sum(len(t.runs) for t in tasks(fitting) if self.task and t.key == self.task.key)
+        if self.task:
+            words = self.asked.get("filter", "").split()
+            whole = CACHE.get(("tasks", None, len(hidden)), stamp(every), lambda: tasks(every))
+            self.task = self.task.among(whole, lambda further: configuration.fitting(words, every, further))
         if not heads:
             self.notes.append("No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer")
 
@@ -80,9 +89,11 @@ class Selection:
         query, task = dict(self.asked), self.task
         if task and not (len(self.tasks) == 1 and "filter" in query):
             query["task"] = task.key
+        note = f"{self.hidden} hidden or archived runs are left out: see Runs."
         nothing: View = {
             "heading": "",
             "caption": "",
+            "chosen_by": "",
             "choices": {},
             "arms": [],
             "facets": [],
@@ -95,10 +106,13 @@ class Selection:
             **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
             "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs)} for t in self.tasks],
-            "runs": _states(task, [task if task and task.key == t.key else t for t in self.tasks]),
+            "runs": {
+                **_states(task, [task if task and task.key == t.key else t for t in self.tasks]),
+                "hidden": self.hidden_here,
+            },
             "title": task.title if task else "",
             "cells": waiting(task) if task else [],
-            "notes": self.notes,
+            "notes": [*self.notes, *([note] if self.hidden else [])],
         }
 
 
@@ -132,7 +146,7 @@ def content(
     if board is None:
         return found
     asked, c = selection.asked, board.comparison
-    words = {**board.json(), "notes": [*selection.notes, *describe.notes(c)]}
+    words = {**board.json(), "notes": [*found["notes"], *describe.notes(c)]}
     words["answer"] |= {"commands": list(commands(c)), "under_way": under_way(c)}
     figures = {  # their texts are safe already
         "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),

@@ -140,6 +140,12 @@ def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):
     until(it.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
     assert it.page.locator("#table [aria-selected=true]").count() == 2
     assert it.page.locator("#pair-diff td").all_inner_texts() == ["optim.lr", "0.001", "0.01"]
+    assert it.page.locator("#pair-heading").inner_text().endswith("] points, 5 pairs")
+    bright = """() => new Set([...document.querySelectorAll('#plot-curves .scatterlayer > .trace:not(.aside)')]
+      .map(e => e.__data__[0].trace.meta.arm)).size"""
+    it.page.locator("#heading").click()
+    assert it.page.evaluate(bright) == 2, "both, also where nobody points at a row"
+    row.focus()
     assert it.page.locator("#table [tabindex='0']").count() == 1  # one stop for the tab key
     it.page.keyboard.press("End")
     it.page.keyboard.press("Escape")

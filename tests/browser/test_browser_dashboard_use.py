@@ -18,6 +18,7 @@ from watched import Watched
 
 from normbench.runs import lock
 from normbench.web.index import Index
+from normbench.web.marks import Marks
 
 pytestmark = pytest.mark.browser
 uvicorn = pytest.importorskip("uvicorn")
@@ -73,6 +74,7 @@ def test_a_filter_is_typed_reported_where_it_fits_nothing_and_undone(chromium: A
     assert asked_now(it.page)["filter"] == "norm=layer,none optim.lr=1e-2" and it.page.locator("#trouble").is_hidden()
     filtered(it.page, "norm=layr")
     until(it.page, "() => !document.getElementById('trouble').hidden")
+    assert it.page.locator("#trouble").inner_text().startswith("Not applied: norm=layr: no run here has norm=layr")
     assert "Did you mean 'layer'?" in it.page.locator("#trouble").inner_text()
     it.page.go_back()
     until(it.page, "() => document.getElementById('trouble').hidden")
@@ -111,6 +113,7 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
         return counted.count("mean"), counted.count("band")
 
     assert drawn() == (6, 6) and not it.page.get_by_label("best rate").is_checked()
+    assert it.page.get_by_title("Each arm at its best learning rate by valid NLL alone").is_visible()
     it.page.get_by_label("best rate").check()
     until(it.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length === 3")
     norms = ("none", "batch", "layer", "rms", "group")
@@ -126,6 +129,31 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
     it.page.get_by_label("95 % band").check()
     assert drawn() == (15, 15)
     assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.messages == []
+
+
+def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium: Any, served: Served):
+    Marks(served.results).change(["000000abc000", "000000abc001"], {"hidden": True})
+    it = opened(chromium, served.start())
+    assert it.page.locator("#live").inner_text() == "28 done · 2 hidden"
+    before = it.page.locator("#sentence strong").inner_text()
+    said = it.page.get_by_text("count what is switched off too. A filter leaves runs out.")
+    assert said.count() == 0
+    it.page.get_by_role("button", name="layer", exact=True).click()
+    assert said.is_visible() and it.page.locator("#sentence strong").inner_text() == before
+    it.page.get_by_role("button", name="layer", exact=True).click()
+    assert said.count() == 0 and it.messages == []
+
+
+def test_the_caption_names_the_bands_that_are_drawn(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    caption = it.page.locator("#caption")
+    assert caption.inner_text() == "Means over all seeds of a cell (n = 5). Bands: 95 % intervals."
+    it.page.get_by_label("95 % band").uncheck()
+    assert caption.inner_text() == "Means over all seeds of a cell (n = 5)."
+    filtered(it.page, "seed=1-2")
+    until(it.page, "() => document.getElementById('caption').innerText.includes('n = 2')")
+    it.page.get_by_label("95 % band").check()
+    assert "Bands" not in caption.inner_text() and it.messages == []
 
 
 def test_one_arm_alone_by_keys(chromium: Any, served: Served):

@@ -54,6 +54,12 @@ def test_a_table_a_word_and_the_commands_that_go_on(results: Path, command: Run)
     assert output.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
 
 
+def test_seeds_that_the_filter_leaves_out_are_no_command(results: Path, command: Run) -> None:
+    output = command("compare", "seed=1", "--results", str(results))
+    assert "to decide # The filter leaves out seeds 3 to 6, which a verdict needs." in output
+    assert "normbench train" not in output
+
+
 def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, command: Run) -> None:
     lines = command("compare", "norm=layer", "seed=1", "--results", str(results)).splitlines()
     assert [line.split()[0] for line in lines[2:4]] == ["norm", "layer"]

@@ -316,10 +316,29 @@ def test_numbers_do_not_change_with_what_else_is_shown() -> None:
 def test_each_column_of_the_table_has_one_format() -> None:
     noise = (0.08, -0.07, 0.02, -0.09, 0.04, 0.03)
     wide = [run(0.3 + noise[seed], "batch", seed + 1) for seed in range(6)]
-    texts = describe.table(asked([*sweep({"none": 0.2, "layer": 0.1}), *wide]).groups[0].rows)
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *wide])
+    texts = describe.table(found.groups[0].rows, found)
     for column in ("at", "seeds", "best", "difference", "p"):
-        found = [len(digits) for row in texts for digits in re.findall(r"\.(\d+)", str(getattr(row, column)))]
-        assert len(found) > 1 and len({*found}) == 1, (column, texts)
+        digits = [len(found) for row in texts for found in re.findall(r"\.(\d+)", str(getattr(row, column)))]
+        assert len(digits) > 1 and len({*digits}) == 1, (column, texts)
+
+
+def test_a_number_without_an_interval_keeps_its_digits_and_sentences_have_those_of_the_table() -> None:
+    """The intervals of two seeds are tens of points wide; those of one seed have none."""
+    wide = [run(error, norm, seed) for norm in ("none", "layer") for seed, error in ((1, 0.3), (2, 0.1 * len(norm)))]
+    found = asked([*wide, run(0.2575, "rms", 1)])
+    rows = {
+        row.arm: texts
+        for row, texts in zip(found.groups[0].rows, describe.table(found.groups[0].rows, found), strict=True)
+    }
+    assert (rows["rms"].at, rows["rms"].difference) == ("25.8", "-4.25 (n = 1)")
+    assert rows["layer"].at.startswith("40 [") and rows["none"].at.startswith("35 [")
+    assert ": rms 25.8, none 35, layer 40 %; a verdict" in describe.sentence(found)
+    decided = asked(sweep({"none": 0.2, "layer": 0.1}))
+    assert (
+        f"ahead of none ({describe.table(decided.groups[0].rows, decided)[0].difference} points)"
+        in describe.sentence(decided)
+    )
 
 
 def test_the_difference_over_time_ends_where_the_table_does() -> None:
@@ -396,7 +415,7 @@ def test_what_an_arm_does_not_log_is_not_lost(metric: str) -> None:
     (group,) = result.groups
     assert [row.arm for row in group.rows if row.unlogged] == (["none"] if metric == "scale" else [])
     assert not any(row.diverged or row.lost for row in group.rows)
-    assert {texts.best for texts in describe.table(group.rows)} == {"not logged"}
+    assert {texts.best for texts in describe.table(group.rows, result)} == {"not logged"}
     assert not any("diverged" in note for note in describe.notes(result))
     assert ("none: no such number" in " ".join(describe.notes(result))) == (metric == "scale")
     assert all("none" not in (pair.first, pair.second) for pair in group.pairs) == (metric == "scale")

@@ -129,11 +129,9 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
 def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command() -> None:
     near = asked(sweep({"none": 0.30, "layer": 0.2999, "batch": 0.3001}))
     (group,) = near.groups
-    first, rest = describe.group_sentences(group, near.question)
+    first, rest = describe.group_sentences(group, near)
     assert (
-        len(first) == 1
-        and len(rest) > 1
-        and describe.group_sentence(group, near.question) == f"{first[0]} {'; '.join(rest)}."
+        len(first) == 1 and len(rest) > 1 and describe.group_sentence(group, near) == f"{first[0]} {'; '.join(rest)}."
     )
     reason = io.StringIO()
     show(near, [], Console(file=reason, width=300), Path("results"))

@@ -152,7 +152,8 @@ def test_hidden_and_archived_runs_are_in_no_comparison_which_says_so(client: Tes
     first, second, *_ = sorted(task & {run.id for run in runs})
     assert marked(client, [first], hidden=True) == marked(client, [second], archived=True) == 200
     assert seen() == task - {first, second}
-    assert any("2 hidden or archived" in note for note in client.get("/api/view").json()["notes"])
+    content = client.get("/api/view").json()
+    assert content["runs"]["hidden"] == 2 and any("2 hidden or archived" in note for note in content["notes"])
     assert "2 hidden or archived" in client.get("/api/share").text and client.get("/api/csv").status_code == 200
 
 

@@ -12,6 +12,7 @@ import compared
 import plotly.graph_objects
 import pytest
 
+from normbench.compare import describe
 from normbench.compare.answer import compare
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
@@ -190,12 +191,33 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     settings = traces(found, "setting", "sensitivity")
     assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
-    assert [group["tuned"] for group in found["answer"]["groups"]] == [False] * 3 + [True]
+    assert [group["tuned"] for group in found["answer"]["groups"]] == [True] + [False] * 3
+    assert found["answer"]["groups"][0]["place"] == "each arm at its best learning rate by valid NLL"
     assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
     single = seen([*runs, *compared.runs(("batch",), 5, lr=1e-3)])
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
+
+
+def test_the_headline_is_of_the_most_arms_and_the_forest_begins_with_it():
+    rates = {1e-3: ("none", "rms", "layer"), 1e-2: ("rms", "layer")}
+    found = seen([run for lr, norms in rates.items() for run in compared.runs(norms, lr=lr)])
+    first, best, last = found["answer"]["groups"]
+    assert (first["place"], first["size"], best["tuned"]) == ("optim.lr=0.001", 3, True)
+    assert all(group["place"].endswith("2 of 3 arms: layer, rms") for group in (best, last))
+    assert (
+        "layer and rms" not in first["sentence"] and found["forest"]["layout"]["annotations"][0]["text"] == "lr=0.001"
+    )
+    assert "none has one learning rate and is not compared at the best rates." in found["notes"]
+    apart = seen(
+        [run for lr in (1e-3, 1e-2) for run in compared.runs(("rms", "layer"), lr=lr)]
+        + compared.runs(("none",), lr=0.1)
+    )
+    assert apart["answer"]["groups"][0]["place"].endswith("2 of 3 arms: layer, rms")
+    texts = [note["text"] for note in apart["forest"]["layout"]["annotations"]]
+    assert texts[1] == "layer \N{MINUS SIGN} rms" and apart["forest"]["data"][0]["x"][0] < 0
+    assert apart["forest"]["layout"]["xaxis"]["title"]["text"].startswith("difference, points")
 
 
 def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
@@ -211,6 +233,9 @@ def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
     )
     axis = found["swept"]["layout"]["xaxis"]
     assert axis["ticktext"] == ["0.001", "0.01"] and {round(trace["x"][0]) for trace in means} == {0, 1}
+    assert "with 95 % intervals" in found["caption"]
+    alone = seen([run for run in runs if run.seed == 1], {"plot": "optim.lr"})
+    assert alone["caption"] == "Large marks: means over all seeds of a cell. Small marks: runs."
     assert found["panels"] == [] and found["query"]["panels"], "the panels are there again with the curves"
     lines = traces(seen(runs, {"plot": "parallel coordinates"}), "point", "swept")
     assert len(lines) == 12 and {len(trace["y"]) for trace in lines} == {4}
@@ -226,7 +251,13 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     runs = compared.runs(("none", "layer"), 4)
     first, second = (cell["key"] for cell in seen(runs)["cells"])
     found = seen(runs, {"a": first, "b": second})
-    assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}] and found["pair"]["n"] == 4
+    assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}]
+    (task,) = tasks(runs)
+    difference = compare(task, Question.of(task, {})).groups[0].pairs[0]
+    numbers = describe.difference(difference if difference.first == "none" else difference.reversed, "points")
+    assert found["pair"]["text"] == f"none \N{MINUS SIGN} layer, at the end: {numbers}, 4 pairs" and "[" in numbers
+    apart = [run for run in runs if (run.seed < 3) == (run.arm == "mnist_mlp-none")]
+    assert ", unpaired" in seen(apart, {"a": first, "b": second})["pair"]["text"]
     (mean,) = traces(found["pair"], "mean", "figure")
     assert mean["y"][-1] == pytest.approx(found["cells"][0]["mean"] - found["cells"][1]["mean"], rel=1e-4)
     assert seen(runs, {"a": first, "b": "gone"})["pair"] is None
@@ -253,7 +284,7 @@ def test_running_and_failed_runs_are_counted_with_the_time_left():
     runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
     found = seen(runs)
     states = {"running": 1, "failed": 1, "queued": 1, "done": 1}
-    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3}  # 300 of 10 ms
+    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3, "hidden": 0}  # 300 of 10 ms
     other = [compared.run("none", seed, name="mnist", id=f"other{seed}", status="running") for seed in (1, 2)]
     elsewhere = seen([*runs, *other], {"task": found["query"]["task"]})["runs"]
     assert (elsewhere["states"], elsewhere["elsewhere"]) == (states, 2)
@@ -299,6 +330,22 @@ def test_what_would_decide_counts_the_runs_under_way():
     queued += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
     answer = seen([*runs, *queued])["answer"]
     assert (answer["under_way"], answer["commands"]) == (6, [])
+
+
+def test_what_would_decide_proposes_no_seed_that_there_is_or_that_the_filter_leaves_out():
+    runs = compared.runs(("none", "layer"), 2)
+    away = {"left-out": "layer-0.001-32-2"}
+    found = seen(runs, away)
+    assert (found["runs"]["states"], found["runs"]["hidden"]) == ({"done": 3}, 1)
+    none, layer = found["answer"]["commands"]
+    assert ("seed=range(3,6)" in none and "norm=none" in none) and (
+        "seed=range(3,7)" in layer and "norm=layer" in layer
+    )
+    assert seen(runs, {**away, "filter": "norm=none"})["runs"]["hidden"] == 0
+    for filter in ("seed=1", "seed!=3-9", " ".join(run.id for run in runs)):
+        (line,) = seen(runs, {"filter": filter})["answer"]["commands"]
+        assert line.startswith("# The filter leaves out seeds 3 to ") and line.endswith(", which a verdict needs.")
+    assert "range(3,6)" in seen(runs, {"filter": "seed!=7"})["answer"]["commands"][0]
 
 
 def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):

@@ -147,11 +147,11 @@
     Plotly.react(element, figure.data.map(coloured), { ...themed(figure.layout), width, height }, "panel" in element.dataset ? OF_PANEL : CONFIG);
   };
 
-  // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
-  nb.point = function point(element, cell) {
+  // While these cells stand out the curves of the others are pale; nothing is drawn anew for it.
+  nb.point = function point(element, cells) {
     const traces = [...element.querySelectorAll(".scatterlayer > .trace")].map((trace) => [trace, trace.__data__[0].trace.meta.arm]);
-    const there = traces.some(([, arm]) => arm === cell);
-    for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
+    const there = traces.some(([, arm]) => cells.includes(arm));
+    for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && arm && !cells.includes(arm)));
   };
 
   const PICTURE = { width: 900, height: 560, scale: 2 }; // pixels of a panel as a file, whatever the page's size; a PNG has more

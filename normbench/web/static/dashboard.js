@@ -73,7 +73,7 @@
       if (!query.task) delete query.task;
       nb.address.write(query);
       const refused = !nb.source.shared && PARTS.some((key) => query[key] && !view.query[key]);
-      trouble(refused ? view.notes[0] : "");
+      trouble(refused ? `Not applied: ${view.notes[0]}` : "");
       show();
       listen();
       return true;
@@ -187,7 +187,7 @@
     sort: () => change({ sort: query.sort ? "" : "mean" }),
     point(cell) {
       pointed = cell;
-      plots().forEach((plot) => nb.point(plot, pointed));
+      plots().forEach(lit);
     },
   });
 
@@ -212,7 +212,7 @@
     { key: "logx", label: "log x", turn: (is) => (is ? "1" : "") },
     { key: "band", label: "95 % band", turn: (is) => (is ? "1" : "0") },
     { key: "seeds", label: "seeds", turn: (is) => (is ? "1" : "0") },
-    { key: "rate", label: "best rate", turn: (is) => (is ? "best" : "all"), title: "Each arm at its best learning rate alone" },
+    { key: "rate", label: "best rate", turn: (is) => (is ? "best" : "all") },
     { key: "paper", label: "paper", turn: (is) => (is ? "" : "0") },
   ];
   const few = () => view.facets.filter((facet) => facet.values.length <= MOST_BESIDE);
@@ -225,18 +225,21 @@
       beside: !few().length,
     };
     at("view").hidden = !view.curves;
-    nb.keyed(at("switches"), SWITCHES, ({ key, label, title, turn }) => {
+    nb.keyed(at("switches"), SWITCHES, ({ key, label, turn }) => {
       const field = turn ? nb.el("input", { type: "checkbox" }) : nb.el("select");
       field.id = `switch-${key}`;
       field.addEventListener("change", () => change({ [key]: turn ? turn(field.checked) : field.value }));
-      return nb.el("label", { title }, ...(turn ? [field, label] : [label, field]));
+      return nb.el("label", {}, ...(turn ? [field, label] : [label, field]));
     }, (label, one) => {
+      if (one.key === "rate") label.title = `Each arm at its best learning rate by ${view.chosen_by} alone`;
       label.hidden = Boolean(useless[one.key]) || (one.key !== "rate" && Boolean(view.swept));
       if (one.turn) label.querySelector("input").checked = on[one.key](view.choices.log);
       else options(label.querySelector("select"), one.options(), one.key === "beside" ? (beside() || { key: "" }).key : query.smooth || "");
     });
   }
 
+  // The curves of the row that is pointed at, and of two cells that are compared, stand out.
+  const lit = (plot) => nb.point(plot, [pointed, ...(view.pair ? chosen() : [])].filter(Boolean));
   const plots = () => [...at("panels").querySelectorAll(".plot")];
 
   // The stretches that are zoomed in on, by "x" or a panel's key: "x,2,9|valid:nll,0.1,0.4".
@@ -282,8 +285,15 @@
       plot.dataset.panel = items[place].key;
       curves(plot, items[place]);
       nb.link(plot, () => plots().filter((other) => other !== plot), (ranges) => zoomed(plot.dataset.panel, ranges));
-      nb.point(plot, pointed); // what was drawn anew knows nothing of it
+      lit(plot); // what was drawn anew knows nothing of it
     });
+  }
+
+  // What the bands are, where any is drawn.
+  function bands() {
+    const cells = new Set(shown().map((cell) => cell.key));
+    const drawn = view.curves && !view.swept && on.band() ? view.curves.data.filter(({ meta }) => meta.role === "band" && cells.has(meta.arm)).length : 0;
+    return drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "";
   }
 
   function curves(plot, { key, main, log, curves: figure }) {
@@ -306,7 +316,7 @@
   function pair() {
     const { pair: found } = view;
     if (!found) return nb.draw(at("plot-difference"), null);
-    nb.say(at("pair-heading"), `${found.names[0]} less ${found.names[1]}${found.n ? `, ${found.n} pairs of seeds` : ": no seed in common"}`);
+    nb.say(at("pair-heading"), found.text);
     nb.fill(at("pair-diff"), [found.names, found.diff], () => [found.diff.length
       ? nb.grid(["differs", ...found.names], found.diff.map((one) => [one.key, one.a, one.b]))
       : nb.el("p", { class: "caption" }, "Their configurations are the same.")]);
@@ -316,11 +326,13 @@
   // --- answer --------------------------------------------------------------------------------------------------------
 
   function answer() {
-    const groups = view.answer ? [...view.answer.groups].sort((a, b) => b.tuned - a.tuned).filter((group) => group.size > 1) : [];
+    const groups = view.answer ? view.answer.groups.filter((group) => group.size > 1) : [];
     const first = groups[0] || { place: "", sentence: view.heading, rest: "" };
     const others = groups.slice(1).map((group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" "));
     const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
-    nb.fill(at("sentence"), first, () => [
+    const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
+    nb.fill(at("sentence"), [first, all], () => [
+      ...(all ? [nb.el("p", { class: "caption" }, all)] : []),
       ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
@@ -411,11 +423,11 @@
   const STATES = ["running", "queued", "done", "diverged", "failed", "interrupted", "damaged"];
 
   function live() {
-    const { states, elsewhere, left } = view.runs;
+    const { states, elsewhere, hidden, left } = view.runs;
     const all = Object.values(states).reduce((sum, count) => sum + count, 0);
     const coming = (states.running || 0) + (states.queued || 0);
     const words = STATES.filter((state) => states[state] && !(coming && state === "done")).map((state) => `${states[state]} ${state}`);
-    nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
+    nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(hidden ? [`${hidden} hidden`] : []), ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
     at("live").classList.toggle("on", Boolean(states.running));
     Object.assign(at("progress"), { hidden: !coming, max: Math.max(1, all), value: all - coming });
     const time = left < 90 ? `${Math.max(1, left)} s` : left < 5400 ? `${Math.round(left / 60)} min` : `${(left / 3600).toFixed(1)} h`;
@@ -437,7 +449,7 @@
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
-    nb.say(at("caption"), view.caption);
+    nb.say(at("caption"), [view.caption, bands()].filter(Boolean).join(" "));
     live();
     choices(at("choices"), QUESTION);
     choices(at("view-choices"), VIEW);
