@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,7 @@ Interval = tuple[float, float] | None
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
 OF_SEEDS, FEWEST_OF_SEEDS = 160, 40  # the same for a seed's faint curve; many seeds share ALL_SEEDS
 ALL_SEEDS = 8_000
-MANY = 12  # curves: of more, hovering tells one
+MANY = 8  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
 UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
@@ -134,7 +135,9 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
     alone = len(lines) > MANY
     for trace in data if alone else ():
         if trace["meta"]["role"] in ("mean", "reference"):
-            trace["hovertemplate"] = f"{ONE[board.clock]} %{{x:,~f}}<br>{trace['hovertemplate']}"
+            name = textwrap.wrap(trace["name"], LONGEST, break_long_words=False, break_on_hyphens=False)
+            place = f"{ONE[board.clock]} %{{x:,~f}}"
+            trace["hovertemplate"] = "<br>".join([*name, f"{place}: {trace['hovertemplate']}<extra></extra>"])
     return {
         "data": data,
         "layout": {
@@ -294,21 +297,21 @@ def forest(board: Board) -> Figure | None:
         )
         if here != place:
             place = here
-            notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
+            notes.append(note(-limit, -number, "left", place, "--muted", LONGEST))
             number += HEADING
         mean = d.mean or 0.0
-        name = joined(q.arm(row.cell), f"lr={row.cell.format_value(TUNED)}" * tuned)
+        name = joined(board.names[q.arm(row.cell)], f"lr={row.cell.format_value(TUNED)}" * tuned)
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
         whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
         data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
-        notes.append(note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
+        notes.append(note(-limit, -number, "left", name, "--text", LONGEST - len(text)))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
-    title = f"difference from {cut(q.against, 24)}{unit}{better}"
+    title = f"difference from {cut(board.names[q.against], 24)}{unit}{better}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
@@ -325,10 +328,17 @@ def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
 
 
-def note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
-    """Text above a place; the page gives it the colour of that name."""
+def note(x: float, y: float, anchor: str, text: str, colour: str, most: int = 99) -> dict[str, Any]:
+    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name."""
     place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
-    return {**place, "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour}
+    whole = {"hovertext": label(text)} if len(text) > most else {}
+    return {
+        **place,
+        **whole,
+        "text": label(cut(text, most)),
+        "font": {"size": 12 if anchor == "left" else 11},
+        "name": colour,
+    }
 
 
 def cut(text: str, most: int) -> str:
@@ -346,7 +356,7 @@ def sensitivity(board: Board) -> Figure | None:
     for cell in board.cells if TUNED in board.task.differing else ():
         rate = cell.values.get(TUNED)
         if isinstance(rate, int | float) and rate > 0 and board.rows[cell.key].at.mean is not None:
-            arm = board.question.arm(cell), board.describe_facets(cell, board.untuned)
+            arm = board.names[board.question.arm(cell)], board.describe_facets(cell, board.untuned)
             arms.setdefault(arm, []).append(cell)
     data: list[dict[str, Any]] = []
     lowest = math.inf
@@ -357,7 +367,9 @@ def sensitivity(board: Board) -> Figure | None:
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
         texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
-        trace = markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
+        trace = markers(
+            "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
+        )
         trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         errors = error_of(means, [row.at.interval for row in rows], 1.2)

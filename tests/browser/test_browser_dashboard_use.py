@@ -326,6 +326,13 @@ def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium:
     it.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
     until(it.page, "() => document.querySelector('#plot-curves .hoverlayer .legendtitletext')")
     assert it.page.locator("#plot-curves .hoverlayer .legendtitletext").text_content() == "epoch 10"
+    for side in (0.25, 0.75):
+        it.page.mouse.move(box["x"] + box["width"] * side, box["y"] + box["height"] * 0.5)
+        found = f"""() => {{
+          const {{x, width}} = document.querySelector('#plot-curves .hoverlayer .legend').getBoundingClientRect();
+          return (x + width / 2 > {box["x"] + box["width"] / 2}) === {str(side < 0.5).lower()};
+        }}"""
+        until(it.page, found)  # the box lies on the other side
     levels = f"() => ({ROLES})().filter(([role]) => role === 'level').length"
     assert it.page.evaluate(levels) == 0
     field = it.page.get_by_label("Level")

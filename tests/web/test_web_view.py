@@ -330,6 +330,26 @@ def test_names_that_want_to_be_code_are_text():
     assert any("&lt;b&gt;" in trace["name"] for trace in traces(found, "mean"))
 
 
+def test_of_an_arm_those_options_are_named_that_tell_it_from_all_others():
+    options = [{}, {"momentum": 0.1, "scale": "one", "sites": "a"}, {"momentum": 0.5, "scale": "two", "sites": "a"}]
+    options.append({"momentum": 0.5, "scale": "two", "sites": "b"})
+    runs = []
+    for number, extra in enumerate(options):
+        for run in compared.runs(("batch" if extra else "none",), 3):
+            norm = {**run.config["norm"], **extra}
+            runs.append(replace(run, id=f"{run.id}-{number}", config={**run.config, "norm": norm}))
+    found = seen(runs)
+    assert [arm["label"] for arm in found["arms"]] == [
+        "none",
+        "batch scale=one",
+        "batch scale=two sites=a",
+        "batch sites=b",
+    ]
+    assert {*found["arms"][2]["whole"].split()} == {"batch", "norm.momentum=0.5", "norm.scale=two", "norm.sites=a"}
+    assert [cell["label"] for cell in found["cells"]] == [arm["label"] for arm in found["arms"]]
+    assert "norm." not in found["answer"]["groups"][0]["sentence"] + found["answer"]["groups"][0]["rest"]
+
+
 def test_thinned_curves_keep_extremes_and_gaps():
     y = [1 / (1 + i) for i in range(5000)]
     y[1234], y[3210] = 9.0, -9.0

@@ -4,12 +4,9 @@
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const UNUSED = ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"];
-  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: UNUSED };
+  const CONFIG = { displaylogo: false, displayNotifier: false, responsive: false, modeBarButtonsToRemove: UNUSED };
   const OF_PANEL = { ...CONFIG, doubleClick: false, modeBarButtonsToRemove: [...UNUSED, "resetScale2d"] }; // the address has its zoom
-  // before: the place on the x axis, where no common title has it
-  const brief = (role, before) => ({
-    mean: { hovertemplate: `${before}%{y:.4~g}`, hoverlabel: { namelength: 30 } }, reference: { hoverinfo: "skip", hovertemplate: undefined },
-  })[role];
+  const BRIEF = { mean: { hovertemplate: "%{y:.4~g}", hoverlabel: { namelength: 30 } }, reference: { hoverinfo: "skip", hovertemplate: undefined } };
 
   // A figure is as large as its place, also when something beside it opens.
   const sizes = new ResizeObserver((entries) => {
@@ -76,17 +73,17 @@
     };
     const { axes, clock } = figure.layout.meta;
     const place = `${clock} %{x:,~f}`;
-    const before = figure.layout.hovermode === "closest" ? `${place}<br>` : "";
+    const one = figure.layout.hovermode === "closest"; // of many curves
     const floor = axes.log.range ? 10 ** (axes.log.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
     const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
     const data = figure.data.filter((trace) => shown(trace.meta)).flatMap((trace) => {
       if (trace.meta.role === "time" && many) return [{ ...trace, error_x: undefined, visible: true }];
-      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief ? brief(trace.meta.role, before) : {}) };
+      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief && !one ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
-              { ...whole, y: smoothed(trace, how.smooth, axes.begin) }];
+              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace("%{customdata}", "%{y:.3~g} smoothed, %{customdata} as logged") }];
     });
     return {
       data,

@@ -145,8 +145,8 @@
 
   // A switch of an arm or of a facet's value.
   function toggles(into, items) {
-    nb.keyed(into, items, ({ key, label }) => {
-      const button = nb.el("button", { type: "button", class: "toggle", title: `${label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
+    nb.keyed(into, items, ({ key, label, whole }) => {
+      const button = nb.el("button", { type: "button", class: "toggle", title: `${whole || label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
       button.addEventListener("click", (event) => {
         if (event.shiftKey) return only(into, key);
         const hidden = off();
@@ -293,7 +293,7 @@
     const cells = new Set(shown().map((cell) => cell.key));
     if (figure === view.swept) return nb.draw(plot, { ...figure, data: figure.data.filter(({ meta }) => cells.has(meta.arm)) });
     const whole = nb.seen(figure, {
-      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0,
+      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0 || plot.clientWidth < 500,
       smooth: Number(query.smooth || 0), key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
     });
     const facet = beside();
