@@ -148,6 +148,17 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
 
 
+def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "smooth=0.5&off=batch")
+    it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    it.page.locator("#share summary").click()
+    it.page.get_by_role("button", name="Copy link").click()
+    it.page.get_by_role("button", name="Copied").wait_for()
+    other = opened(chromium, it.page.evaluate("navigator.clipboard.readText()"))
+    assert other.page.url == it.page.url and "off=batch" in other.page.url
+    assert it.messages == [] and other.messages == []
+
+
 def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     box = it.page.locator("#table .row.cell .number").first.bounding_box()

@@ -469,6 +469,8 @@
   at("task").addEventListener("change", () => {
     change({ ...Object.fromEntries(OF_TASK.map((key) => [key, ""])), task: at("task").value }, { ask: true, push: true });
   });
+  const link = async () => `${location.origin}/?${new URLSearchParams({ ...(await nb.source.ask("link", {})), ...query })}`;
+  if (!nb.source.shared) at("share").lastElementChild.prepend(nb.copy(link, "Copy link"));
   const MENUS = [at("share"), at("panels-menu")];
   at("unzoom").addEventListener("click", () => change({ zoom: "" }));
   at("pair-close").addEventListener("click", () => change({ a: "", b: "" }, { ask: true }));
