@@ -13,6 +13,7 @@ import plotly.graph_objects
 import pytest
 
 from normbench.compare.answer import compare
+from normbench.compare.configuration import select
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
@@ -64,6 +65,13 @@ def test_other_runs_change_no_number_of_a_cell():
         for runs in (few, many)
     ]
     assert numbers[0].items() <= numbers[1].items()
+
+
+def test_the_filter_of_a_task_selects_its_runs_and_no_others():
+    runs = [*compared.runs(), *compared.runs(name="wine"), *compared.runs(points=30)]
+    found = seen(runs)
+    chosen = [{run.id for run in select(task["filter"].split(), runs)} for task in found["tasks"]]
+    assert len(chosen) == 3 and [len(ids) for ids in chosen] == [task["runs"] for task in found["tasks"]]
 
 
 def test_only_the_shown_task_is_loaded():
