@@ -24,7 +24,7 @@ from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
-from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
+from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
 Interval = tuple[float, float] | None
@@ -145,6 +145,7 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
             "xaxis": axis_of(AXES[board.clock], exponentformat="SI", **epochs),
             "yaxis": axis_of(metric_name(board)),
             "hovermode": "closest" if alone else "x unified",
+            **({} if alone else {"hoverdistance": -1}),  # between two evaluations too
             "meta": {"axes": _axes(lines), "clock": ONE[board.clock]},
         },
     }
@@ -225,32 +226,11 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
 
 
 def _axes(lines: Sequence[Line]) -> dict[str, Any]:
-    """What the page's switches make of the axes: y `linear` or `log`, and logarithmic `x`; `begin`: up to there the
-    model is as good as untrained, so y is over the means after it, and smoothing begins there.
-
-    Cells in which every run diverged count only if there are no others.
-    """
+    """What the page's axes are over: `whole`, the cells in which a run has not diverged; `begin`: up to there the model
+    is as good as untrained, so y is over the means after it, and smoothing begins there."""
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
     begin = UNTRAINED * max((line.points[-1].x for line in whole), default=0.0)
-    after = [[p for p in line.points if p.x > begin] or line.points for line in whole]
-    means = [p.mean for points in after for p in points if p.mean is not None]
-    linear: dict[str, Any] = {}
-    if means:
-        low, high = min(means), max(means)
-        room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        linear = {"range": [low - room, high + room], "autorange": False}
-    x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
-    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06), "begin": _digits(begin)}
-
-
-def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
-    """An axis over these values, without those that it cannot show."""
-    positive = [math.log10(value) for value in values if value > 0]
-    if not positive or (not room and min(positive) == max(positive)):
-        return {"type": "log"}
-    low, high = min(positive), max(positive)
-    room = max(0.05, room * (high - low)) if room else 0.0
-    return {**log_axis(10 ** (low - room), 10 ** (high + room)), "autorange": False}
+    return {"whole": [line.arm for line in whole], "begin": _digits(begin)}
 
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
@@ -321,7 +301,8 @@ def forest(board: Board) -> Figure | None:
 def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
     """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
     reach = [max(abs(mean), *map(abs, interval or (0.0,))) for mean, interval in effects]
-    return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+    limit = 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+    return _digits(limit)  # as marks are: Plotly draws none that is beyond by a rounding
 
 
 def _within(value: float, limit: float) -> float:

@@ -159,6 +159,21 @@ def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served:
     assert it.messages == [] and other.messages == []
 
 
+def test_y_is_over_what_is_shown_and_its_logarithmic_ticks_follow_a_zoom(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    top = "() => document.getElementById('plot-curves').layout.yaxis.range[1]"
+    before = it.page.evaluate(top)
+    for label in ("none", "0.001"):
+        it.page.get_by_role("button", name=label, exact=True).click()
+    until(it.page, f"() => ({top})() < {before} - 1")
+    it.page.get_by_label("log y").check()
+    ticks = "() => [...document.querySelectorAll('#plot-curves .ytick text')].map(e => Number(e.textContent))"
+    until(it.page, f"() => ({ticks})().length > 3")
+    it.page.evaluate("() => Plotly.relayout('plot-curves', {'yaxis.range': [Math.log10(5), Math.log10(8)]})")
+    until(it.page, f"() => ({ticks})().length > 2 && ({ticks})().every(tick => tick >= 5 && tick <= 8)")
+    assert it.messages == []
+
+
 def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     box = it.page.locator("#table .row.cell .number").first.bounding_box()
@@ -337,6 +352,7 @@ def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium:
     it.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
     until(it.page, "() => document.querySelector('#plot-curves .hoverlayer .legendtitletext')")
     assert it.page.locator("#plot-curves .hoverlayer .legendtitletext").text_content() == "epoch 10"
+    it.page.locator("#switch-smooth").select_option("0.5")
     for side in (0.25, 0.75):
         it.page.mouse.move(box["x"] + box["width"] * side, box["y"] + box["height"] * 0.5)
         found = f"""() => {{
@@ -344,6 +360,7 @@ def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium:
           return (x + width / 2 > {box["x"] + box["width"] / 2}) === {str(side < 0.5).lower()};
         }}"""
         until(it.page, found)  # the box lies on the other side
+    assert " smoothed" in it.page.locator("#plot-curves .hoverlayer .legend").text_content()
     levels = f"() => ({ROLES})().filter(([role]) => role === 'level').length"
     assert it.page.evaluate(levels) == 0
     field = it.page.get_by_label("Level")

@@ -155,9 +155,7 @@ def test_y_begins_after_the_untrained_model_however_often_that_was_evaluated():
     found = seen([replace(run, records=[*rest[:2], *early, *rest[2:]])])
     axes = found["curves"]["layout"]["meta"]["axes"]
     (mean,) = traces(found, "mean")
-    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8)
-    kept = [y for x, y in zip(mean["x"], mean["y"], strict=True) if x > axes["begin"]]
-    assert kept[0] < axes["linear"]["range"][1] < 1.2 * max(kept)
+    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8) and axes["whole"] == [mean["meta"]["arm"]]
 
 
 def test_a_dash_stands_for_one_thing_the_arm_or_a_facet():
@@ -228,6 +226,15 @@ def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
     rates = seen(many, {"plot": "optim.lr"})["swept"]
     assert rates["layout"]["xaxis"]["type"] == "log" and "ticktext" not in rates["layout"]["xaxis"]
     assert seen(runs, {"plot": "nothing"})["swept"] is None
+    seeds = [{**compared.run("batch", seed).records[-1], "error": 0.1 + 0.05 * seed} for seed in (1, 2)]
+    wide = [replace(compared.run("batch", seed), records=[record]) for seed, record in enumerate(seeds, 1)]
+    figure = seen([*compared.runs(("none",)), *wide], {"plot": "norm"})
+    low, high = figure["swept"]["layout"]["yaxis"]["range"]
+    (mean,) = (t for t in traces(figure, "point", "swept") if t["error_y"]["array"][0] > 1)
+    cuts = traces(figure, "cut", "swept")
+    assert [t["marker"]["symbol"] for t in cuts] == ["triangle-down", "triangle-up"]
+    assert low < cuts[0]["y"][0] < mean["y"][0] < cuts[1]["y"][0] < high
+    assert mean["y"][0] + mean["error_y"]["array"][0] == pytest.approx(cuts[1]["y"][0], rel=1e-4)
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():
