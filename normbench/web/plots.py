@@ -269,7 +269,8 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    texts = (row.difference for row in describe.table([row for _, row, _ in rows]))
+    found = describe.table([row for _, row, _ in rows])
+    texts = (row.difference.replace("-", "\N{MINUS SIGN}") for row in found)  # as the axis has it
     for (tuned, row, d), text in zip(rows, texts, strict=True):
         number += 1
         here = joined(

@@ -31,7 +31,7 @@
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
     };
-    const note = (one) => ({ ...one, bgcolor: colour("--surface"), font: { ...one.font, color: colour(one.name) } });
+    const note = (one) => ({ ...one, bgcolor: `${colour("--surface")}b0`, font: { ...one.font, color: colour(one.name) } });
     return { ...layout, paper_bgcolor: colour("--surface"), template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
   }
 

@@ -436,6 +436,7 @@
     const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
+    at("task").title = task ? task.title : "";
     if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
