@@ -123,6 +123,23 @@ class Board:
                 words.append(f"{short if names[short] == 1 else key}={cell.format_value(key)}")
         return " ".join(words)
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """By arm its name on the page: of its options those that tell it from all other arms, without their group."""
+        words = {arm: arm.split(" ") for arm in dict.fromkeys(map(self.question.arm, self.task.cells))}
+        found = {}
+        for arm, own in words.items():
+            others = [{*theirs} for other, theirs in words.items() if other != arm]
+            left = list(own)
+            for word in reversed(own):
+                rest = [one for one in left if one != word]
+                if word.partition("=")[0] in self.task.differing and not any(
+                    other.issuperset(rest) for other in others
+                ):
+                    left = rest
+            found[arm] = " ".join(word.removeprefix(f"{configuration.ARM_GROUP}.") for word in left)
+        return found
+
     @property
     def untuned(self) -> list[str]:
         """The facets but the learning rate."""
@@ -184,7 +201,7 @@ class Board:
         }
         return {
             cell.key: Style(
-                joined(arm(cell), self.describe_facets(cell, varying[arm(cell)])),
+                joined(self.names[arm(cell)], self.describe_facets(cell, varying[arm(cell)])),
                 self.colours[cell.key],
                 self._dash(cell),
             )
@@ -216,7 +233,13 @@ class Board:
         for cell in self.cells:
             styles.setdefault(self.question.arm(cell), []).append(self.styles[cell.key])
         return [
-            {"key": key_of(arm), "label": arm, **own[0].mark, **({} if self.dash == ARM else {"dash": "solid"})}
+            {
+                "key": key_of(arm),
+                "label": self.names[arm],
+                "whole": arm,
+                **own[0].mark,
+                **({} if self.dash == ARM else {"dash": "solid"}),
+            }
             for arm, own in styles.items()
         ]
 
@@ -263,7 +286,7 @@ class Board:
             "split": (q.split, {name: name for name in self.logged}),
             "metric": (q.metric.name, {m.name: m.title for m in self.logged[q.split]}),
             "at": (q.at, {END: "at the end", **({BEST: best} if task.has_best else {})}),
-            "against": (q.against, {arm: arm for arm in map(q.arm, task.cells)}),
+            "against": (q.against, self.names),
             "x": (self.clock, {name: AXES[name].lower() for name in clocks(task)}),
             "plot": (self.plot, self._plots()),
             "dash": (self.dash, {key: key for key in self.dashes} if self.plot in ("", PARALLEL) else {}),
@@ -309,6 +332,8 @@ class Board:
             place = joined(group.place, self.tuning * group.tuned, part)
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
+            for arm in sorted(self.names, key=len, reverse=True):
+                first, rest = (text.replace(arm, self.names[arm]) for text in (first, rest))
             words = {"place": place, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,14 +24,14 @@ from normbench.draw.text import show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
-from normbench.web.figures import ROLES, Figure, bare, label, line_traces, log_axis, meta, reference_trace
+from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
 from normbench.web.json_safe import json_safe
 
 Interval = tuple[float, float] | None
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
 OF_SEEDS, FEWEST_OF_SEEDS = 160, 40  # the same for a seed's faint curve; many seeds share ALL_SEEDS
 ALL_SEEDS = 8_000
-MANY = 12  # curves: of more, hovering tells one
+MANY = 8  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
 UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
@@ -134,7 +135,9 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
     alone = len(lines) > MANY
     for trace in data if alone else ():
         if trace["meta"]["role"] in ("mean", "reference"):
-            trace["hovertemplate"] = f"{ONE[board.clock]} %{{x:,~f}}<br>{trace['hovertemplate']}"
+            name = textwrap.wrap(trace["name"], LONGEST, break_long_words=False, break_on_hyphens=False)
+            place = f"{ONE[board.clock]} %{{x:,~f}}"
+            trace["hovertemplate"] = "<br>".join([*name, f"{place}: {trace['hovertemplate']}<extra></extra>"])
     return {
         "data": data,
         "layout": {
@@ -142,6 +145,7 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
             "xaxis": axis_of(AXES[board.clock], exponentformat="SI", **epochs),
             "yaxis": axis_of(metric_name(board)),
             "hovermode": "closest" if alone else "x unified",
+            **({} if alone else {"hoverdistance": -1}),  # between two evaluations too
             "meta": {"axes": _axes(lines), "clock": ONE[board.clock]},
         },
     }
@@ -222,32 +226,11 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
 
 
 def _axes(lines: Sequence[Line]) -> dict[str, Any]:
-    """What the page's switches make of the axes: y `linear` or `log`, and logarithmic `x`; `begin`: up to there the
-    model is as good as untrained, so y is over the means after it, and smoothing begins there.
-
-    Cells in which every run diverged count only if there are no others.
-    """
+    """What the page's axes are over: `whole`, the cells in which a run has not diverged; `begin`: up to there the model
+    is as good as untrained, so y is over the means after it, and smoothing begins there."""
     whole = [line for line in lines if line.diverged < max(1, len(line.seeds))] or lines
     begin = UNTRAINED * max((line.points[-1].x for line in whole), default=0.0)
-    after = [[p for p in line.points if p.x > begin] or line.points for line in whole]
-    means = [p.mean for points in after for p in points if p.mean is not None]
-    linear: dict[str, Any] = {}
-    if means:
-        low, high = min(means), max(means)
-        room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        linear = {"range": [low - room, high + room], "autorange": False}
-    x = _logarithmic([point.x for line in lines for point in line.points], 0.0)
-    return {"x": x, "linear": linear, "log": _logarithmic(means, 0.06), "begin": _digits(begin)}
-
-
-def _logarithmic(values: Sequence[float], room: float) -> dict[str, Any]:
-    """An axis over these values, without those that it cannot show."""
-    positive = [math.log10(value) for value in values if value > 0]
-    if not positive or (not room and min(positive) == max(positive)):
-        return {"type": "log"}
-    low, high = min(positive), max(positive)
-    room = max(0.05, room * (high - low)) if room else 0.0
-    return {**log_axis(10 ** (low - room), 10 ** (high + room)), "autorange": False}
+    return {"whole": [line.arm for line in whole], "begin": _digits(begin)}
 
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
@@ -285,7 +268,8 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    texts = (row.difference for row in describe.table([row for _, row, _ in rows], board.comparison))
+    found = describe.table([row for _, row, _ in rows], board.comparison)
+    texts = (row.difference.replace("-", "\N{MINUS SIGN}") for row in found)  # as the axis has it
     for (group, row, d), text in zip(rows, texts, strict=True):
         number += 1
         tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
@@ -294,22 +278,23 @@ def forest(board: Board) -> Figure | None:
         )
         if here != place:
             place = here
-            notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
+            notes.append(note(-limit, -number, "left", place, "--muted", LONGEST))
             number += HEADING
         mean = d.mean or 0.0
-        names = f"{arms[row.arm]} \N{MINUS SIGN} {arms[d.second]}" if leads else arms[row.arm]
-        name = joined(names, f"lr={row.cell.format_value(TUNED)}" * (tuned and not leads))
+        names = {arm: board.names[name] for arm, name in arms.items()}
+        shown = f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}" if leads else names[row.arm]
+        name = joined(shown, f"lr={row.cell.format_value(TUNED)}" * (tuned and not leads))
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
         whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
         data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
-        notes.append(note(-limit, -number, "left", cut(name, LONGEST - len(text)), "--text"))
+        notes.append(note(-limit, -number, "left", name, "--text", LONGEST - len(text)))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
-    title = f"difference{'' if leads else f' from {cut(q.against, 24)}'}{unit}{better}"
+    title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}{better}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
@@ -319,17 +304,25 @@ def forest(board: Board) -> Figure | None:
 def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
     """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
     reach = [max(abs(mean), *map(abs, interval or (0.0,))) for mean, interval in effects]
-    return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+    limit = 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+    return _digits(limit)  # as marks are: Plotly draws none that is beyond by a rounding
 
 
 def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
 
 
-def note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:
-    """Text above a place; the page gives it the colour of that name."""
+def note(x: float, y: float, anchor: str, text: str, colour: str, most: int = 99) -> dict[str, Any]:
+    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name."""
     place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
-    return {**place, "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour}
+    whole = {"hovertext": label(text)} if len(text) > most else {}
+    return {
+        **place,
+        **whole,
+        "text": label(cut(text, most)),
+        "font": {"size": 12 if anchor == "left" else 11},
+        "name": colour,
+    }
 
 
 def cut(text: str, most: int) -> str:
@@ -347,7 +340,7 @@ def sensitivity(board: Board) -> Figure | None:
     for cell in board.cells if TUNED in board.task.differing else ():
         rate = cell.values.get(TUNED)
         if isinstance(rate, int | float) and rate > 0 and board.rows[cell.key].at.mean is not None:
-            arm = board.question.arm(cell), board.describe_facets(cell, board.untuned)
+            arm = board.names[board.question.arm(cell)], board.describe_facets(cell, board.untuned)
             arms.setdefault(arm, []).append(cell)
     data: list[dict[str, Any]] = []
     lowest = math.inf
@@ -358,7 +351,9 @@ def sensitivity(board: Board) -> Figure | None:
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
         texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
-        trace = markers("setting", key_of(arm[0]), board.styles[cells[0].key].colour, rates, texts)
+        trace = markers(
+            "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
+        )
         trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         errors = error_of(means, [row.at.interval for row in rows], 1.2)

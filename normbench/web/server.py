@@ -153,11 +153,15 @@ def app(
                 continue
             beat = time.monotonic()
 
+    def link(request: Request) -> Response:
+        """What an address needs in another browser on this machine."""
+        return _json({"token": token})
+
     async def events(request: Request) -> Response:
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
     files = {"share": shared, "csv": table, "curves": curves}
-    parts = {"view": content, "run": run, "sample": sample, "events": events, **files}
+    parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, **files}
     api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])

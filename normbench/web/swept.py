@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from normbench.compare import configuration, describe
+from normbench.compare.answer import Row
 from normbench.compare.groups import Cell
 from normbench.web.board import PARALLEL, Board, short_text, unit_of
 from normbench.web.figures import Figure, bare, label
@@ -15,8 +16,8 @@ from normbench.web.plots import axis_of, cut, error_of, markers, metric_name, no
 MOST_TICKS = 12  # of one option, each with its own place; more numbers have an axis
 LONGEST = 18  # characters of a value
 WIDTH = 0.6  # of what the arms of one value share
-ROOM = 0.08  # beyond the ends of an axis
-BEYOND = 0.2  # of the way from the lowest run to the highest
+ROOM = 0.08  # of an axis, beyond both of its ends
+BEYOND = 1.0  # times the way from the lowest run to the highest: an interval that is wider is cut, with a mark
 APART = 0.04  # of an axis: lines through one value lie side by side
 HIDDEN = {"showticklabels": False, "showgrid": False, "ticks": ""}
 LOG = 10.0  # from the least to the largest value: then the axis is logarithmic
@@ -68,6 +69,7 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
     values, unit = [cell.values.get(key) for cell in cells], unit_of(board.question)
     scale = _Scale(values, [short_text(cell, key) for cell in cells])
     arms = list(dict.fromkeys(map(board.question.arm, cells)))
+    log, low, high = _ends([board.rows[cell.key] for cell in cells], board.question.metric.loss)
     data: list[dict[str, Any]] = []
     for cell, value in zip(cells, values, strict=True):
         row, style = board.rows[cell.key], board.styles[cell.key]
@@ -77,15 +79,19 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
         texts = [f"{style.name}, seed {seed}: {number:.4g}{unit}" for seed, number in of_seeds.items()]
         small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
         data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
-        whole = {"y": [mean], "marker": {"size": 10}, "error_y": error_of([mean], [row.at.interval], 1.6)}
         text = f"{style.name}: {row.at.text()}{unit}"
+        interval = row.at.interval or (mean, mean)
+        seen = max(interval[0], low), min(interval[1], high)
+        whole = {"y": [mean], "marker": {"size": 10}, "error_y": error_of([mean], [row.at.interval and seen], 1.6)}
         data.append({**markers("point", cell.key, style.colour, [x], [text], **whole), "name": label(style.name)})
+        for end, shown, mark in zip(interval, seen, ("down", "up"), strict=True):
+            if shown != end:
+                arrow = {"y": [shown], "marker": {"size": 9, "symbol": f"triangle-{mark}"}}
+                data.append(markers("cut", cell.key, style.colour, [x], [text], **arrow))
     data.sort(key=lambda trace: trace["meta"]["role"] == "point")  # means on top
-    numbers = [number for trace in data for number in trace["y"]]
-    log = board.question.metric.loss and min(numbers) > 0
-    low, high = (math.log10(end) if log else end for end in (min(numbers), max(numbers)))
-    room = BEYOND * (high - low) or 1.0  # an interval of few seeds may be so wide that it would flatten all
-    y_axis = {"type": "log" if log else "linear", "range": [low - room, high + room]}
+    ends = [math.log10(end) if log else end for end in (low, high)]
+    room = ROOM * (ends[1] - ends[0]) or 1.0
+    y_axis = {"type": "log" if log else "linear", "range": [ends[0] - room, ends[1] + room]}
     x_axis: dict[str, Any] = {"type": "log"} if scale.log else {}
     if scale.own:
         ticks = {"tickvals": [*range(len(scale.texts))], "ticktext": list(map(label, scale.texts))}
@@ -93,6 +99,19 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
     titles = {"xaxis": (key, x_axis), "yaxis": (metric_name(board), y_axis)}
     axes = {name: axis_of(title, fixedrange=True, **axis) for name, (title, axis) in titles.items()}
     return {"data": data, "layout": {**bare(64, 12, 8, 44), **axes}}
+
+
+def _ends(rows: Sequence[Row], loss: bool) -> tuple[bool, float, float]:
+    """Whether the axis of the metric is logarithmic, and what it is over: all runs, and intervals as far as they do not
+    flatten them."""
+    numbers = [number for row in rows for number in (row.at.mean, *row.values.values()) if number is not None]
+    log = loss and min(numbers) > 0
+    low, high = (math.log10(end) if log else end for end in (min(numbers), max(numbers)))
+    ends = [end for row in rows for end in row.at.interval or ()]
+    places = [math.log10(end) if log and end > 0 else -math.inf if log else end for end in ends]
+    far = BEYOND * (high - low)
+    low, high = max(min([low, *places]), low - far), min(max([high, *places]), high + far)
+    return log, *((10**low, 10**high) if log else (low, high))
 
 
 def parallel(board: Board, cells: Sequence[Cell]) -> Figure:

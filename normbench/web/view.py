@@ -27,6 +27,7 @@ PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
 LEFT_OUT = "left-out"  # not of the address: the ids of the runs that a reader has hidden or archived
 PUBLISHED = "published"  # the source of runs that are not one's own
+LENGTHS = {"epochs": "epochs", "updates": "steps"}  # keys of a length by its unit
 FIGURES = ("curves", "swept", "forest", "sensitivity", "heat")
 
 
@@ -105,7 +106,7 @@ class Selection:
             **nothing,
             **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
-            "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs)} for t in self.tasks],
+            "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs), "filter": _filter(t)} for t in self.tasks],
             "runs": {
                 **_states(task, [task if task and task.key == t.key else t for t in self.tasks]),
                 "hidden": self.hidden_here,
@@ -161,6 +162,18 @@ def content(
         "heat": plots.heat(board, plots.with_variants(board.task, selection.tasks, load)),
     }
     return {**found, **json_safe(words), **figures}
+
+
+def _filter(task: Task) -> str:
+    """What selects the runs of a task among all runs."""
+    count, unit = task.budget
+    words = (
+        f"model={task.model}",
+        f"data={task.data}" if task.data else "",
+        task.data_options,
+        f"train.{LENGTHS[unit]}={count}",
+    )
+    return " ".join(filter(None, words))
 
 
 def _of_interest(task: Task) -> tuple[bool, str]:

@@ -176,6 +176,32 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
 
 
+def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "smooth=0.5&off=batch")
+    it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    it.page.locator("#share summary").click()
+    it.page.get_by_role("button", name="Copy link").click()
+    it.page.get_by_role("button", name="Copied").wait_for()
+    other = opened(chromium, it.page.evaluate("navigator.clipboard.readText()"))
+    assert other.page.url == it.page.url and "off=batch" in other.page.url
+    assert it.messages == [] and other.messages == []
+
+
+def test_y_is_over_what_is_shown_and_its_logarithmic_ticks_follow_a_zoom(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    top = "() => document.getElementById('plot-curves').layout.yaxis.range[1]"
+    before = it.page.evaluate(top)
+    for label in ("none", "0.001"):
+        it.page.get_by_role("button", name=label, exact=True).click()
+    until(it.page, f"() => ({top})() < {before} - 1")
+    it.page.get_by_label("log y").check()
+    ticks = "() => [...document.querySelectorAll('#plot-curves .ytick text')].map(e => Number(e.textContent))"
+    until(it.page, f"() => ({ticks})().length > 3")
+    it.page.evaluate("() => Plotly.relayout('plot-curves', {'yaxis.range': [Math.log10(5), Math.log10(8)]})")
+    until(it.page, f"() => ({ticks})().length > 2 && ({ticks})().every(tick => tick >= 5 && tick <= 8)")
+    assert it.messages == []
+
+
 def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     box = it.page.locator("#table .row.cell .number").first.bounding_box()
@@ -354,6 +380,15 @@ def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium:
     it.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
     until(it.page, "() => document.querySelector('#plot-curves .hoverlayer .legendtitletext')")
     assert it.page.locator("#plot-curves .hoverlayer .legendtitletext").text_content() == "epoch 10"
+    it.page.locator("#switch-smooth").select_option("0.5")
+    for side in (0.25, 0.75):
+        it.page.mouse.move(box["x"] + box["width"] * side, box["y"] + box["height"] * 0.5)
+        found = f"""() => {{
+          const {{x, width}} = document.querySelector('#plot-curves .hoverlayer .legend').getBoundingClientRect();
+          return (x + width / 2 > {box["x"] + box["width"] / 2}) === {str(side < 0.5).lower()};
+        }}"""
+        until(it.page, found)  # the box lies on the other side
+    assert " smoothed" in it.page.locator("#plot-curves .hoverlayer .legend").text_content()
     levels = f"() => ({ROLES})().filter(([role]) => role === 'level').length"
     assert it.page.evaluate(levels) == 0
     field = it.page.get_by_label("Level")

@@ -152,6 +152,9 @@ def test_one_cursor_for_all_panels(chromium: Any, serve: Any, tmp_path: Path, as
     curves = each(it.page, "plot => [...new Set(plot._hoverdata.map(d => d.data.name))]")
     assert all(names == curves[0] for names in curves) and len(curves[0]) == (1 if asked else 3)
     assert all("epoch 10" in text for text in each(it.page, "plot => plot.querySelector('.hoverlayer').textContent"))
+    names = each(it.page, "plot => [...plot.querySelectorAll('.hoverlayer .name')].map(e => e.textContent).join('')")
+    assert set(names) == {""}  # beside the box it would be without a ground
+    assert not asked or "none · lr=0.001" in it.page.locator("#plot-curves .hoverlayer .nums").text_content()
     it.page.mouse.move(5, 5)
     until(it.page, "() => !document.querySelector('#panels .spikeline')")
     assert it.messages == []

@@ -131,6 +131,24 @@ def test_groups_by_any_key_have_means_and_open(page: SimpleNamespace):
     assert len(column(page.page, "run")) == 3 and asked_now(page.page)["group"] == "norm" and page.messages == []
 
 
+def test_groups_are_by_the_mean_that_is_shown_and_no_line_is_through_their_names(
+    chromium: Any, serve: Callable[[Path], str], tmp_path: Path
+):
+    """The group of the best run is not the best group."""
+    rates = (("layer", 0.05), ("layer", 1e-5), ("layer", 2e-5), ("none", 0.02))
+    runs = [run for norm, lr in rates for run in compared.runs((norm,), 2, lr=lr)]
+    published(tmp_path, [replace(run, id=f"{0xABD000 + i:012x}") for i, run in enumerate(runs)])
+    it = opened(chromium, serve(tmp_path), "group=norm")
+    assert ["norm=none" in text for text in column(it.page, "run")] == [True, False]
+    means = [float(text) for text in column(it.page, "valid.nll")]
+    assert means == sorted(means) and len({*means}) == 2
+    outside = """() => [...document.querySelectorAll('#rows .line > span')].filter((cell) => {
+      const [own, row] = [cell, cell.parentElement].map((e) => e.getBoundingClientRect());
+      return own.top < row.top || own.bottom > row.bottom;
+    }).length"""
+    assert it.page.evaluate(outside) == 0 and it.messages == []
+
+
 def test_across_data_sets_no_run_is_the_best(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):
     """Grouped by them at first, each has one."""
     two = [run for name in ("digits", "mnist") for run in compared.runs(name=name)]
@@ -170,6 +188,7 @@ def test_runs_are_selected_and_marked_by_keys_alone(page: SimpleNamespace, resul
     assert column(page.page, "tag")[:3] == ["good", "good", ""]
     page.page.get_by_role("button", name="Hide").press("Enter")
     until(page.page, "() => document.querySelectorAll('#rows .line.out').length === 2")
+    assert ["best" in text for text in column(page.page, "run")[:4]] == [False, False, True, False]
     page.page.get_by_role("button", name="Archive").press("Enter")
     until(page.page, "() => document.getElementById('live').textContent === '28 runs'")
     assert {id: mark["tags"] for id, mark in Marks(results).read().items()} == {first: ["good"], second: ["good"]}
@@ -192,6 +211,7 @@ def test_selected_runs_are_compared(page: SimpleNamespace):
     assert {*asked_now(page.page)["filter"].split()} == chosen
     page.page.get_by_role("link", name="Runs").click()
     until(page.page, READY)
+    assert {*ids(page.page)} == chosen and "model=mnist_mlp data=digits" in asked_now(page.page)["filter"]
 
 
 def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[Path], str], results: Path):

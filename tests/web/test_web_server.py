@@ -81,7 +81,7 @@ def client(stranger: TestClient) -> TestClient:
 
 
 PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/csv",
-         "/api/curves", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
+         "/api/curves", "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 from normbench.compare import describe
 from normbench.compare.answer import compare
+from normbench.compare.configuration import select
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
@@ -65,6 +66,13 @@ def test_other_runs_change_no_number_of_a_cell():
         for runs in (few, many)
     ]
     assert numbers[0].items() <= numbers[1].items()
+
+
+def test_the_filter_of_a_task_selects_its_runs_and_no_others():
+    runs = [*compared.runs(), *compared.runs(name="wine"), *compared.runs(points=30)]
+    found = seen(runs)
+    chosen = [{run.id for run in select(task["filter"].split(), runs)} for task in found["tasks"]]
+    assert len(chosen) == 3 and [len(ids) for ids in chosen] == [task["runs"] for task in found["tasks"]]
 
 
 def test_only_the_shown_task_is_loaded():
@@ -148,9 +156,7 @@ def test_y_begins_after_the_untrained_model_however_often_that_was_evaluated():
     found = seen([replace(run, records=[*rest[:2], *early, *rest[2:]])])
     axes = found["curves"]["layout"]["meta"]["axes"]
     (mean,) = traces(found, "mean")
-    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8)
-    kept = [y for x, y in zip(mean["x"], mean["y"], strict=True) if x > axes["begin"]]
-    assert kept[0] < axes["linear"]["range"][1] < 1.2 * max(kept)
+    assert max(mean["y"]) == 90 and axes["begin"] == pytest.approx(0.8) and axes["whole"] == [mean["meta"]["arm"]]
 
 
 def test_a_dash_stands_for_one_thing_the_arm_or_a_facet():
@@ -245,6 +251,15 @@ def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
     rates = seen(many, {"plot": "optim.lr"})["swept"]
     assert rates["layout"]["xaxis"]["type"] == "log" and "ticktext" not in rates["layout"]["xaxis"]
     assert seen(runs, {"plot": "nothing"})["swept"] is None
+    seeds = [{**compared.run("batch", seed).records[-1], "error": 0.1 + 0.05 * seed} for seed in (1, 2)]
+    wide = [replace(compared.run("batch", seed), records=[record]) for seed, record in enumerate(seeds, 1)]
+    figure = seen([*compared.runs(("none",)), *wide], {"plot": "norm"})
+    low, high = figure["swept"]["layout"]["yaxis"]["range"]
+    (mean,) = (t for t in traces(figure, "point", "swept") if t["error_y"]["array"][0] > 1)
+    cuts = traces(figure, "cut", "swept")
+    assert [t["marker"]["symbol"] for t in cuts] == ["triangle-down", "triangle-up"]
+    assert low < cuts[0]["y"][0] < mean["y"][0] < cuts[1]["y"][0] < high
+    assert mean["y"][0] + mean["error_y"]["array"][0] == pytest.approx(cuts[1]["y"][0], rel=1e-4)
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():
@@ -377,6 +392,26 @@ def test_names_that_want_to_be_code_are_text():
     assert any("&lt;b&gt;" in trace["name"] for trace in traces(found, "mean"))
 
 
+def test_of_an_arm_those_options_are_named_that_tell_it_from_all_others():
+    options = [{}, {"momentum": 0.1, "scale": "one", "sites": "a"}, {"momentum": 0.5, "scale": "two", "sites": "a"}]
+    options.append({"momentum": 0.5, "scale": "two", "sites": "b"})
+    runs = []
+    for number, extra in enumerate(options):
+        for run in compared.runs(("batch" if extra else "none",), 3):
+            norm = {**run.config["norm"], **extra}
+            runs.append(replace(run, id=f"{run.id}-{number}", config={**run.config, "norm": norm}))
+    found = seen(runs)
+    assert [arm["label"] for arm in found["arms"]] == [
+        "none",
+        "batch scale=one",
+        "batch scale=two sites=a",
+        "batch sites=b",
+    ]
+    assert {*found["arms"][2]["whole"].split()} == {"batch", "norm.momentum=0.5", "norm.scale=two", "norm.sites=a"}
+    assert [cell["label"] for cell in found["cells"]] == [arm["label"] for arm in found["arms"]]
+    assert "norm." not in found["answer"]["groups"][0]["sentence"] + found["answer"]["groups"][0]["rest"]
+
+
 def test_thinned_curves_keep_extremes_and_gaps():
     y = [1 / (1 + i) for i in range(5000)]
     y[1234], y[3210] = 9.0, -9.0
@@ -416,7 +451,8 @@ def test_what_lies_far_off_does_not_flatten_the_forest():
     marks = {trace["meta"]["arm"]: trace["marker"]["symbol"] for trace in after["data"]}
     assert sorted(marks.values()) == ["circle"] * 3 + ["triangle-right"]
     far = next(trace for trace in after["data"] if trace["marker"]["symbol"] == "triangle-right")
-    assert far["error_x"]["visible"] is False and far["x"] == [pytest.approx(reach[1], rel=1e-5)]
+    assert far["error_x"]["visible"] is False and far["x"] == [reach[1]], "Plotly draws no mark beyond the range"
+    assert not any("-" in text["text"] for text in after["layout"]["annotations"])
 
 
 def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():

@@ -4,12 +4,9 @@
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const UNUSED = ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"];
-  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: UNUSED };
+  const CONFIG = { displaylogo: false, displayNotifier: false, responsive: false, modeBarButtonsToRemove: UNUSED };
   const OF_PANEL = { ...CONFIG, doubleClick: false, modeBarButtonsToRemove: [...UNUSED, "resetScale2d"] }; // the address has its zoom
-  // before: the place on the x axis, where no common title has it
-  const brief = (role, before) => ({
-    mean: { hovertemplate: `${before}%{y:.4~g}`, hoverlabel: { namelength: 30 } }, reference: { hoverinfo: "skip", hovertemplate: undefined },
-  })[role];
+  const BRIEF = { mean: { hovertemplate: "%{y:.4~g}", hoverlabel: { namelength: 30 } }, reference: { hoverinfo: "skip", hovertemplate: undefined } };
 
   // A figure is as large as its place, also when something beside it opens.
   const sizes = new ResizeObserver((entries) => {
@@ -34,7 +31,7 @@
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
     };
-    const note = (one) => ({ ...one, bgcolor: colour("--surface"), font: { ...one.font, color: colour(one.name) } });
+    const note = (one) => ({ ...one, bgcolor: `${colour("--surface")}b0`, font: { ...one.font, color: colour(one.name) } });
     return { ...layout, paper_bgcolor: colour("--surface"), template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
   }
 
@@ -65,6 +62,16 @@
   // These ends of an axis, where it has room for them.
   const ends = (zoom, log) => (zoom && !(log && zoom[0] <= 0) ? { range: log ? zoom.map(Math.log10) : zoom, autorange: false } : {});
 
+  // A format is given where Plotly would label 20 as 2. y is over the means that are shown, without those that diverged and without the untrained model.
+  function over(traces, { whole, begin }, log) {
+    const means = traces.filter(({ meta }) => whole.includes(meta.arm));
+    const late = ({ x, y }) => y.filter((one, place) => typeof one === "number" && (x[place] > begin || x[x.length - 1] <= begin));
+    const values = (means.length ? means : traces).flatMap(late).filter((one) => !log || one > 0).map((one) => (log ? Math.log10(one) : one));
+    const [low, high] = [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+    const room = 0.06 * (high - low) || 0.05 * (log ? 1 : Math.abs(high)) || 1;
+    return { ...(log ? { type: "log", tickformat: "~g" } : {}), ...(values.length ? { range: [low - room, high + room], autorange: false } : {}) };
+  }
+
   // What of the curves is to be seen. how: on(cell), band, seeds, references, level, log, logx, smooth, zoom, brief: with other
   // panels beside it, where hovering has little room.
   nb.seen = function seen(figure, how) {
@@ -76,17 +83,18 @@
     };
     const { axes, clock } = figure.layout.meta;
     const place = `${clock} %{x:,~f}`;
-    const before = figure.layout.hovermode === "closest" ? `${place}<br>` : "";
-    const floor = axes.log.range ? 10 ** (axes.log.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
+    const one = figure.layout.hovermode === "closest"; // of many curves
+    const y = over(figure.data.filter(({ meta }) => meta.role === "mean" && how.on(meta.arm)), axes, how.log);
+    const floor = how.log && y.range ? 10 ** (y.range[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
     const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
     const data = figure.data.filter((trace) => shown(trace.meta)).flatMap((trace) => {
       if (trace.meta.role === "time" && many) return [{ ...trace, error_x: undefined, visible: true }];
-      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief ? brief(trace.meta.role, before) : {}) };
+      const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief && !one ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
-              { ...whole, y: smoothed(trace, how.smooth, axes.begin) }];
+              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace("%{customdata}", "%{y:.3~g} smoothed") }];
     });
     return {
       data,
@@ -94,8 +102,8 @@
         ...figure.layout,
         ...(how.brief ? { hoverlabel: { font: { size: 10 } } } : {}),
         uirevision: `${how.key} ${how.log} ${how.logx}`,
-        xaxis: { ...figure.layout.xaxis, ...(how.logx ? axes.x : {}), ...ends(how.zoom.x, how.logx), uirevision: String(how.zoom.x), unifiedhovertitle: { text: place }, showspikes: how.brief, spikemode: "across", spikethickness: 1, spikedash: "dot", spikesnap: "hovered data" },
-        yaxis: { ...figure.layout.yaxis, ...(how.log ? axes.log : axes.linear), ...ends(how.zoom.y, how.log), uirevision: String(how.zoom.y) },
+        xaxis: { ...figure.layout.xaxis, ...(how.logx ? { type: "log", nticks: 4, tickformat: "~s" } : {}), ...ends(how.zoom.x, how.logx), uirevision: String(how.zoom.x), unifiedhovertitle: { text: place }, showspikes: how.brief, spikemode: "across", spikethickness: 1, spikedash: "dot", spikesnap: "hovered data" },
+        yaxis: { ...figure.layout.yaxis, ...y, ...(how.log ? { nticks: how.brief ? 4 : 6 } : {}), ...ends(how.zoom.y, how.log), uirevision: String(how.zoom.y) },
       },
     };
   };

@@ -67,11 +67,11 @@
     nb.fill(element, [look.colour, look.dash, nb.dark()], () => (look.dash ? [nb.swatch(look)] : []));
   };
 
-  // A button that puts a text on the clipboard and says so.
+  // A button that puts a text, or what a function gives, on the clipboard and says so.
   nb.copy = function copy(text, label = "Copy") {
     const button = nb.el("button", { type: "button", class: "plain", "aria-live": "polite" }, label);
     button.addEventListener("click", async () => {
-      const copied = navigator.clipboard && (await navigator.clipboard.writeText(text).then(() => true, () => false));
+      const copied = await Promise.resolve(typeof text === "function" ? text() : text).then((now) => navigator.clipboard.writeText(now)).then(() => true, () => false);
       nb.say(button, copied ? "Copied" : "Not copied: select it");
       setTimeout(() => nb.say(button, label), 2000);
     });

@@ -145,8 +145,8 @@
 
   // A switch of an arm or of a facet's value.
   function toggles(into, items) {
-    nb.keyed(into, items, ({ key, label }) => {
-      const button = nb.el("button", { type: "button", class: "toggle", title: `${label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
+    nb.keyed(into, items, ({ key, label, whole }) => {
+      const button = nb.el("button", { type: "button", class: "toggle", title: `${whole || label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
       button.addEventListener("click", (event) => {
         if (event.shiftKey) return only(into, key);
         const hidden = off();
@@ -303,7 +303,7 @@
     const cells = new Set(shown().map((cell) => cell.key));
     if (figure === view.swept) return nb.draw(plot, { ...figure, data: figure.data.filter(({ meta }) => cells.has(meta.arm)) });
     const whole = nb.seen(figure, {
-      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0,
+      on: (cell) => cells.has(cell), band: on.band(), seeds: on.seeds(), references: on.paper(), level: Boolean(main), log: on.log(log), logx: on.logx(), zoom: { x: zoom.x, y: zoom[key] }, brief: view.panels.length > 0 || plot.clientWidth < 500,
       smooth: Number(query.smooth || 0), key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
     });
     const facet = beside();
@@ -447,6 +447,9 @@
     document.title = view.title ? `${view.title} · normbench` : "normbench";
     const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
+    const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
+    at("task").title = task ? task.title : "";
+    if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
     nb.say(at("caption"), [view.caption, bands()].filter(Boolean).join(" "));
@@ -481,6 +484,8 @@
   at("task").addEventListener("change", () => {
     change({ ...Object.fromEntries(OF_TASK.map((key) => [key, ""])), task: at("task").value }, { ask: true, push: true });
   });
+  const link = async () => `${location.origin}/?${new URLSearchParams({ ...(await nb.source.ask("link", {})), ...query })}`;
+  if (!nb.source.shared) at("share").lastElementChild.prepend(nb.copy(link, "Copy link"));
   const MENUS = [at("share"), at("panels-menu")];
   at("unzoom").addEventListener("click", () => change({ zoom: "" }));
   at("pair-close").addEventListener("click", () => change({ a: "", b: "" }, { ask: true }));

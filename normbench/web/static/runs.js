@@ -62,30 +62,30 @@
 
   // --- order ---------------------------------------------------------------------------------------------------------
 
-  // Missing values last, whichever way; numbers by size, texts by the alphabet.
-  function sorted() {
-    const key = sort().replace(/^-/, "");
+  // Missing values last, whichever way; numbers by size, texts by the alphabet. groups: those with a mean are by that.
+  function sorted(list, of) {
     const sign = sort().startsWith("-") ? -1 : 1;
-    const values = by.has(key) ? by.get(key).values : [];
     const lacks = (one) => one === null || one === undefined || one === "";
-    return table.ids.map((_, run) => run).sort((a, b) => {
-      const [x, y] = [values[a], values[b]];
+    return list.sort((a, b) => {
+      const [x, y] = [of(a), of(b)];
       if (lacks(x) || lacks(y)) return lacks(x) - lacks(y);
       return sign * (typeof x === "number" && typeof y === "number" ? x - y : collator.compare(x, y));
     });
   }
 
   function arrange() {
-    const runs = sorted();
+    const key = sort().replace(/^-/, "");
+    const runs = sorted(table.ids.map((_, run) => run), (run) => value(key, run));
     const groups = new Map();
     for (const run of group() ? runs : []) {
       const word = String(value(group(), run) ?? "–");
-      if (!groups.has(word)) groups.set(word, []);
-      groups.get(word).push(run);
+      if (!groups.has(word)) groups.set(word, { value: word, runs: [], means: new Map() });
+      groups.get(word).runs.push(run);
     }
-    rows = group() ? [...groups].flatMap(([word, own]) => [{ value: word, runs: own, means: new Map() }, ...(open(word) ? own : [])]) : runs;
-    const top = (own) => own.slice(0, 1).filter((run) => typeof value(table.main, run) === "number");
-    best = new Set(table.main && sort() === first(table.main) && !mixed() ? (group() ? [...groups.values()] : [runs]).flatMap(top) : []);
+    const heads = table.metrics.includes(key) ? sorted([...groups.values()], (one) => mean(one, key)) : [...groups.values()];
+    rows = group() ? heads.flatMap((one) => [one, ...(open(one.value) ? one.runs : [])]) : runs;
+    const top = (own) => own.filter((run) => !value("hidden", run)).slice(0, 1).filter((run) => typeof value(table.main, run) === "number");
+    best = new Set(table.main && sort() === first(table.main) && !mixed() ? (group() ? heads.map((one) => one.runs) : [runs]).flatMap(top) : []);
     here = Math.min(here, Math.max(0, rows.length - 1));
   }
 
@@ -99,14 +99,17 @@
     return Math.abs(one) < 1e-4 ? one.toExponential(2) : String(Number(one.toPrecision(4)));
   }
 
-  function said(row, key) {
-    if (typeof row === "number") return text(key, value(key, row));
-    if (!table.metrics.includes(key)) return "";
+  function mean(row, key) {
     if (!row.means.has(key)) {
       const numbers = row.runs.map((run) => value(key, run)).filter((one) => typeof one === "number");
-      row.means.set(key, numbers.length ? text(key, numbers.reduce((sum, one) => sum + one, 0) / numbers.length) : "");
+      row.means.set(key, numbers.length ? numbers.reduce((sum, one) => sum + one, 0) / numbers.length : null);
     }
     return row.means.get(key);
+  }
+
+  function said(row, key) {
+    if (typeof row === "number") return text(key, value(key, row));
+    return table.metrics.includes(key) ? text(key, mean(row, key)) : "";
   }
 
   function line(row, place, element, keys) {
