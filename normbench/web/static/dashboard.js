@@ -332,7 +332,7 @@
     const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
-      ...(all ? [nb.el("p", { class: "caption" }, all)] : []),
+      ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
       ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
