@@ -59,6 +59,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     """Each is a published run, of a model that draws, writes or encodes where that is what the example asks for."""
     does = {"": "sample", "--count": "sample", "--near": "nearest", "--text": "write", "--sets": "encode"}
@@ -234,6 +235,7 @@ def test_published_runs_count_as_done(place: Path):
     assert {run.id for run in find.find(specs, ROOT / "results").runs} == {run.id for run in runs}
 
 
+@pytest.mark.slow
 @EACH_PLACE
 def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(place: Path):
     name = str(place.parent.relative_to(ROOT / "results"))

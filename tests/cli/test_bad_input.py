@@ -119,7 +119,7 @@ BAD = [
     ((*MLP, "data=digits", "train.steps=2", "eval.also_after=[9]"), "eval.also_after=9 is after the run's end"),
     (
         (*MLP, "data=digits", "norm=batch", "eval.variants=[nope]"),
-        "Choose from: eval_stats=running, eval_stats=batch, running, batch.",
+        "Choose from: eval_stats=running, eval_stats=batch, eval_stats=pooled_pass, running, batch, pooled_pass.",
     ),
     (("train", "--config-dir", "nowhere", "model=mnist_mlp"), "--config-dir nowhere is not a directory."),
     (("show", "abc"), "/results. (normbench status)"),

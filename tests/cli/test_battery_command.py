@@ -75,6 +75,7 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     assert answer.numbers.command == f"normbench battery {' '.join(by_name)} --seeds 2 --only ln2016/online"
 
 
+@pytest.mark.slow
 def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path):
     text = EXAMPLE.read_text().replace("y = x - x.mean(", "y = x - x.detach().mean(").replace('"centre"', '"mine"')
     (tmp_path / "mine.py").write_text(text)

@@ -25,6 +25,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "results"
 OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz", "contrasts.npz"}
 
 
+@pytest.mark.slow
 def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fig6, tmp_path: Path):
     own = ("--config-dir", str(small_fig6))
     assert normbench(*REPRODUCE, *own, "--dry-run", "launcher=local") == 0

@@ -122,7 +122,7 @@ def test_of_thirty_arms_without_a_difference_rarely_one_has_a_word() -> None:
     assert wrong <= 9  # of 60 at 5 %: more is one chance in 2000; without the adjustment it is every second time
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("repetitions", [400, pytest.param(4000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
 @pytest.mark.parametrize("apart", [0.0, 99.0], ids=["all alike", "one apart"])

@@ -263,6 +263,7 @@ print(vgg.torchvision().__version__, vgg.torchvision() is vgg.torchvision())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "package",
     [NEEDS_SCHEMAS, pytest.param(DEFINES, marks=pytest.mark.slow)],

@@ -145,6 +145,7 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
     assert last["code"] == 0 and last["summary"]["status"] == "diverged" and last["summary"]["reason"] == "NLL is NaN"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "codes"), [("online", [1, 1, 0]), ("offline", [0])])
 def test_of_a_resumed_run_each_epoch_is_sent_once(tmp_path: Path, notes: Path, mode: str, codes: list[int]):
     """To a server what is new, into files the whole run once it is finished: W&B counts each file's steps from 0."""
@@ -256,6 +257,7 @@ def test_where_nothing_can_be_written_nothing_is_written_elsewhere(tmp_path: Pat
         assert str(caught.value) == f"{folder} cannot be written: {reason}. Choose another place with --results."
 
 
+@pytest.mark.slow
 def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     from normbench.cli import main
 

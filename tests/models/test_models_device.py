@@ -38,6 +38,7 @@ def passes(network: models.Model, batch: dict[str, Tensor]) -> dict[str, Tensor]
         return found | numbers(network.evaluate(**tensors)) | network.collect(**tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
     if model in OF_LENGTHS:

@@ -38,6 +38,7 @@ def life(module: nn.Module, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]
     return found | {f"after {name}": value for name, value in module.state_dict().items() if value.dim()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "axes"), CASES)
 def test_what_it_makes_is_where_the_input_is(name: str, axes: Axes) -> None:
     of = subject(name)

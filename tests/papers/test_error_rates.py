@@ -64,6 +64,7 @@ BOUNDARIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetitions", [1000, SLOW])
 @pytest.mark.parametrize(
     ("k", "drawn"), [(1, independent), (2, independent), (6, independent), (2, together), (6, together)]

@@ -63,6 +63,7 @@ def test_pages_tell_the_numbers_after_the_reason() -> None:
     assert stated.reason({"reason": "y."}) == "y."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", artifacts.ids())
 def test_what_is_stated_follows_from_the_packs(name: str) -> None:
     found = artifacts.read(name)

@@ -57,7 +57,7 @@ def test_c_asked_for_with_tensors_of_another_device_is_one_clear_line() -> None:
                 call()
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SITES)
 @pytest.mark.parametrize("norm", ["layer", VALID])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

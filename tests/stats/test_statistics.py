@@ -31,7 +31,7 @@ def covers(interval: stats.Interval | None, value: float) -> bool:
     return interval[0] <= value <= interval[1]
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("n", SEEDS)
 @pytest.mark.parametrize("level", [0.95, 0.975, 1 - 0.05 / 6])
 def test_paired_t_interval_covers_its_level(n: int, level: float) -> None:

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -29,6 +30,12 @@ EVALUATIONS = (
     ("eval.strides={train: 0, test: 7}", "eval.reshuffles=2"),
     ("eval.unit=updates", "eval.every=5", "eval.also_after=[1]", "eval.test=lowest"),
 )
+
+
+def quick(name: str) -> Any:
+    """A convolutional network takes ten times as long."""
+    of_images = "space" in (compose.declaration("norm", name).get("needs") or [])
+    return pytest.param(name, marks=pytest.mark.slow) if of_images else name
 
 
 @pytest.fixture
@@ -66,7 +73,7 @@ def train(tmp_path: Path, config_dir: Path) -> Callable[..., RunDirectory]:
 @pytest.mark.thinned(1)
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 @pytest.mark.parametrize("words", EVALUATIONS)
-@pytest.mark.parametrize("name", [*(n for n in compose.choices("norm") if n not in PRESETS), *ODD])
+@pytest.mark.parametrize("name", [*map(quick, [n for n in compose.choices("norm") if n not in PRESETS]), *ODD])
 def test_neither_an_evaluation_nor_a_kill_changes_the_training(
     name: str, words: tuple[str, ...], train: Callable[..., RunDirectory]
 ) -> None:
