@@ -255,6 +255,7 @@ def test_a_key_that_is_unknown_is_named_with_the_nearest(kind: str, tmp_path: Pa
         assert nobody_knows or f": '{path[-1]}y' is not a key. Did you mean '{path[-1]}'?" in line, (path, line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize(
     ("wrong", "taken"),
@@ -273,6 +274,7 @@ def test_a_value_of_another_type_is_named_with_its_key(wrong: Any, taken: set, k
         assert str(path[-1]) in line or path[-1] in taken or "unexpected character" in line, (path, line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 def test_a_key_that_is_missing_is_named_or_may_be(kind: str, tmp_path: Path) -> None:
     needed = set()

@@ -144,6 +144,7 @@ def test_nothing_is_wrong_and_nothing_is_written(results: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("all_files", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("damage", EVERY)
 def test_damage_of_any_file_is_named_at_its_place_alone(damage: str, all_files: bool, results: Path) -> None:

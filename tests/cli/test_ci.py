@@ -124,6 +124,7 @@ def test_markdown_has_the_published_verdicts(name: str) -> None:
     assert written.rstrip().endswith(ci.LOOKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longer", [20, 5000])
 def test_a_comment_is_cut_after_the_claims_that_fail(longer: int) -> None:
     many = [claim() | {"id": f"C{k}", "statement": "@" * longer} for k in range(900)]

@@ -368,6 +368,7 @@ def test_the_experiments_of_blns_rnn_are_the_authors_settings() -> None:
         assert (whole.steps, whole.config["optim"]["eps"]) == (10 * 800, 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fidelity", ["paper", "reduced", "proxy", "smoke"])
 def test_the_reader_and_skip_thoughts_have_the_authors_settings_at_paper_fidelity(fidelity: str) -> None:
     """At the others, of which runs are published, what these were published with."""

@@ -86,6 +86,7 @@ def test_an_axis_of_mixed_kinds_becomes_text(tmp_path: Path):
     assert set(pyarrow.parquet.read_table(tmp_path / "curves.parquet")["x"].to_pylist()) == {"all", "3"}
 
 
+@pytest.mark.slow
 def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     from normbench.cli import main
 

@@ -53,6 +53,7 @@ def several(model: models.Model, split: Split, names: list[str], m: int) -> list
     return evaluation.evaluate("test", variants)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "words"),
     [(5, ()), (5, ("norm.mode=paper",)), (1, ()), (5, ("norm.affine=false",)), (5, ("norm.sites=[conv]",))],

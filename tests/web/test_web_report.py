@@ -425,6 +425,7 @@ def test_contents_list_every_artifact_once():
     assert {entry["model"] for entry in entries if "model" in entry} <= set(compose.choices("model"))
 
 
+@pytest.mark.slow
 def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
     """Smoke runs of shipped artifacts, and shipped artifacts whose experiment is another in a --config-dir."""
     results, extra = tmp_path / "results", tmp_path / "extra"
