@@ -19,7 +19,7 @@ SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", 
 
 
 def device(name: str) -> torch.device:
-    """The device to train on, float32 as it is; NormbenchError if this machine or this torch lacks it."""
+    """The device to train on, without TF32; NormbenchError if this machine or this torch lacks it."""
     if name == "cuda" and not torch.cuda.is_available():
         raise NormbenchError(f"device=cuda: torch {torch.__version__} finds no CUDA device here. Take device=cpu.")
     torch.backends.cudnn.allow_tf32 = False  # torch's convolutions on CUDA would keep 10 bits; its products keep all

@@ -36,7 +36,7 @@ from normbench.streams import stream
 from normbench.train import optim
 
 SEED, BATCH = 1, 128
-LN_GOAL, DRAW_GOAL, HANDWRITING_GOAL, POINT_GOAL = 1.10, 0.68, 0.27, 2e-3
+LN_GOAL, DRAW_GOAL, HANDWRITING_GOAL, POINT_GOAL = 1.10, 0.68, 1 / 4, 2e-3
 LONG = 20_000
 ARMS = ("none", "ln")
 Work = dict[str, Callable[[], object]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,11 @@ def test_every_choice_of_a_model_draws_every_weight(model: str) -> None:
     choices = compose.declaration("model", model)["options"]["init"]["choices"]
     for choice in choices:
         network = built(small(model, f"model.init={choice}"))
-        weights = [p.detach() for p in network.parameters() if p.dim() > 1]
-        assert all(p.flatten(1).norm(dim=1).min() > 0 and p.std() > 1e-3 for p in weights)
+        schemes = compose.declaration("model", model).get("initial", {}).get(choice, {})
+        identities = [pattern for pattern, scheme in schemes.items() if scheme == "identity_candidate"]
+        named = [(name, p.detach()) for name, p in network.named_parameters() if p.dim() > 1]
+        weights = [p for name, p in named if not any(fnmatch(name, pattern) for pattern in identities)]
+        assert all(p.abs().min() > 0 and p.std() > 1e-3 for p in weights)
         found.add(tuple(float(p.norm()) for p in weights))
     assert len(found) == len(choices)
 

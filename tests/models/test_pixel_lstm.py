@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +35,9 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.Tensor]]:
     found: list[torch.Tensor] = []
     forward = LSTM.forward
 
-    def watched(self: LSTM, x: torch.Tensor, **given: tuple[torch.Tensor, ...]) -> object:
+    def watched(self: LSTM, x: torch.Tensor, **given: Any) -> object:
         found.append(given["state"][0][0].detach().clone())
-        return forward(self, x, **given)  # type: ignore[arg-type]
+        return forward(self, x, **given)
 
     monkeypatch.setattr(LSTM, "forward", watched)
     yield found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import statistics
+from collections import defaultdict
 
 import pytest
 import torch
@@ -49,18 +51,19 @@ def test_a_thousand_steps(backend: str, kind: str) -> None:
 @pytest.mark.parametrize("scale", [1, 100])
 def test_the_kernels_float32_is_as_good_as_torchs(norm: str, scale: int) -> None:
     """Both against float64 at a short T: a long one is chaotic, where correct variants part."""
-    norms, x = dict.fromkeys(LAYERED["lstm"], norm), draw(8, 20, 16) * scale
+    norms = dict.fromkeys(LAYERED["lstm"], norm)
     double, single = make("lstm", 16, 32, norms), make("lstm", 16, 32, norms).float()
-    wanted = gradients(double, x)
-    errors = {}
-    for backend in ["loop", "aten", *(["c"] if has_kernel() else [])]:
-        with kernel.using(backend):
-            found = gradients(single, x.float())
-        errors[backend] = max(
-            float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted
-        )
-    rounding = 16 * torch.finfo(torch.float32).eps  # of one number, as alpha's gradient, luck decides the loop's error
-    assert all(error < 3 * errors["loop"] + rounding for error in errors.values()) and errors["loop"] < 1e-4, errors
+    errors = defaultdict(list)
+    for seed in range(5):  # of one number, as alpha's gradient, luck decides a single error
+        x = draw(8, 20, 16, seed=seed) * scale
+        wanted = gradients(double, x)
+        for backend in ["loop", "aten", *(["c"] if has_kernel() else [])]:
+            with kernel.using(backend):
+                found = gradients(single, x.float())
+            parts = [float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted]
+            errors[backend].append(max(parts))
+    usual = {backend: statistics.median(found) for backend, found in errors.items()}
+    assert all(error < 3 * usual["loop"] for error in usual.values()) and usual["loop"] < 1e-4, errors
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
