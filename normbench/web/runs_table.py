@@ -50,7 +50,7 @@ def table(
     try:
         runs = configuration.select(words, there, more)
     except NormbenchError as error:
-        runs, note = there, str(error)
+        runs, note = there, f"Not applied: {error}"
     settings = configuration.flats([run.config for run in runs])
     keys = [*configuration.differing({id(values): values for values in settings}.values())]
     logged = Counter(key for run in runs for key in ends.get(run.id, ()))

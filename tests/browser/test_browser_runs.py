@@ -94,6 +94,7 @@ def test_a_filter_of_metrics_and_keys_and_one_that_fits_nothing(page: SimpleName
     page.page.locator("#filter").fill("norm=layr")
     page.page.keyboard.press("Enter")
     until(page.page, "() => !document.getElementById('trouble').hidden")
+    assert "Not applied: " in page.page.locator("#trouble").inner_text()
     assert "Did you mean 'layer'?" in page.page.locator("#trouble").inner_text()
     page.page.go_back()
     until(page.page, "() => document.getElementById('live').textContent === '8 of 30 runs'")
@@ -220,6 +221,9 @@ def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[
     one.page.locator("#row-0 .check").click()
     one.page.get_by_role("button", name="Hide").click()
     until(two.page, "() => document.querySelectorAll('#rows .line.out').length === 1")
+    two.page.select_option("#group", "norm")
+    means = [text.rpartition("mean of ")[2] for text in column(two.page, "run")]
+    assert sorted(means) == ["10", "10", "9"]  # a hidden run is in no mean
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,7 @@
   let query = nb.address.read();
   let table = { ids: [], columns: [], metrics: [], rising: [], shown: [], group: "", main: "", archived: 0, of: 0 };
   let by = new Map(); // columns by key
-  let rows = []; // what is listed: places of runs, and groups { value, runs, means }
+  let rows = []; // what is listed: places of runs, and groups { value, runs, seen: those not hidden, means }
   let best = new Set(); // places of the best run of all, or of each group
   let here = 0; // the row that the keys have reached
   let took = 0; // ms of the last look
@@ -79,8 +79,9 @@
     const groups = new Map();
     for (const run of group() ? runs : []) {
       const word = String(value(group(), run) ?? "–");
-      if (!groups.has(word)) groups.set(word, { value: word, runs: [], means: new Map() });
+      if (!groups.has(word)) groups.set(word, { value: word, runs: [], seen: [], means: new Map() });
       groups.get(word).runs.push(run);
+      if (!value("hidden", run)) groups.get(word).seen.push(run);
     }
     const heads = table.metrics.includes(key) ? sorted([...groups.values()], (one) => mean(one, key)) : [...groups.values()];
     rows = group() ? heads.flatMap((one) => [one, ...(open(one.value) ? one.runs : [])]) : runs;
@@ -101,7 +102,7 @@
 
   function mean(row, key) {
     if (!row.means.has(key)) {
-      const numbers = row.runs.map((run) => value(key, run)).filter((one) => typeof one === "number");
+      const numbers = row.seen.map((run) => value(key, run)).filter((one) => typeof one === "number");
       row.means.set(key, numbers.length ? numbers.reduce((sum, one) => sum + one, 0) / numbers.length : null);
     }
     return row.means.get(key);
@@ -124,7 +125,7 @@
     if (run) element.removeAttribute("aria-expanded");
     else element.setAttribute("aria-expanded", open(row.value));
     nb.say(name.children[0], element.getAttribute("aria-selected") === "true" ? "☑" : "☐");
-    nb.say(name.children[1], run ? table.ids[row] : `${open(row.value) ? "▾" : "▸"} ${group()}=${row.value} · mean of ${row.runs.length}`);
+    nb.say(name.children[1], run ? table.ids[row] : `${open(row.value) ? "▾" : "▸"} ${group()}=${row.value} · mean of ${row.seen.length}`);
     if (run) name.children[1].href = `./?${new URLSearchParams({ filter: table.ids[row], run: table.ids[row] })}`;
     else name.children[1].removeAttribute("href");
     name.children[2].hidden = !best.has(row);
