@@ -166,10 +166,10 @@ static inline __attribute__((always_inline)) REAL NAME(erf)(REAL x) {
 
 typedef REAL NAME(vector) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* Sum of x, or of (x - mean)^2; in four chains, for one addition has to wait for another. */
+/* Sum of x, or of (x - mean)^2; in four chains, added up by halves, for one addition has to wait for another. */
 static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64_t n, REAL mean, const int squared) {
     NAME(vector) sums[4] = {{0}};
-    REAL parts[WIDTH], total = 0;
+    REAL parts[WIDTH];
     int64_t j = 0;
     for (; j + 4 * WIDTH <= n; j += 4 * WIDTH)
         for (int v = 0; v < 4; v++) {
@@ -179,8 +179,9 @@ static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64
         }
     sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     memcpy(parts, sums, sizeof parts);
-    SUM(omp simd reduction(+ : total))
-    for (int64_t k = 0; k < WIDTH; k++) total += parts[k];
+    for (int64_t half = WIDTH / 2; half > 0; half /= 2)
+        for (int64_t k = 0; k < half; k++) parts[k] += parts[k + half];
+    REAL total = parts[0];
     for (; j < n; j++) total += squared ? (x[j] - mean) * (x[j] - mean) : x[j];
     return total;
 }

@@ -89,8 +89,10 @@ def show(rows: Sequence[Row]) -> None:
         )
 
 
-def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Path = RESULTS) -> None:
-    """Print the rows and write `NAME.json` and `NAME.md`."""
+def publish(
+    name: str, title: str, command: str, rows: Sequence[Row], folder: Path = RESULTS, reasons: Sequence[str] = ()
+) -> None:
+    """Write `NAME.json` and `NAME.md`, with the reasons of what is missed below the table."""
     where = machine()
     lines = [
         f"| {r.case} | {r.ratio:.3f} | {r.low:.3f} to {r.high:.3f} | {r.ours_ms:.3f} | {r.reference_ms:.3f} | "
@@ -101,7 +103,10 @@ def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Pa
         f"# {title}\n\n"
         "Median over interleaved rounds of the ratio ours / reference, and the middle half of the rounds.\n\n"
         "| case | ratio | middle half | ours, ms | reference, ms | rounds | goal |\n"
-        "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        + "\n".join(lines)
+        + "".join(f"\n\n{reason}" for reason in reasons)
+        + f"\n\n`{command}` on {where}\n"
     )
     rounded = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
     _write(name, title, command, where, rounded, page, folder)
@@ -164,7 +169,14 @@ def _write(
     print(f"\n{where}\nwritten: {folder / name}.{{json,md}}")
 
 
-def main(doc: str | None, name: str, title: str, rounds: int, rows: Callable[[int], Iterable[Row]]) -> None:
+def main(
+    doc: str | None,
+    name: str,
+    title: str,
+    rounds: int,
+    rows: Callable[[int], Iterable[Row]],
+    reasons: Sequence[str] = (),
+) -> None:
     """The command line of a benchmark: `rows(rounds)` gives its rows one after the other."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds of each side that are counted")
@@ -176,4 +188,4 @@ def main(doc: str | None, name: str, title: str, rounds: int, rows: Callable[[in
         show([one])
         found.append(one)
     words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
-    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output)
+    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons)
