@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normbench.derivatives import differentiable
 
-ROWS = 16  # captions at once against all images: (16, 128, 1024) float32 stay in the cache
+PAIRS = 2048  # at once: (16, 128, 1024) float32 stay in the cache
 AT = (1, 5, 10)  # R@K
 
 
@@ -42,9 +42,10 @@ class OrderViolation(torch.autograd.Function):
 
 def _differences(s: Tensor, v: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """max(0, s_i - v_j) of some rows of s after another, in one buffer: (rows, N, H)."""
-    buffer = s.new_empty(min(ROWS, len(s)), *v.shape)
-    for start in range(0, len(s), ROWS):
-        rows = slice(start, min(start + ROWS, len(s)))
+    count = max(1, PAIRS // len(v))
+    buffer = s.new_empty(min(count, len(s)), *v.shape)
+    for start in range(0, len(s), count):
+        rows = slice(start, min(start + count, len(s)))
         part = buffer[: rows.stop - start]
         yield rows, torch.sub(s[rows, None], v, out=part).clamp_min_(0)
 

@@ -27,8 +27,10 @@ def points(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).random(shape))
 
 
-@pytest.mark.parametrize("captions", [1, 5, retrieval.ROWS, retrieval.ROWS + 3])
-def test_the_order_violation_is_its_definition(captions: int) -> None:
+@pytest.mark.parametrize("pairs", [1, 8, retrieval.PAIRS])
+@pytest.mark.parametrize("captions", [1, 6, 7])
+def test_the_order_violation_is_its_definition(captions: int, pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "PAIRS", pairs)
     s, v = points(captions, 6).requires_grad_(), points(4, 6, seed=1).requires_grad_()
     errors = retrieval.order_violation(s, v)
     np.testing.assert_allclose(errors.detach(), violation(s.detach().numpy(), v.detach().numpy()), rtol=1e-12)
