@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import subprocess
 import sys
@@ -73,6 +74,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     seen |= shown.pop(item)
         for item in shown:
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported and collected stays: no collection of garbage has to go through it again
 
 
 def parameters(item: pytest.Item) -> list[tuple[str, str]]:

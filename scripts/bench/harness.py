@@ -175,9 +175,9 @@ def main(
     title: str,
     rounds: int,
     rows: Callable[[int], Iterable[Row]],
-    reasons: Sequence[str] = (),
+    reasons: Callable[[Sequence[Row]], Sequence[str]] = lambda _: (),
 ) -> None:
-    """The command line of a benchmark: `rows(rounds)` gives its rows one after the other."""
+    """The command line of a benchmark: `rows(rounds)` gives its rows one after the other, `reasons` why some miss."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds of each side that are counted")
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -188,4 +188,4 @@ def main(
         show([one])
         found.append(one)
     words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
-    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons)
+    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons(found))

@@ -1,12 +1,14 @@
 """Normalizers against the built-ins they are made of: python scripts/bench/norms.py [--rounds N] [--output DIR]
 
 Forward and backward of one layer, float32, channels last. batch_layer: against per-position BatchNorm and last-axis
-LayerNorm, each once, population sums of the epoch included on our side. rms: against `nn.RMSNorm`.
+LayerNorm, each once, population sums of the epoch included on our side, and beside it a Python function with a backward
+pass that computes nothing: the limit of anything written as one. rms: against `nn.RMSNorm`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import harness
 import torch
@@ -33,6 +35,30 @@ class BothNorms(nn.Module):
         return self.batch(x.reshape(len(x), -1)).view_as(x) + self.layer(x)
 
 
+class Nothing(nn.Module):
+    """What an autograd function of Python with a gain and a shift costs before it computes anything."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.gain, self.shift = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Empty.apply(x, self.gain, self.shift)
+        return found
+
+
+class Empty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(x, gain)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
+        x, gain = ctx.saved_tensors
+        return torch.empty_like(x), torch.empty_like(gain), torch.empty_like(gain)
+
+
 def site(shape: tuple[int, ...]) -> Site:
     axes = {2: ("batch", "feature"), 3: ("batch", "time", "feature"), 4: ("batch", "space", "space", "feature")}
     space = tuple(shape[1:-1]) if len(shape) == 4 else ()
@@ -51,7 +77,7 @@ def side(module: nn.Module, x: Tensor, dy: Tensor, repeats: int) -> Callable[[],
     return run
 
 
-def compare(name: str, shape: tuple[int, ...], rounds: int) -> harness.Row:
+def compare(name: str, shape: tuple[int, ...], rounds: int) -> Iterator[harness.Row]:
     generator = torch.Generator().manual_seed(1)
     x, dy = (torch.randn(shape, generator=generator) for _ in range(2))
     x.requires_grad_()
@@ -59,14 +85,22 @@ def compare(name: str, shape: tuple[int, ...], rounds: int) -> harness.Row:
     reference = BothNorms(shape) if name == "batch_layer" else nn.RMSNorm(shape[-1])
     once = min(sum(interleave({"x": side(reference, x, dy, 10)}, 5)["x"]) / 50, TARGET)
     repeats = max(1, int(TARGET / once))
-    seconds = interleave({"ours": side(ours, x, dy, repeats), "ref": side(reference, x, dy, repeats)}, rounds, 3)
-    case = f"{name} {'×'.join(map(str, shape))}"
+    modules = {"ours": ours, "reference": reference}
+    if name == "batch_layer":
+        modules["nothing"] = Nothing(shape[-1])
+    sides = {which: side(module, x, dy, repeats) for which, module in modules.items()}
+    seconds = interleave(sides, rounds, 3)
+    sizes = "×".join(map(str, shape))
     goal = SHAPES[shape] if name == "batch_layer" else RMS_GOAL
-    return harness.row(case, seconds["ours"], seconds["ref"], repeats, goal)
+    yield harness.row(f"{name} {sizes}", seconds["ours"], seconds["reference"], repeats, goal)
+    if "nothing" in seconds:
+        yield harness.row(f"nothing computed {sizes}", seconds["nothing"], seconds["reference"], repeats)
 
 
 def rows(rounds: int) -> Iterator[harness.Row]:
-    return (compare(name, shape, rounds) for name in ("batch_layer", "rms") for shape in SHAPES)
+    for name in ("batch_layer", "rms"):
+        for shape in SHAPES:
+            yield from compare(name, shape, rounds)
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ def test_a_comment_is_cut_after_the_claims_that_fail(longer: int) -> None:
 @pytest.fixture
 def published(tmp_path: Path) -> list[str]:
     """The command that judges a published artifact again, in a folder of its own."""
-    shutil.copytree(RESULTS / "ln2016" / "fig6", tmp_path / "results" / "ln2016" / "fig6")
-    return ["reproduce", "ln2016/fig6", "--max-time", "0", "--results", str(tmp_path / "results")]
+    shutil.copytree(RESULTS / "ln2016" / "benefit", tmp_path / "results" / "ln2016" / "benefit")
+    return ["reproduce", "ln2016/benefit", "--max-time", "0", "--results", str(tmp_path / "results")]
 
 
 def test_reproduce_exits_with_6_and_writes_both_files(published: list[str], normbench: Any, capfd: Any) -> None:
@@ -157,7 +157,7 @@ def test_reproduce_exits_with_6_and_writes_both_files(published: list[str], norm
     assert undecided and all(f"{name} (undecided)" in printed.err.splitlines()[-1] for name in undecided)
     (found,) = ElementTree.parse("new/j.xml").getroot()
     assert int(found.attrib["failures"]) == len(undecided)
-    assert Path("new/c.md").read_text().startswith("<!-- normbench judge ln2016/fig6 -->\n")
+    assert Path("new/c.md").read_text().startswith("<!-- normbench judge ln2016/benefit -->\n")
     for file in ("-", "new/d.md"):
         assert normbench(*published, "--markdown", file) == 0
     printed = capfd.readouterr()

@@ -33,9 +33,10 @@ EVALUATIONS = (
 
 
 def quick(name: str) -> Any:
-    """A convolutional network takes ten times as long."""
-    of_images = "space" in (compose.declaration("norm", name).get("needs") or [])
-    return pytest.param(name, marks=pytest.mark.slow) if of_images else name
+    """A convolutional network takes ten times as long; what does the same in training and evaluation has no trace."""
+    facts = compose.declaration("norm", name)
+    of_images = "space" in (facts.get("needs") or [])
+    return pytest.param(name, marks=pytest.mark.slow) if of_images or not facts.get("mode_dependent") else name
 
 
 @pytest.fixture
