@@ -23,7 +23,7 @@ CALLS = [
     ("train", *ONE, "-m", "norm=none,layer", "--dry-run"),
     ("train", *ONE, "--cfg", "job"),
     ("reproduce", "ln2016/fig6", "--dry-run"),
-    ("reproduce", "ln2016/table1", "bln2022/table1", "--jobs", "1"),
+    ("reproduce", "ln2016/table1", "--jobs", "1"),
     ("status",),
     ("compare",),
     ("show", SPECS[0].id),

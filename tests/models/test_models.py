@@ -247,6 +247,7 @@ def test_sites_are_where_the_yaml_says(model: str, norm: str) -> None:
     assert found == wanted
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> None:
     spec = small(model, f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]")
@@ -292,6 +293,7 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
         assert parameter.grad.abs().sum() > 0 or not parameter.dim(), name
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
