@@ -42,7 +42,7 @@ def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: i
     return seconds
 
 
-def costs(specs: Mapping[str, ResolvedRun]) -> dict[str, Cost]:
+def costs(specs: Mapping[str, ResolvedRun], rounds: int = ROUNDS) -> dict[str, Cost]:
     """Forward, backward and update on the first minibatch, one thread; ratios to the first side's.
 
     `specs`: name -> a run, all of one model, data set and batch size.
@@ -62,7 +62,7 @@ def costs(specs: Mapping[str, ResolvedRun]) -> dict[str, Cost]:
 
         return run
 
-    seconds = interleave({name: repeated(step) for name, step in steps.items()}, ROUNDS)
+    seconds = interleave({name: repeated(step) for name, step in steps.items()}, rounds)
     reference = seconds[next(iter(steps))]
     found = {}
     for name, times in seconds.items():
