@@ -174,6 +174,11 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     it.page.get_by_role("button", name="Copy the place").click()
     it.page.get_by_role("button", name="Copied").wait_for()
     assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
+    said = "() => document.querySelector('#run .caption').innerText"
+    until(it.page, f"() => ({said})() === 'run {'d' * 12} · interrupted · update 200 of 200'")
+    it.page.goto(it.page.url.replace("d" * 12, "000000abc000"))
+    until(it.page, SHOWN)
+    until(it.page, f"() => ({said})() === 'run 000000abc000 · done · 200 updates'")
 
 
 def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served: Served):

@@ -391,10 +391,11 @@
 
   async function details(id, again = false) {
     const place = at("run");
-    if (!again && place.dataset.run === id) return;
-    place.dataset.run = id;
+    const now = id && `${id} ${Boolean(answered)}`; // an outline knows no step
+    if (!again && place.dataset.run === now) return;
+    place.dataset.run = now;
     const found = id ? await nb.source.run(id) : null;
-    if (place.dataset.run !== id) return;
+    if (place.dataset.run !== now) return;
     const seed = view.cells.flatMap((cell) => cell.seeds.map((one) => ({ ...one, cell: cell.label }))).find((one) => one.id === id);
     nb.fill(place, [id, found, seed], () => (id ? run(id, found, seed) : []));
     if (id && !again) place.scrollIntoView({ block: "nearest" });
@@ -404,9 +405,10 @@
     const close = nb.el("button", { type: "button", class: "plain" }, "Close");
     close.addEventListener("click", () => change({ run: "" }));
     const reason = (found || seed || {}).reason;
+    const length = seed && seed.steps && (seed.state === "done" ? `${seed.steps} updates` : answered && `update ${seed.step} of ${seed.steps}`);
     const parts = [
       nb.el("div", { class: "head" }, nb.el("h2", {}, seed ? `${seed.cell}, seed ${seed.seed}` : "Run"), close),
-      nb.el("p", { class: "caption" }, [`run ${id}`, seed && seed.state, seed && seed.steps && `update ${seed.step} of ${seed.steps}`].filter(Boolean).join(" · ")),
+      nb.el("p", { class: "caption" }, [`run ${id}`, seed && seed.state, length].filter(Boolean).join(" · ")),
       ...(reason ? [nb.el("p", {}, reason)] : []),
     ];
     if (!found) return parts;
