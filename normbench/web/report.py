@@ -23,7 +23,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.papers.rules import DECIDED, NEWS, UNDECIDED
+from normbench.papers.rules import NEWS
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
@@ -258,6 +258,8 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The paper's claims before ours, `paper` fidelity before lower ones; a few of each word unfolded, the rest folded.
 
+    Folded: the word, whether some of it are unfolded, and the rows.
+
     If all claims of a source are computed, all are folded.
     """
     blocks = []
@@ -267,12 +269,12 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not own:
             continue
         unfolded, folded = [], []
-        for word in dict.fromkeys([*DECIDED, UNDECIDED, *(row["claim"]["setting"] for row in own)]):
-            group = sorted((row for row in own if row["claim"]["setting"] == word), key=lambda row: bool(row["exact"]))
-            few = group[:OPEN] if word in DECIDED and not computed else []
+        for word in dict.fromkeys([*NEWS, *(row["word"] for row in own)]):
+            group = sorted((row for row in own if row["word"] == word), key=lambda row: bool(row["exact"]))
+            few = group[:OPEN] if describe.news(word) not in ("open", "none") and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
-                folded.append((f"{len(rest)}{' more' if few else ''} {describe.verb(word, len(rest))}", rest))
+                folded.append((word, bool(few), rest))
         kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
         blocks.append(
             {
