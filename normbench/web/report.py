@@ -218,6 +218,7 @@ def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
+        "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
         "own": own,
         "own_papers": _by_paper([row for page in own for row in _claims(page)]),
