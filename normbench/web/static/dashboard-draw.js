@@ -94,7 +94,7 @@
       const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief && !one ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
-              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace("%{customdata}", "%{y:.3~g} smoothed") }];
+              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace(/%{(customdata|y:[^}]*)}/, "%{y:.3~g} smoothed") }];
     });
     return {
       data,
