@@ -31,6 +31,7 @@ T = TypeVar("T")
 AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
 ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "second"}  # a place on it
 PARALLEL = "parallel coordinates"
+MEANS = "Means over all seeds of a cell."
 POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
@@ -211,16 +212,12 @@ class Board:
     def json(self) -> dict[str, Any]:
         """What the page lists: cells in the order of their arms, switches, choices, the answer in words."""
         q = self.question
-        counts = sorted({row.at.n for row in self.rows.values()})
-        n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
         intervals = " with 95 % intervals" * any(row.at.interval for row in self.rows.values())
         level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
             "chosen_by": describe.chosen_by(self.task),
-            "caption": {"": f"Means over all seeds of a cell ({n}).{level}", PARALLEL: LINES}.get(
-                self.plot, POINTS.format(intervals)
-            ),
+            "caption": {"": f"{MEANS}{level}", PARALLEL: LINES}.get(self.plot, POINTS.format(intervals)),
             "choices": self._choices(),
             "arms": self._arms(),
             "facets": self._facets(),

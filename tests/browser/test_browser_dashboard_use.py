@@ -141,15 +141,18 @@ def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium:
     it.page.get_by_role("button", name="layer", exact=True).click()
     assert said.is_visible() and it.page.locator("#sentence strong").inner_text() == before
     it.page.get_by_role("button", name="layer", exact=True).click()
-    assert said.count() == 0 and it.messages == []
+    caption = it.page.locator("#caption")
+    assert said.count() == 0 and "n = 3 to 5." in caption.inner_text()
+    it.page.get_by_role("button", name="none", exact=True).click()
+    assert "n = 5." in caption.inner_text() and it.messages == []
 
 
 def test_the_caption_names_the_bands_that_are_drawn(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     caption = it.page.locator("#caption")
-    assert caption.inner_text() == "Means over all seeds of a cell (n = 5). Bands: 95 % intervals."
+    assert caption.inner_text() == "Means over all seeds of a cell. n = 5. Bands: 95 % intervals."
     it.page.get_by_label("95 % band").uncheck()
-    assert caption.inner_text() == "Means over all seeds of a cell (n = 5)."
+    assert caption.inner_text() == "Means over all seeds of a cell. n = 5."
     filtered(it.page, "seed=1-2")
     until(it.page, "() => document.getElementById('caption').innerText.includes('n = 2')")
     it.page.get_by_label("95 % band").check()

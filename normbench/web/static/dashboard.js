@@ -289,11 +289,13 @@
     });
   }
 
-  // What the bands are, where any is drawn.
-  function bands() {
-    const cells = new Set(shown().map((cell) => cell.key));
+  // Of how many seeds the means are that are shown, and what the bands are, where any is drawn.
+  function counted() {
+    const cells = new Map(shown().map((cell) => [cell.key, cell.n]));
+    const n = [...cells.values()].sort((a, b) => a - b);
+    const seeds = view.caption && n.length ? `n = ${n[0]}${n[0] < n[n.length - 1] ? ` to ${n[n.length - 1]}` : ""}. ` : "";
     const drawn = view.curves && !view.swept && on.band() ? view.curves.data.filter(({ meta }) => meta.role === "band" && cells.has(meta.arm)).length : 0;
-    return drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "";
+    return seeds + (drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "");
   }
 
   function curves(plot, { key, main, log, curves: figure }) {
@@ -454,7 +456,7 @@
     if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
-    nb.say(at("caption"), [view.caption, bands()].filter(Boolean).join(" "));
+    nb.say(at("caption"), `${view.caption} ${counted()}`.trim());
     live();
     choices(at("choices"), QUESTION);
     choices(at("view-choices"), VIEW);
