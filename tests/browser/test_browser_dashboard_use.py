@@ -343,8 +343,11 @@ def test_loading_is_shown_until_the_curves_are_there(chromium: Any, served: Serv
     until(watched.page, "() => document.querySelectorAll('#table [data-row]').length")
     assert watched.page.locator("#heading").inner_text() == "Loading the curves…"
     assert watched.page.locator("#loading").is_visible()
+    counts = watched.page.locator("#table .row.cell .n")
+    assert counts.all_inner_texts() == ["–"] * 6
     held[0].continue_()
     until(watched.page, SHOWN)
+    assert counts.all_inner_texts() == ["5"] * 6
     assert watched.page.locator("#heading").inner_text() == "test error at the end, %"
     assert not watched.page.locator("#loading").is_visible() and watched.messages == []
 

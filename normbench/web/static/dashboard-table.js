@@ -101,9 +101,9 @@
       this.view.addEventListener("click", (event) => this.click(event));
     }
 
-    // cells: as the view has them; muted(cell): switched off, listed all the same.
-    show(cells, { unit, chosen, opened, muted, sorted }) {
-      Object.assign(this, { cells, chosen, muted, opened: new Set(opened) });
+    // cells: as the view has them; muted(cell): switched off, listed all the same; unread: no curve is read yet.
+    show(cells, { unit, chosen, opened, muted, sorted, unread }) {
+      Object.assign(this, { cells, chosen, muted, unread, opened: new Set(opened) });
       this.sort.parentNode.setAttribute("aria-sort", sorted || "none");
       nb.say(this.sort, `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
       const longest = (text) => Math.max(0, ...cells.map((cell) => text(cell).length));
@@ -151,7 +151,8 @@
       element.setAttribute("aria-selected", this.chosen.includes(cell.key));
       element.title = [cell.label, ...this.states(cell)].join("\n");
       const open = (cell.states.running || 0) + (cell.states.queued || 0);
-      return [cell.label, open ? `${cell.n}/${cell.n + open}` : String(cell.n), this.number(cell)];
+      const n = open ? `${cell.n}/${cell.n + open}` : String(cell.n);
+      return [cell.label, this.unread ? "–" : n, this.number(cell)];
     }
 
     states(cell, but = []) {

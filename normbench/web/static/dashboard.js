@@ -198,7 +198,7 @@
     const worth = (cell) => (typeof cell.mean === "number" ? sign * cell.mean : Infinity);
     const sorted = query.sort === "mean" && (sign < 0 ? "descending" : "ascending");
     table.show(sorted ? [...view.cells].sort((a, b) => worth(a) - worth(b) || 0) : view.cells, {
-      sorted, unit: view.choices.level && view.choices.level.unit, chosen: chosen(), opened: list("open"), muted: (cell) => !seen(cell, hidden),
+      sorted, unread: !answered, unit: view.choices.level && view.choices.level.unit, chosen: chosen(), opened: list("open"), muted: (cell) => !seen(cell, hidden),
     });
   }
 
