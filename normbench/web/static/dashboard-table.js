@@ -78,8 +78,8 @@
     return button;
   };
 
-  // Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell.
-  // on: { choose(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
+  // Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell; H hides it.
+  // on: { choose(cell), hide(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
   nb.Table = class Table {
     constructor(element, on) {
       this.on = on;
@@ -149,7 +149,7 @@
       nb.mark(element.firstChild.firstChild, cell);
       element.setAttribute("aria-expanded", this.opened.has(cell.key));
       element.setAttribute("aria-selected", this.chosen.includes(cell.key));
-      element.title = [cell.label, ...this.states(cell)].join("\n");
+      element.title = [cell.label, ...this.states(cell), "Alt-click or H: hide or show this one"].join("\n");
       const open = (cell.states.running || 0) + (cell.states.queued || 0);
       const n = open ? `${cell.n}/${cell.n + open}` : String(cell.n);
       return [cell.label, this.unread ? "–" : n, this.number(cell)];
@@ -177,6 +177,7 @@
       if (!row || (!event.shiftKey && !selected.isCollapsed && this.element.contains(selected.anchorNode))) return; // to copy it
       this.go(row);
       if (row.seed) this.on.run(row);
+      else if (event.altKey) this.on.hide(row.cell);
       else if (event.target.closest(".mark") || event.shiftKey || event.ctrlKey || event.metaKey) this.on.choose(row.cell);
       else this.open(row, !this.opened.has(row.cell.key));
     }
@@ -192,6 +193,7 @@
       else if (event.key === "ArrowLeft") row.seed ? this.go(this.rows.find((one) => one.key === row.cell.key)) : this.open(row, false);
       else if (event.key === "Enter") row.seed ? this.on.run(row) : this.open(row, !this.opened.has(row.cell.key));
       else if (event.key === " ") this.on.choose(row.cell);
+      else if (event.key.toLowerCase() === "h") this.on.hide(row.cell);
       else return;
       event.preventDefault();
     }

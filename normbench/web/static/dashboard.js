@@ -36,7 +36,7 @@
   };
 
   function seen(cell, hidden = off()) {
-    return !hidden.has(cell.arm) && !cell.place.some((key) => hidden.has(key)) && !(cell.other_rate && on.rate());
+    return ![cell.key, cell.arm, ...cell.place].some((key) => hidden.has(key)) && !(cell.other_rate && on.rate());
   }
 
   function shown() {
@@ -143,16 +143,18 @@
     });
   }
 
+  // Off, or on again: an arm, a facet's value, or a cell alone.
+  function turn(key) {
+    const hidden = off();
+    if (!hidden.delete(key)) hidden.add(key);
+    change({ off: [...hidden].join("|") });
+  }
+
   // A switch of an arm or of a facet's value.
   function toggles(into, items) {
     nb.keyed(into, items, ({ key, label, whole }) => {
       const button = nb.el("button", { type: "button", class: "toggle", title: `${whole || label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
-      button.addEventListener("click", (event) => {
-        if (event.shiftKey) return only(into, key);
-        const hidden = off();
-        if (!hidden.delete(key)) hidden.add(key);
-        return change({ off: [...hidden].join("|") });
-      });
+      button.addEventListener("click", (event) => (event.shiftKey ? only(into, key) : turn(key)));
       button.addEventListener("dblclick", (event) => event.shiftKey || only(into, key));
       return button;
     }, (button, item) => {
@@ -184,6 +186,7 @@
     },
     open: (keys) => change({ open: keys.join("|") }),
     run: (row) => change({ run: row.seed.id }),
+    hide: (cell) => turn(cell.key),
     sort: () => change({ sort: query.sort ? "" : "mean" }),
     point(cell) {
       pointed = cell;
