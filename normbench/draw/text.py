@@ -27,8 +27,13 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
+def minus(text: str) -> str:
+    """The text of numbers with true minus signs."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def show(number: float | None) -> str:
     """Three digits, all of those before the point, with a true minus sign; an en dash for nothing."""
     if number is None:
         return "–"
-    return f"{number:{'.0f' if 1000 <= abs(number) < 1e6 else '.3g'}}".replace("-", "\N{MINUS SIGN}")
+    return minus(f"{number:{'.0f' if 1000 <= abs(number) < 1e6 else '.3g'}}")

@@ -20,7 +20,7 @@ from normbench.compare.question import TUNED, value
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
-from normbench.draw.text import show
+from normbench.draw.text import minus, show
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
@@ -268,9 +268,8 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    found = describe.table([row for _, row, _ in rows], board.comparison)
-    texts = (row.difference.replace("-", "\N{MINUS SIGN}") for row in found)  # as the axis has it
-    for (group, row, d), text in zip(rows, texts, strict=True):
+    texts = describe.table([row for _, row, _ in rows], board.comparison)
+    for (group, row, d), text in zip(rows, (row.difference for row in texts), strict=True):
         number += 1
         tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
         here = joined(
@@ -350,7 +349,7 @@ def sensitivity(board: Board) -> Figure | None:
         rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
-        texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        texts = [f"{arm[0]} at {rate:g}: {minus(row.at.text())}{unit}" for rate, row in zip(rates, rows, strict=True)]
         trace = markers(
             "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -271,6 +272,9 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     difference = compare(task, Question.of(task, {})).groups[0].pairs[0]
     numbers = describe.difference(difference if difference.first == "none" else difference.reversed, "points")
     assert found["pair"]["text"] == f"none \N{MINUS SIGN} layer, at the end: {numbers}, 4 pairs" and "[" in numbers
+    other = seen(runs, {"a": second, "b": first})
+    words = [found["pair"]["text"], other["pair"]["text"], found["answer"]["groups"], [cell["text"] for cell in found["cells"]]]
+    assert "\N{MINUS SIGN}" in words[1].split(": ")[1] and not re.search(r"-\d", json.dumps(words)), "true minus signs"
     apart = [run for run in runs if (run.seed < 3) == (run.arm == "mnist_mlp-none")]
     assert ", unpaired" in seen(apart, {"a": first, "b": second})["pair"]["text"]
     (mean,) = traces(found["pair"], "mean", "figure")
