@@ -452,7 +452,7 @@
   function show() {
     if (!view) return;
     document.title = view.title ? `${view.title} · normbench` : "normbench";
-    const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
+    const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} run${task.runs === 1 ? "" : "s"}` }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
     at("task").title = task ? task.title : "";

@@ -186,7 +186,8 @@
       return nb.el("label", {}, box, key);
     }, (label, { key }) => (label.firstChild.checked = keys.includes(key)));
     if (document.activeElement !== at("filter")) at("filter").value = query.filter || "";
-    nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : ""} runs`);
+    const of = table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : "";
+    nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${of} run${table.of === 1 ? "" : "s"}`);
     at("mixed").hidden = !mixed();
     at("archived").hidden = !table.archived || (query.filter || "").includes("archived");
     nb.say(at("archived"), `${table.archived} archived`);
