@@ -118,6 +118,12 @@ class Task:
     def runs(self) -> list[RunRecord]:
         return [run for cell in self.cells for run in cell.runs]
 
+    @property
+    def experiments(self) -> list[str]:
+        """Those that have all its runs: `ln2016/fig6`."""
+        names = ({run.experiment, *(experiment for experiment, _ in run.elsewhere)} for run in self.runs)
+        return sorted(set.intersection(*names) - {ADHOC})
+
     @cached_property
     def monitored(self) -> Mapping[str, str]:
         """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""
