@@ -37,6 +37,7 @@ UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
 HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
+NARROW = 34  # the same of what hovering says in a small one
 CONFIGURATION = "configuration"  # the option whose values make a map of variants
 MOST_COLUMNS = 10
 
@@ -349,11 +350,14 @@ def sensitivity(board: Board) -> Figure | None:
         rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
-        texts = [f"{arm[0]} at {rate:g}: {minus(row.at.text())}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        texts = [f"at {rate:g}: {minus(row.at.text())}{unit}" for rate, row in zip(rates, rows, strict=True)]
         trace = markers(
             "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
         )
-        trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
+        name = joined(*arm)
+        lines = map(label, textwrap.wrap(name, NARROW, break_on_hyphens=False))  # the whole has no room
+        hover = "<br>".join([*lines, "%{customdata}<extra></extra>"])
+        trace |= {"name": label(name), "mode": "lines+markers", "hovertemplate": hover}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         errors = error_of(means, [row.at.interval for row in rows], 1.2)
         line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
@@ -364,7 +368,8 @@ def sensitivity(board: Board) -> Figure | None:
     ticks = {"tickvals": rates, "ticktext": [f"{rate:.2g}" for rate in rates]}
     logarithm = {"type": "log"} if board.question.metric.loss and lowest > 0 else {}
     axes = {"xaxis": axis_of("Learning rate", type="log", **ticks), "yaxis": axis_of(metric_name(board), **logarithm)}
-    return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes}}
+    caption = f"Large: the best rate by {describe.chosen_by(board.task)}." if board.best else ""
+    return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes, "meta": {"caption": caption}}}
 
 
 # --- variants of one evaluation --------------------------------------------------------------------------------------

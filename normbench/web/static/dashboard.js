@@ -350,7 +350,7 @@
     at("sensitivity").hidden = !sensitivity;
     nb.draw(at("plot-sensitivity"), sensitivity && { ...sensitivity, data: sensitivity.data.filter((trace) => !hidden.has(trace.meta.arm)) });
     at("heat").hidden = !heat;
-    nb.say(at("heat-caption"), heat ? heat.layout.meta.caption : "");
+    for (const [id, figure] of Object.entries({ heat, sensitivity })) nb.say(at(`${id}-caption`), figure ? figure.layout.meta.caption : "");
     nb.draw(at("plot-heat"), heat);
     speed();
     const { commands = [], under_way: coming = 0 } = view.answer || {};
