@@ -345,6 +345,8 @@ def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: s
         assert it.page.evaluate(f"looks.{flaw}()") == []
     for plot in ("curves", "forest", "sensitivity", "difference"):
         assert it.page.evaluate("id => looks.outside(id)", f"plot-{plot}") == []
+    band = it.page.evaluate("document.getElementById('plot-curves').data.find(t => t.meta.role === 'band').opacity")
+    assert (band > 0.2) == (scheme == "dark"), "a dark page hides what a light one shows"
     assert it.messages == []
 
 

@@ -41,7 +41,7 @@
     // blue below, the page between, orange above: told apart without red and green; text stands on all of it
     const colorscale = [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
     if (trace.meta.role === "heat") return { ...trace, colorscale, textfont: { size: 11, color: colour("--text") } };
-    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
+    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade, opacity: (dark.matches ? 2 : 1) * trace.opacity } : {}) };
   }
 
   // An exponential mean with weight w of what was before; corrected at the start, where there is little before. Up to

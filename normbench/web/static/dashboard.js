@@ -346,7 +346,7 @@
     const hidden = off();
     const { forest, sensitivity, heat } = view;
     // an arm that is switched off stays in its row, pale: the rows do not jump
-    nb.draw(at("plot-forest"), forest && { ...forest, data: forest.data.map((trace) => ({ ...trace, opacity: cells.has(trace.meta.arm) ? 1 : 0.25 })) });
+    nb.draw(at("plot-forest"), forest && { ...forest, data: forest.data.map((trace) => ({ ...trace, opacity: cells.has(trace.meta.arm) ? 1 : nb.dark() ? 0.5 : 0.25 })) });
     at("sensitivity").hidden = !sensitivity;
     nb.draw(at("plot-sensitivity"), sensitivity && { ...sensitivity, data: sensitivity.data.filter((trace) => !hidden.has(trace.meta.arm)) });
     at("heat").hidden = !heat;

@@ -217,6 +217,7 @@
     const count = chosen().length;
     nb.say(at("count"), `${count.toLocaleString("en")} selected`);
     for (const field of at("acts").querySelectorAll("button, input")) field.disabled = !count;
+    nb.say(at("compare"), count ? "Compare" : "Compare all");
     const words = count ? [...selected].join(" ") : query.filter || "";
     at("compare").setAttribute("aria-disabled", count > MOST);
     at("compare").title = count > MOST ? `at most ${MOST} single runs` : "";
