@@ -11,7 +11,7 @@ import hashlib
 import statistics
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -36,6 +36,7 @@ POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+FEW = 3  # arms that are named where a comparison has a part of them
 MOST = 1000  # results in the cache
 
 
@@ -319,19 +320,20 @@ class Board:
         return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
-        """Of each group who wins, and the rest; its place names the arms where it has not all of the task."""
+        """Of each group who wins, and the rest; its place names arms where it has not all of the task, `whole` each one."""
         groups, every = [], len({*self.question.arms.values()})
         for group in self.groups:
             first = (describe.group_sentences(group, self.comparison)[0] or [""])[0]
             rest = describe.group_sentence(group, self.comparison).removeprefix(first).strip()
-            arms = [self.question.arm(row.cell) for row in group.rows]
-            part = f"{len(arms)} of {every} arms: {', '.join(arms)}" if len(arms) < every else ""
-            place = joined(group.place, self.tuning * group.tuned, part)
+            arms = [self.names[self.question.arm(row.cell)] for row in group.rows]
+            setting = joined(group.place, self.tuning * group.tuned)
+            of = f"{len(arms)} of {every} arms: " if len(arms) < every else ""
+            place, whole = (joined(setting, of and of + named) for named in (_few(arms), ", ".join(arms)))
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             for arm in sorted(self.names, key=len, reverse=True):
                 first, rest = (text.replace(arm, self.names[arm]) for text in (first, rest))
-            words = {"place": place, "sentence": first, "rest": rest}
+            words = {"place": place, "whole": whole, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}
 
@@ -454,6 +456,12 @@ def value_text(cell: Cell, key: str) -> str:
 
 def short_text(cell: Cell, key: str) -> str:
     return cell.format_value(key) if key in cell.values else "–"
+
+
+def _few(names: Sequence[str]) -> str:
+    """`layer, batch, rms and 15 more`."""
+    more = len(names) - FEW
+    return ", ".join(names) if more < 1 else f"{', '.join(names[:FEW])} and {more} more"
 
 
 def joined(*words: str) -> str:

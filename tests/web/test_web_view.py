@@ -228,6 +228,10 @@ def test_the_headline_is_of_the_most_arms_and_the_forest_begins_with_it():
         + compared.runs(("none",), lr=0.1)
     )
     assert apart["answer"]["groups"][0]["place"].endswith("2 of 3 arms: layer, rms")
+    norms = ("rms", "layer", "group", "batch", "none")
+    many = seen(compared.runs((*norms, "instance"), lr=1e-2) + compared.runs(norms, lr=1e-3))["answer"]["groups"]
+    part, whole = (many[1][key].partition("5 of 6 arms: ")[2] for key in ("place", "whole"))
+    assert part.endswith(" and 2 more") and len(part.split(", ")) == 3 and {*whole.split(", ")} == {*norms}
     texts = [note["text"] for note in apart["forest"]["layout"]["annotations"]]
     assert texts[1] == "layer \N{MINUS SIGN} rms" and apart["forest"]["data"][0]["x"][0] < 0
     assert apart["forest"]["layout"]["xaxis"]["title"]["text"].startswith("difference, points")

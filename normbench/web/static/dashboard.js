@@ -338,7 +338,7 @@
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
       ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
-      ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
+      ...(first.place ? [nb.el("small", { title: first.whole }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
     nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
