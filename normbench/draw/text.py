@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 # control, format (bidirectional overrides among them), private, lone surrogates, unassigned
@@ -25,6 +27,42 @@ def visible(value: Any) -> Any:
 def visible_lines(text: str) -> str:
     """Text of several lines without hidden characters, and none that steer a terminal."""
     return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters, but 8: both ends, for names begin alike or end alike."""
+    most = max(most, 8)
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[most // 2 + 1 - most :]}"
+
+
+def told_apart(names: Sequence[str], most: int) -> list[str]:
+    """Names of words, each of at most so many characters: of a longer one its first word and those that tell it from
+    all others, then as many more as there is room for."""
+    having: dict[str, set[int]] = {}
+    for place, name in enumerate(names):
+        for word in name.split(" "):
+            having.setdefault(word, set()).add(place)
+    return [name if len(name) <= most else cut(_telling(name.split(" "), having, most), most) for name in names]
+
+
+def _telling(words: Sequence[str], having: Mapping[str, set[int]], most: int) -> str:
+    chosen, rivals = {0}, set(having[words[0]])
+    while len(chosen) < len(words):
+        left = (place for place in range(len(words)) if place not in chosen)
+        best = min(left, key=lambda place: len(rivals & having[words[place]]))
+        if len(rivals & having[words[best]]) == len(rivals):
+            break  # no word tells it from those that are left
+        chosen.add(best)
+        rivals &= having[words[best]]
+    for place in range(len(words)):
+        if len(_with_gaps(words, chosen | {place})) <= most:
+            chosen.add(place)
+    return _with_gaps(words, chosen)
+
+
+def _with_gaps(words: Sequence[str], chosen: Set[int]) -> str:
+    pieces = (word if place in chosen else "…" for place, word in enumerate(words))
+    return " ".join(piece for piece, _ in itertools.groupby(pieces))
 
 
 def minus(text: str) -> str:

@@ -24,6 +24,7 @@ from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
+from normbench.draw.text import told_apart
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, Point
 
@@ -36,6 +37,7 @@ POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+LONGEST = 38  # characters of a label in the list of cells
 FEW = 3  # arms that are named where a comparison has a part of them
 MOST = 1000  # results in the cache
 
@@ -271,7 +273,7 @@ class Board:
             other_rate = cell.key not in self.best and setting(cell) in tuned
             row = cell_json(cell, self.styles[cell.key], self.rows[cell.key], texts[cell.key])
             found.append({**row, "place": place, "other_rate": other_rate})
-        return found
+        return _with_room(found)
 
     def _level(self, level: float | None) -> str:
         return "" if level is None else configuration.short(level * self.question.metric.factor)
@@ -431,7 +433,13 @@ def waiting(task: Task) -> list[dict[str, Any]]:
     """The cells of a task before any curve is read."""
     colours = colours_of(cell.norm for cell in task.cells)
     names = {cell.key: cell.label(task.differing) or cell.norm or "all" for cell in task.cells}
-    return [cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells]
+    return _with_room([cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells])
+
+
+def _with_room(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With `short`, what the list has room for of their labels."""
+    shorts = told_apart([cell["label"] for cell in cells], LONGEST)
+    return [{**cell, "short": short} for cell, short in zip(cells, shorts, strict=True)]
 
 
 def clocks(task: Task) -> list[str]:

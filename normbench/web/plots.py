@@ -15,12 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import configuration, describe, paper_references
+from normbench.compare.answer import Group, Row
+from normbench.compare.difference import Difference
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import TUNED, value
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
-from normbench.draw.text import minus, show
+from normbench.draw.text import cut, minus, show, told_apart
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
@@ -35,6 +37,7 @@ MANY = 8  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
 UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
+LINE = 16  # pixels of a further line
 HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
 NARROW = 34  # the same of what hovering says in a small one
@@ -269,36 +272,44 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    texts = describe.table([row for _, row, _ in rows], board.comparison)
-    for (group, row, d), text in zip(rows, (row.difference for row in texts), strict=True):
+    texts = [found.difference for found in describe.table([row for _, row, _ in rows], board.comparison)]
+    names = [_name(board, group, row, d, bool(leads)) for group, row, d in rows]
+    two = any(len(name) + len(text) > LONGEST for name, text in zip(names, texts, strict=True))  # lines above a mark
+    for (group, row, d), text, name, short in zip(rows, texts, names, told_apart(names, LONGEST), strict=True):
         number += 1
-        tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
+        tuned = group.tuned
         here = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
         )
         if here != place:
             place = here
-            notes.append(note(-limit, -number, "left", place, "--muted", LONGEST))
+            notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted", place, two))
             number += HEADING
         mean = d.mean or 0.0
-        names = {arm: board.names[name] for arm, name in arms.items()}
-        shown = f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}" if leads else names[row.arm]
-        name = joined(shown, f"lr={row.cell.format_value(TUNED)}" * (tuned and not leads))
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
         whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
         data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
-        notes.append(note(-limit, -number, "left", name, "--text", LONGEST - len(text)))
+        notes.append(note(-limit, -number, "left", short, "--text", name, two))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
     title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}{better}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
-    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
+    height = round((ROW + LINE * two) * (number + 1)) + 62
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": height}
     return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
+
+
+def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:
+    """An arm, or what a difference is of; with its rate where each arm has its own."""
+    names = {one.arm: board.names[board.question.arm(one.cell)] for one in group.rows}
+    if lead:
+        return f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}"
+    return joined(names[row.arm], f"lr={row.cell.format_value(TUNED)}" * group.tuned)
 
 
 def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
@@ -312,23 +323,21 @@ def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
 
 
-def note(x: float, y: float, anchor: str, text: str, colour: str, most: int = 99) -> dict[str, Any]:
-    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name."""
-    place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
-    whole = {"hovertext": label(text)} if len(text) > most else {}
+def note(
+    x: float, y: float, anchor: str, text: str, colour: str, whole: str = "", higher: bool = False
+) -> dict[str, Any]:
+    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name.
+
+    higher: above another text.
+    """
+    place = {"x": x, "y": y, "yshift": 13 + LINE * higher, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
     return {
         **place,
-        **whole,
-        "text": label(cut(text, most)),
+        **({"hovertext": label(whole)} if whole not in ("", text) else {}),
+        "text": label(text),
         "font": {"size": 12 if anchor == "left" else 11},
         "name": colour,
     }
-
-
-def cut(text: str, most: int) -> str:
-    """At most so many characters."""
-    most = max(most, 8)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 # --- learning rates --------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from typing import Any
 from normbench.compare import configuration, describe
 from normbench.compare.answer import Row
 from normbench.compare.groups import Cell
-from normbench.draw.text import minus
+from normbench.draw.text import cut, minus
 from normbench.web.board import PARALLEL, Board, short_text, unit_of
 from normbench.web.figures import Figure, bare, label
-from normbench.web.plots import axis_of, cut, error_of, markers, metric_name, note
+from normbench.web.plots import axis_of, error_of, markers, metric_name, note
 
 MOST_TICKS = 12  # of one option, each with its own place; more numbers have an axis
 LONGEST = 18  # characters of a value

@@ -152,7 +152,7 @@
       element.title = [cell.label, ...this.states(cell), "Alt-click or H: hide or show this one"].join("\n");
       const open = (cell.states.running || 0) + (cell.states.queued || 0);
       const n = open ? `${cell.n}/${cell.n + open}` : String(cell.n);
-      return [cell.label, this.unread ? "–" : n, this.number(cell)];
+      return [cell.short, this.unread ? "–" : n, this.number(cell)];
     }
 
     states(cell, but = []) {
