@@ -401,9 +401,7 @@ def _end(interval: tuple[float, float] | None, place: int) -> float:
 # --- several claims --------------------------------------------------------------------------------------------------
 
 
-def tally(
-    claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False
-) -> str:
+def tally(claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False) -> str:
     """`Of 3 claims, 2 are reproduced; 1 is undecided.`: how many verdicts begin with which word; `kind`: one, several.
 
     at_setting: how many have which word at the paper's setting, whatever the controls say, and which these are.

@@ -322,7 +322,7 @@ class Board:
         return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
-        """Of each group who wins, and the rest; its place names arms where it has not all of the task, `whole` each one."""
+        """Of each group who wins, and the rest; its place names arms where it has not all of them, `whole` each."""
         groups, every = [], len({*self.question.arms.values()})
         for group in self.groups:
             first = (describe.group_sentences(group, self.comparison)[0] or [""])[0]

@@ -73,10 +73,10 @@ def test_the_filter_of_a_task_selects_its_runs_and_no_others():
     runs = [*compared.runs(), *compared.runs(name="wine"), *compared.runs(points=30)]
     found = seen(runs)
     chosen = [{run.id for run in select(task["filter"].split(), runs)} for task in found["tasks"]]
-    filed = [replace(run, experiment="mine/one", elsewhere=[("mine/two", "a")]) for run in runs[:15]]
+    filed = [replace(r, id=f"filed-{r.id}", experiment="mine/one", elsewhere=[("mine/two", "")]) for r in runs[:15]]
     labels = [task["title"] for task in seen([*filed, *runs[15:]])["tasks"]]
     assert [label.partition(" · ")[2] for label in labels] == ["mine/one · mine/two", "", ""]
-    mixed = seen([*filed[:14], replace(runs[14], experiment="mine/two"), *runs[15:]])["tasks"]
+    mixed = seen([*filed[:14], replace(runs[14], id="other", experiment="mine/two"), *runs[15:]])["tasks"]
     assert mixed[0]["title"].endswith(" · mine/two"), "all its runs are of that one"
     assert len(chosen) == 3 and [len(ids) for ids in chosen] == [task["runs"] for task in found["tasks"]]
 
@@ -283,7 +283,8 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     numbers = describe.difference(difference if difference.first == "none" else difference.reversed, "points")
     assert found["pair"]["text"] == f"none \N{MINUS SIGN} layer, at the end: {numbers}, 4 pairs" and "[" in numbers
     other = seen(runs, {"a": second, "b": first})
-    words = [found["pair"]["text"], other["pair"]["text"], found["answer"]["groups"], [cell["text"] for cell in found["cells"]]]
+    cells = [cell["text"] for cell in found["cells"]]
+    words = [found["pair"]["text"], other["pair"]["text"], found["answer"]["groups"], cells]
     assert "\N{MINUS SIGN}" in words[1].split(": ")[1] and not re.search(r"-\d", json.dumps(words)), "true minus signs"
     apart = [run for run in runs if (run.seed < 3) == (run.arm == "mnist_mlp-none")]
     assert ", unpaired" in seen(apart, {"a": first, "b": second})["pair"]["text"]
