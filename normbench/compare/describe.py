@@ -29,7 +29,7 @@ def heading(c: Comparison) -> str:
     unit = f", {q.metric.unit}" if q.metric.unit else ""
     better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
     spread = any(row.at.interval for group in c.groups for row in group.rows)
-    how = "mean and 95 % interval over seeds alone" if spread else "fewer than two seeds: no interval"
+    how = "mean and 95 % interval over seeds alone" if spread else "single runs"
     return f"{q.split} {q.metric.title} {when(c)}{unit} · {how} · {better}"
 
 

@@ -172,7 +172,7 @@ def test_who_wins_and_by_how_much() -> None:
     ) and "batch is ahead of none" in describe.sentence(found)
     assert "test error at the end, %" in describe.heading(found) and "lower is better" in describe.heading(found)
     assert " · mean and 95 % interval over seeds alone · " in describe.heading(found)
-    assert " · fewer than two seeds: no interval · " in describe.heading(asked([run(0.2, "none", 1)]))
+    assert " · single runs · " in describe.heading(asked([run(0.2, "none", 1)]))
 
 
 def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
