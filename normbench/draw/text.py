@@ -37,27 +37,29 @@ def cut(text: str, most: int) -> str:
 
 def told_apart(names: Sequence[str], most: int) -> list[str]:
     """Names of words, each of at most so many characters: of a longer one its first word and those that tell it from
-    all others, then as many more as there is room for."""
+    all others, then as many more as there is room for; last, its longest words are cut."""
     having: dict[str, set[int]] = {}
     for place, name in enumerate(names):
         for word in name.split(" "):
             having.setdefault(word, set()).add(place)
-    return [name if len(name) <= most else cut(_telling(name.split(" "), having, most), most) for name in names]
+    return [name if len(name) <= most else _telling(name.split(" "), having, most) for name in names]
 
 
-def _telling(words: Sequence[str], having: Mapping[str, set[int]], most: int) -> str:
-    chosen, rivals = {0}, set(having[words[0]])
-    while len(chosen) < len(words):
-        left = (place for place in range(len(words)) if place not in chosen)
-        best = min(left, key=lambda place: len(rivals & having[words[place]]))
-        if len(rivals & having[words[best]]) == len(rivals):
-            break  # no word tells it from those that are left
-        chosen.add(best)
-        rivals &= having[words[best]]
-    for place in range(len(words)):
+def _telling(words: list[str], having: Mapping[str, set[int]], most: int) -> str:
+    chosen, rivals = {0}, having[words[0]]
+    rare = sorted(range(len(words)), key=lambda place: len(having[words[place]]))
+    while left := [place for place in rare if place not in chosen and not rivals <= having[words[place]]]:
+        chosen.add(best := min(left, key=lambda place: len(rivals & having[words[place]])))
+        rivals = rivals & having[words[best]]
+    for place in rare:
         if len(_with_gaps(words, chosen | {place})) <= most:
             chosen.add(place)
-    return _with_gaps(words, chosen)
+    while (excess := len(text := _with_gaps(words, chosen)) - most) > 0:
+        longest = max(chosen, key=lambda place: len(words[place]))
+        if len(words[longest]) <= 8:
+            return cut(text, most)
+        words[longest] = cut(words[longest], len(words[longest]) - excess)
+    return text
 
 
 def _with_gaps(words: Sequence[str], chosen: Set[int]) -> str:
