@@ -120,9 +120,9 @@ class Task:
 
     @property
     def experiments(self) -> list[str]:
-        """Those that have all its runs: `ln2016/fig6`."""
-        names = ({run.experiment, *(experiment for experiment, _ in run.elsewhere)} for run in self.runs)
-        return sorted(set.intersection(*names) - {ADHOC})
+        """Those that its runs are of, `ln2016/fig6`, that of the most first."""
+        counts = Counter(name for run in self.runs for name in {run.experiment, *(name for name, _ in run.elsewhere)})
+        return sorted(counts.keys() - {ADHOC}, key=lambda name: (-counts[name], name))
 
     @cached_property
     def monitored(self) -> Mapping[str, str]:

@@ -37,8 +37,8 @@ POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-LONGEST = 38  # characters of a label in the list of cells
-FEW = 3  # arms that are named where a comparison has a part of them
+LONGEST = 33  # characters of a label in the list of cells
+FEW = 3  # names of many
 MOST = 1000  # results in the cache
 
 
@@ -330,7 +330,7 @@ class Board:
             arms = [self.names[self.question.arm(row.cell)] for row in group.rows]
             setting = joined(group.place, self.tuning * group.tuned)
             of = f"{len(arms)} of {every} arms: " if len(arms) < every else ""
-            place, whole = (joined(setting, of and of + named) for named in (_few(arms), ", ".join(arms)))
+            place, whole = (joined(setting, of and of + named) for named in (few(arms), ", ".join(arms)))
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             for arm in sorted(self.names, key=len, reverse=True):
@@ -466,7 +466,7 @@ def short_text(cell: Cell, key: str) -> str:
     return cell.format_value(key) if key in cell.values else "–"
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
     """`layer, batch, rms and 15 more`."""
     more = len(names) - FEW
     return ", ".join(names) if more < 1 else f"{', '.join(names[:FEW])} and {more} more"

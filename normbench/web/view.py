@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import plots
-from normbench.web.board import CACHE, Board, joined, stamp, waiting
+from normbench.web.board import CACHE, Board, few, stamp, waiting
 from normbench.web.json_safe import json_safe
 from normbench.web.swept import swept
 
@@ -107,7 +107,7 @@ class Selection:
             **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
             "tasks": [
-                {"key": t.key, "title": joined(t.title, *t.experiments), "runs": len(t.runs), "filter": _filter(t)}
+                {"key": t.key, "title": t.title, "runs": len(t.runs), "of": few(t.experiments), "filter": _filter(t)}
                 for t in self.tasks
             ],
             "runs": {

@@ -74,10 +74,9 @@ def test_the_filter_of_a_task_selects_its_runs_and_no_others():
     found = seen(runs)
     chosen = [{run.id for run in select(task["filter"].split(), runs)} for task in found["tasks"]]
     filed = [replace(r, id=f"filed-{r.id}", experiment="mine/one", elsewhere=[("mine/two", "")]) for r in runs[:15]]
-    labels = [task["title"] for task in seen([*filed, *runs[15:]])["tasks"]]
-    assert [label.partition(" · ")[2] for label in labels] == ["mine/one · mine/two", "", ""]
+    assert [task["of"] for task in seen([*filed, *runs[15:]])["tasks"]] == ["mine/one, mine/two", "", ""]
     mixed = seen([*filed[:14], replace(runs[14], id="other", experiment="mine/two"), *runs[15:]])["tasks"]
-    assert mixed[0]["title"].endswith(" · mine/two"), "all its runs are of that one"
+    assert mixed[0]["of"] == "mine/two, mine/one", "that of the most runs first"
     assert len(chosen) == 3 and [len(ids) for ids in chosen] == [task["runs"] for task in found["tasks"]]
 
 

@@ -452,10 +452,10 @@
   function show() {
     if (!view) return;
     document.title = view.title ? `${view.title} · normbench` : "normbench";
-    const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} run${task.runs === 1 ? "" : "s"}` }));
+    const tasks = view.tasks.map((task) => ({ key: task.key, label: [task.title, `${task.runs} run${task.runs === 1 ? "" : "s"}`, task.of].filter(Boolean).join(" · ") }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
-    at("task").title = task ? task.title : "";
+    at("task").title = at("task").selectedOptions.length ? at("task").selectedOptions[0].label : "";
     if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
