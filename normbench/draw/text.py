@@ -37,7 +37,7 @@ def cut(text: str, most: int) -> str:
 
 def told_apart(names: Sequence[str], most: int) -> list[str]:
     """Names of words, each of at most so many characters: of a longer one its first word and those that tell it from
-    all others, then as many more as there is room for; last, its longest words are cut."""
+    all others, with … for gaps, and as many more as there is room for; else without gaps, its longest words cut."""
     having: dict[str, set[int]] = {}
     for place, name in enumerate(names):
         for word in name.split(" "):
@@ -48,17 +48,20 @@ def told_apart(names: Sequence[str], most: int) -> list[str]:
 def _telling(words: list[str], having: Mapping[str, set[int]], most: int) -> str:
     chosen, rivals = {0}, having[words[0]]
     rare = sorted(range(len(words)), key=lambda place: len(having[words[place]]))
-    while left := [place for place in rare if place not in chosen and not rivals <= having[words[place]]]:
-        chosen.add(best := min(left, key=lambda place: len(rivals & having[words[place]])))
+    while more := [place for place in rare if place not in chosen and not rivals <= having[words[place]]]:
+        chosen.add(best := min(more, key=lambda place: len(rivals & having[words[place]])))
         rivals = rivals & having[words[best]]
     for place in rare:
         if len(_with_gaps(words, chosen | {place})) <= most:
             chosen.add(place)
-    while (excess := len(text := _with_gaps(words, chosen)) - most) > 0:
-        longest = max(chosen, key=lambda place: len(words[place]))
-        if len(words[longest]) <= 8:
+    if len(text := _with_gaps(words, chosen)) <= most:
+        return text
+    left = [words[place] for place in sorted(chosen)]
+    while (excess := len(text := " ".join(left)) - most) > 0:
+        longest = max(left, key=len)
+        if len(longest) <= 8:
             return cut(text, most)
-        words[longest] = cut(words[longest], len(words[longest]) - excess)
+        left[left.index(longest)] = cut(longest, len(longest) - excess)
     return text
 
 

@@ -186,5 +186,5 @@ def test_long_names_are_told_apart_by_what_differs():
     found = told_apart([*names, "layer eps=0.001"], 32)
     assert found[:2] == ["batch … scale=one sites.dense=a", "batch … scale=one sites.dense=b"]
     assert found[4] == "layer eps=0.001" and len({*found}) == 5 and max(map(len, found)) <= 32
-    assert told_apart([*names, "layer eps=0.001"], 28)[0] == "batch … scale=one sites…se=a"
+    assert told_apart([*names, "layer eps=0.001"], 28)[0] == "batch scale=one sites.…nse=a"
     assert cut("abcdefghijkl", 8) == "abcd…jkl"
