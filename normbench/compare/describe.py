@@ -13,6 +13,7 @@ from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UN
 from normbench.compare.groups import Task
 from normbench.compare.question import BEST, END, TUNED
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
+from normbench.draw.text import minus
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -27,7 +28,9 @@ def heading(c: Comparison) -> str:
     q = c.question
     unit = f", {q.metric.unit}" if q.metric.unit else ""
     better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
-    return f"{q.split} {q.metric.title} {when(c)}{unit} · mean and 95 % interval over seeds alone · {better}"
+    spread = any(row.at.interval for group in c.groups for row in group.rows)
+    how = "mean and 95 % interval over seeds alone" if spread else "single runs"
+    return f"{q.split} {q.metric.title} {when(c)}{unit} · {how} · {better}"
 
 
 def when(c: Comparison) -> str:
@@ -99,7 +102,7 @@ def _early_sentences(group: Group, c: Comparison, how: str) -> tuple[list[str], 
     if seen is None:
         return [f"No verdict{how}: no run has an evaluation yet."], []
     intervals = {row.arm: row.at.interval for row in group.rows}
-    texts = {arm: c.forms.of(intervals[arm])(mean) for arm, mean in seen.means.items()}
+    texts = {arm: minus(c.forms.of(intervals[arm])(mean)) for arm, mean in seen.means.items()}
     lead = [arm for arm, text in texts.items() if text == next(iter(texts.values()))]
     found, best = "", question.metric.best
     if len(lead) == len(texts):
@@ -138,7 +141,7 @@ def _join(words: Sequence[str]) -> str:
 
 
 def difference(d: Difference | None, unit: str = "", forms: Forms | None = None) -> str:
-    """`-0.62 [-1.01, -0.23] points`, with a note where seeds are unpaired or one side has more of them.
+    """`−0.62 [−1.01, −0.23] points`, with a note where seeds are unpaired or one side has more of them.
 
     forms: of its comparison.
     """
@@ -147,7 +150,8 @@ def difference(d: Difference | None, unit: str = "", forms: Forms | None = None)
     seeds = f" (n = {d.n})"
     if d.interval:
         seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
-    return f"{format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None)}{unit and f' {unit}'}{seeds}"
+    estimate = minus(format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None))
+    return f"{estimate}{unit and f' {unit}'}{seeds}"
 
 
 def because(d: Difference, unit: str = "") -> str:
@@ -193,9 +197,12 @@ def table(rows: Sequence[Row], c: Comparison) -> list[Texts]:
     pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
     best_forms = Forms.among((row.best.mean, row.best.interval) for row in rows if row.best.mean is not None)
     columns = (
-        [NOT_LOGGED if row.unlogged else row.at.text(False, c.forms.of(row.at.interval)) for row in rows],
-        [{seed: seed_form(value) for seed, value in row.values.items() if value is not None} for row in rows],
-        [NOT_LOGGED if row.lacks(row.best) else row.best.text(False, best_forms.of(row.best.interval)) for row in rows],
+        [NOT_LOGGED if row.unlogged else minus(row.at.text(False, c.forms.of(row.at.interval))) for row in rows],
+        [{seed: minus(seed_form(value)) for seed, value in row.values.items() if value is not None} for row in rows],
+        [
+            NOT_LOGGED if row.lacks(row.best) else minus(row.best.text(False, best_forms.of(row.best.interval)))
+            for row in rows
+        ],
         column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
         [difference(d, forms=c.difference_forms) for d in differences],
         [_p(d.p if d else None) for d in differences],

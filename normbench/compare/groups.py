@@ -118,6 +118,12 @@ class Task:
     def runs(self) -> list[RunRecord]:
         return [run for cell in self.cells for run in cell.runs]
 
+    @property
+    def experiments(self) -> list[str]:
+        """Those that its runs are of, `ln2016/fig6`, that of the most first."""
+        counts = Counter(name for run in self.runs for name in {run.experiment, *(name for name, _ in run.elsewhere)})
+        return sorted(counts.keys() - {ADHOC}, key=lambda name: (-counts[name], name))
+
     @cached_property
     def monitored(self) -> Mapping[str, str]:
         """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""

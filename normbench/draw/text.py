@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 # control, format (bidirectional overrides among them), private, lone surrogates, unassigned
@@ -27,8 +29,54 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
+def cut(text: str, most: int) -> str:
+    """At most so many characters, but 8: both ends, for names begin alike or end alike."""
+    most = max(most, 8)
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[most // 2 + 1 - most :]}"
+
+
+def told_apart(names: Sequence[str], most: int) -> list[str]:
+    """Names of words, each of at most so many characters: of a longer one its first word and those that tell it from
+    all others, with … for gaps, and as many more as there is room for; else without gaps, its longest words cut."""
+    having: dict[str, set[int]] = {}
+    for place, name in enumerate(names):
+        for word in name.split(" "):
+            having.setdefault(word, set()).add(place)
+    return [name if len(name) <= most else _telling(name.split(" "), having, most) for name in names]
+
+
+def _telling(words: list[str], having: Mapping[str, set[int]], most: int) -> str:
+    chosen, rivals = {0}, having[words[0]]
+    rare = sorted(range(len(words)), key=lambda place: len(having[words[place]]))
+    while more := [place for place in rare if place not in chosen and not rivals <= having[words[place]]]:
+        chosen.add(best := min(more, key=lambda place: len(rivals & having[words[place]])))
+        rivals = rivals & having[words[best]]
+    for place in rare:
+        if len(_with_gaps(words, chosen | {place})) <= most:
+            chosen.add(place)
+    if len(text := _with_gaps(words, chosen)) <= most:
+        return text
+    left = [words[place] for place in sorted(chosen)]
+    while (excess := len(text := " ".join(left)) - most) > 0:
+        longest = max(left, key=len)
+        if len(longest) <= 8:
+            return cut(text, most)
+        left[left.index(longest)] = cut(longest, len(longest) - excess)
+    return text
+
+
+def _with_gaps(words: Sequence[str], chosen: Set[int]) -> str:
+    pieces = (word if place in chosen else "…" for place, word in enumerate(words))
+    return " ".join(piece for piece, _ in itertools.groupby(pieces))
+
+
+def minus(text: str) -> str:
+    """The text of numbers with true minus signs."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def show(number: float | None) -> str:
     """Three digits, all of those before the point, with a true minus sign; an en dash for nothing."""
     if number is None:
         return "–"
-    return f"{number:{'.0f' if 1000 <= abs(number) < 1e6 else '.3g'}}".replace("-", "\N{MINUS SIGN}")
+    return minus(f"{number:{'.0f' if 1000 <= abs(number) < 1e6 else '.3g'}}")

@@ -35,7 +35,9 @@ WHY = {  # what keeps a part from a word
     "no common steps": "the runs have no logged step in common",
 }
 _VERBS = {  # of one, of several
+    "reproduced": ("is reproduced", "are reproduced"), "supported": ("is supported", "are supported"),
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
+    "contradicted": ("is contradicted", "are contradicted"), "refuted": ("is refuted", "are refuted"),
     rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
     rules.NOT_RUN: ("is not run", "are not run"),
     rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
@@ -399,13 +401,16 @@ def _end(interval: tuple[float, float] | None, place: int) -> float:
 # --- several claims --------------------------------------------------------------------------------------------------
 
 
-def tally(claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), ids: bool = False) -> str:
-    """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
-    groups = {word: [claim["id"] for claim in claims if claim["setting"] == word] for word in _VERBS}
+def tally(claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False) -> str:
+    """`Of 3 claims, 2 are reproduced; 1 is undecided.`: how many verdicts begin with which word; `kind`: one, several.
+
+    at_setting: how many have which word at the paper's setting, whatever the controls say, and which these are.
+    """
+    words = [claim["setting"] if at_setting else word(claim) for claim in claims]
     clauses = []
-    for word, own in groups.items():
-        if own:
-            clauses.append(f"{len(own)} {verb(word, len(own))}" + (f" ({', '.join(own)})" if ids else ""))
+    for one in _VERBS:
+        if own := [claim["id"] for claim, found in zip(claims, words, strict=True) if found == one]:
+            clauses.append(f"{len(own)} {verb(one, len(own))}" + (f" ({', '.join(own)})" if at_setting else ""))
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
 
 

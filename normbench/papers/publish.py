@@ -210,7 +210,7 @@ def _page(
     artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
 ) -> str:
     """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
-    summary = describe.tally(judged["claims"], ids=True) if judged["claims"] else ""
+    summary = describe.tally(judged["claims"], at_setting=True) if judged["claims"] else ""
     paragraphs = [
         artifact.question,
         artifacts.caution(artifact, runs),

@@ -11,7 +11,7 @@ import hashlib
 import statistics
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
+from normbench.draw.text import told_apart
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS, Point
 
@@ -31,10 +32,13 @@ T = TypeVar("T")
 AXES = {"epoch": "Epochs", "step": "Updates", "examples": "Examples", "seconds": "Seconds"}
 ONE = {"epoch": "epoch", "step": "update", "examples": "example", "seconds": "second"}  # a place on it
 PARALLEL = "parallel coordinates"
+MEANS = "Means over all seeds of a cell."
 POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+LONGEST = 33  # characters of a label in the list of cells
+FEW = 3  # names of many
 MOST = 1000  # results in the cache
 
 
@@ -211,16 +215,12 @@ class Board:
     def json(self) -> dict[str, Any]:
         """What the page lists: cells in the order of their arms, switches, choices, the answer in words."""
         q = self.question
-        counts = sorted({row.at.n for row in self.rows.values()})
-        n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
         intervals = " with 95 % intervals" * any(row.at.interval for row in self.rows.values())
         level = "" if q.level is None else f" Dotted: {self._level(q.level)}{unit_of(q)}, and when the means reach it."
         return {
             "heading": describe.heading(self.comparison),
             "chosen_by": describe.chosen_by(self.task),
-            "caption": {"": f"Means over all seeds of a cell ({n}).{level}", PARALLEL: LINES}.get(
-                self.plot, POINTS.format(intervals)
-            ),
+            "caption": {"": f"{MEANS}{level}", PARALLEL: LINES}.get(self.plot, POINTS.format(intervals)),
             "choices": self._choices(),
             "arms": self._arms(),
             "facets": self._facets(),
@@ -273,7 +273,7 @@ class Board:
             other_rate = cell.key not in self.best and setting(cell) in tuned
             row = cell_json(cell, self.styles[cell.key], self.rows[cell.key], texts[cell.key])
             found.append({**row, "place": place, "other_rate": other_rate})
-        return found
+        return _with_room(found)
 
     def _level(self, level: float | None) -> str:
         return "" if level is None else configuration.short(level * self.question.metric.factor)
@@ -322,19 +322,20 @@ class Board:
         return [key for key in self.task.differing if all(key in cell.values for cell in self.task.cells)]
 
     def _sentences(self) -> dict[str, Any]:
-        """Of each group who wins, and the rest; its place names the arms where it has not all of the task."""
+        """Of each group who wins, and the rest; its place names arms where it has not all of them, `whole` each."""
         groups, every = [], len({*self.question.arms.values()})
         for group in self.groups:
             first = (describe.group_sentences(group, self.comparison)[0] or [""])[0]
             rest = describe.group_sentence(group, self.comparison).removeprefix(first).strip()
-            arms = [self.question.arm(row.cell) for row in group.rows]
-            part = f"{len(arms)} of {every} arms: {', '.join(arms)}" if len(arms) < every else ""
-            place = joined(group.place, self.tuning * group.tuned, part)
+            arms = [self.names[self.question.arm(row.cell)] for row in group.rows]
+            setting = joined(group.place, self.tuning * group.tuned)
+            of = f"{len(arms)} of {every} arms: " if len(arms) < every else ""
+            place, whole = (joined(setting, of and of + named) for named in (few(arms), ", ".join(arms)))
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             for arm in sorted(self.names, key=len, reverse=True):
                 first, rest = (text.replace(arm, self.names[arm]) for text in (first, rest))
-            words = {"place": place, "sentence": first, "rest": rest}
+            words = {"place": place, "whole": whole, "sentence": first, "rest": rest}
             groups.append({**words, "tuned": group.tuned, "size": len(group.rows)})
         return {"groups": groups}
 
@@ -432,7 +433,13 @@ def waiting(task: Task) -> list[dict[str, Any]]:
     """The cells of a task before any curve is read."""
     colours = colours_of(cell.norm for cell in task.cells)
     names = {cell.key: cell.label(task.differing) or cell.norm or "all" for cell in task.cells}
-    return [cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells]
+    return _with_room([cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells])
+
+
+def _with_room(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With `short`, what the list has room for of their labels."""
+    shorts = told_apart([cell["label"] for cell in cells], LONGEST)
+    return [{**cell, "short": short} for cell, short in zip(cells, shorts, strict=True)]
 
 
 def clocks(task: Task) -> list[str]:
@@ -457,6 +464,12 @@ def value_text(cell: Cell, key: str) -> str:
 
 def short_text(cell: Cell, key: str) -> str:
     return cell.format_value(key) if key in cell.values else "–"
+
+
+def few(names: Sequence[str]) -> str:
+    """`layer, batch, rms and 15 more`."""
+    more = len(names) - FEW
+    return ", ".join(names) if more < 1 else f"{', '.join(names[:FEW])} and {more} more"
 
 
 def joined(*words: str) -> str:

@@ -26,12 +26,12 @@ def csv_table(answer: Mapping[str, Any] | None) -> bytes:
 def csv_curves(board: Board, panels: str, off: Collection[str], best: bool) -> bytes:
     """A line per evaluation of each seed, of the question's metric and of the panels, in displayed units; not thinned.
 
-    off: arms and values of facets that are not on show. best: whether of each arm only its best learning rate is.
+    off: arms, values of facets, and cells, not on show. best: whether of each arm only its best learning rate is.
     """
     hidden = {
         cell["key"]
         for cell in board.json()["cells"]
-        if {cell["arm"], *cell["place"]}.intersection(off) or (best and cell["other_rate"])
+        if {cell["key"], cell["arm"], *cell["place"]}.intersection(off) or (best and cell["other_rate"])
     }
     rows = []
     for shown in (board, *board.panels(panels).values()):

@@ -13,7 +13,7 @@ from typing import Any
 
 from normbench.draw.panels import Line, Panel, Reference, log_ticks
 from normbench.draw.style import on_dark
-from normbench.draw.text import visible
+from normbench.draw.text import minus, visible
 
 Figure = dict[str, Any]
 MOST_DECADES = 7  # that have a tick each
@@ -190,4 +190,4 @@ def _hover(mean: float | None, interval: tuple[float, float] | None, n: int, div
     if interval is not None:
         text += f" [{interval[0]:.3g}, {interval[1]:.3g}]"
     lost = f", {diverged} diverged" if diverged else ""
-    return f"{text}, n = {n}{lost}"
+    return f"{minus(text)}, n = {n}{lost}"

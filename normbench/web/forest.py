@@ -10,6 +10,7 @@ from typing import Any
 
 from normbench.draw.panels import linear_ticks, log_ticks
 from normbench.draw.tables import one_format
+from normbench.draw.text import minus
 
 Part = Mapping[str, Any]
 Span = tuple[float, float]
@@ -82,7 +83,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
     form = one_format((effect, (ends[0], ends[1]) if ends else None) for effect, *ends in estimates)
 
     def number(value: float) -> str:
-        return _signed(form(scale(value)))
+        return minus(form(scale(value)))
 
     def x(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
@@ -114,7 +115,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
         )
 
     ticks = log_ticks(math.exp(low), math.exp(high), MOST_TICKS) if log else linear_ticks(low, high, MOST_TICKS)
-    places = [(x(math.log(tick) if log else tick), _signed(f"{tick:.8g}")) for tick in ticks]
+    places = [(x(math.log(tick) if log else tick), minus(f"{tick:.8g}")) for tick in ticks]
     labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
     return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
 
@@ -134,10 +135,3 @@ def _range(parts: Sequence[Part]) -> Span:
     low, high = (edge([*inside, *(min(max(end, -far), far) for end in ends)]) for edge in (min, max))
     room = 0.07 * (high - low) or 1.0
     return low - room, high + room
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _signed(text: str) -> str:
-    return text.replace("-", "\N{MINUS SIGN}")

@@ -15,12 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import configuration, describe, paper_references
+from normbench.compare.answer import Group, Row
+from normbench.compare.difference import Difference
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import TUNED, value
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
-from normbench.draw.text import show
+from normbench.draw.text import cut, minus, show, told_apart
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
@@ -35,8 +37,10 @@ MANY = 8  # curves: of more, hovering tells one
 MOST_ROWS = 60  # of a forest plot
 UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
+LINE = 16  # pixels of a further line
 HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
+NARROW = 34  # the same of what hovering says in a small one
 CONFIGURATION = "configuration"  # the option whose values make a map of variants
 MOST_COLUMNS = 10
 
@@ -268,37 +272,44 @@ def forest(board: Board) -> Figure | None:
         return None
     limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
     data, notes, number, place = [], [], -1.0, ""
-    found = describe.table([row for _, row, _ in rows], board.comparison)
-    texts = (row.difference.replace("-", "\N{MINUS SIGN}") for row in found)  # as the axis has it
-    for (group, row, d), text in zip(rows, texts, strict=True):
+    texts = [found.difference for found in describe.table([row for _, row, _ in rows], board.comparison)]
+    names = [_name(board, group, row, d, bool(leads)) for group, row, d in rows]
+    two = any(len(name) + len(text) > LONGEST for name, text in zip(names, texts, strict=True))  # lines above a mark
+    for (group, row, d), text, name, short in zip(rows, texts, names, told_apart(names, LONGEST), strict=True):
         number += 1
-        tuned, arms = group.tuned, {one.arm: q.arm(one.cell) for one in group.rows}
+        tuned = group.tuned
         here = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
         )
         if here != place:
             place = here
-            notes.append(note(-limit, -number, "left", place, "--muted", LONGEST))
+            notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted", place, two))
             number += HEADING
         mean = d.mean or 0.0
-        names = {arm: board.names[name] for arm, name in arms.items()}
-        shown = f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}" if leads else names[row.arm]
-        name = joined(shown, f"lr={row.cell.format_value(TUNED)}" * (tuned and not leads))
         far = abs(mean) >= limit
         mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
         ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
         colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
         whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
         data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
-        notes.append(note(-limit, -number, "left", name, "--text", LONGEST - len(text)))
+        notes.append(note(-limit, -number, "left", short, "--text", name, two))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
     title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}{better}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
-    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(ROW * (number + 1)) + 62}
+    height = round((ROW + LINE * two) * (number + 1)) + 62
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": height}
     return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
+
+
+def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:
+    """An arm, or what a difference is of; with its rate where each arm has its own."""
+    names = {one.arm: board.names[board.question.arm(one.cell)] for one in group.rows}
+    if lead:
+        return f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}"
+    return joined(names[row.arm], f"lr={row.cell.format_value(TUNED)}" * group.tuned)
 
 
 def _limit(effects: Sequence[tuple[float, Interval]]) -> float:
@@ -312,23 +323,21 @@ def _within(value: float, limit: float) -> float:
     return max(-limit, min(limit, value))
 
 
-def note(x: float, y: float, anchor: str, text: str, colour: str, most: int = 99) -> dict[str, Any]:
-    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name."""
-    place = {"x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
-    whole = {"hovertext": label(text)} if len(text) > most else {}
+def note(
+    x: float, y: float, anchor: str, text: str, colour: str, whole: str = "", higher: bool = False
+) -> dict[str, Any]:
+    """Text above a place, the whole on hovering where it is cut; the page gives it the colour of that name.
+
+    higher: above another text.
+    """
+    place = {"x": x, "y": y, "yshift": 13 + LINE * higher, "xanchor": anchor, "yanchor": "middle", "showarrow": False}
     return {
         **place,
-        **whole,
-        "text": label(cut(text, most)),
+        **({"hovertext": label(whole)} if whole not in ("", text) else {}),
+        "text": label(text),
         "font": {"size": 12 if anchor == "left" else 11},
         "name": colour,
     }
-
-
-def cut(text: str, most: int) -> str:
-    """At most so many characters."""
-    most = max(most, 8)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 # --- learning rates --------------------------------------------------------------------------------------------------
@@ -350,11 +359,14 @@ def sensitivity(board: Board) -> Figure | None:
         rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
-        texts = [f"{arm[0]} at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        texts = [f"at {rate:g}: {minus(row.at.text())}{unit}" for rate, row in zip(rates, rows, strict=True)]
         trace = markers(
             "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
         )
-        trace |= {"name": label(joined(*arm)), "mode": "lines+markers", "hovertemplate": "%{customdata}"}
+        name = joined(*arm)
+        lines = map(label, textwrap.wrap(name, NARROW, break_on_hyphens=False))  # the whole has no room
+        hover = "<br>".join([*lines, "%{customdata}<extra></extra>"])
+        trace |= {"name": label(name), "mode": "lines+markers", "hovertemplate": hover}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         errors = error_of(means, [row.at.interval for row in rows], 1.2)
         line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
@@ -365,7 +377,8 @@ def sensitivity(board: Board) -> Figure | None:
     ticks = {"tickvals": rates, "ticktext": [f"{rate:.2g}" for rate in rates]}
     logarithm = {"type": "log"} if board.question.metric.loss and lowest > 0 else {}
     axes = {"xaxis": axis_of("Learning rate", type="log", **ticks), "yaxis": axis_of(metric_name(board), **logarithm)}
-    return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes}}
+    caption = f"Large: the best rate by {describe.chosen_by(board.task)}." if board.best else ""
+    return {"data": data, "layout": {**bare(56, 10, 8, 44), **axes, "meta": {"caption": caption}}}
 
 
 # --- variants of one evaluation --------------------------------------------------------------------------------------

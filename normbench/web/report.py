@@ -23,14 +23,14 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.papers.rules import DECIDED, NEWS, UNDECIDED
+from normbench.papers.rules import NEWS
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, sample_archive.NAME)
-OPEN = 2  # claims of each word that the index tells unfolded
+OPEN = 1  # claims of each word that the index tells unfolded
 OWN = "Your own and smoke runs"
 
 
@@ -218,6 +218,7 @@ def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
+        "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
         "own": own,
         "own_papers": _by_paper([row for page in own for row in _claims(page)]),
@@ -258,6 +259,8 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The paper's claims before ours, `paper` fidelity before lower ones; a few of each word unfolded, the rest folded.
 
+    Folded: the word, whether some of it are unfolded, and the rows.
+
     If all claims of a source are computed, all are folded.
     """
     blocks = []
@@ -267,12 +270,12 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not own:
             continue
         unfolded, folded = [], []
-        for word in dict.fromkeys([*DECIDED, UNDECIDED, *(row["claim"]["setting"] for row in own)]):
-            group = sorted((row for row in own if row["claim"]["setting"] == word), key=lambda row: bool(row["exact"]))
-            few = group[:OPEN] if word in DECIDED and not computed else []
+        for word in dict.fromkeys([*NEWS, *(row["word"] for row in own)]):
+            group = sorted((row for row in own if row["word"] == word), key=lambda row: bool(row["exact"]))
+            few = group[:OPEN] if describe.news(word) not in ("open", "none") and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
-                folded.append((f"{len(rest)}{' more' if few else ''} {describe.verb(word, len(rest))}", rest))
+                folded.append((word, bool(few), rest))
         kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
         blocks.append(
             {

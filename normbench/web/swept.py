@@ -9,9 +9,10 @@ from typing import Any
 from normbench.compare import configuration, describe
 from normbench.compare.answer import Row
 from normbench.compare.groups import Cell
+from normbench.draw.text import cut, minus
 from normbench.web.board import PARALLEL, Board, short_text, unit_of
 from normbench.web.figures import Figure, bare, label
-from normbench.web.plots import axis_of, cut, error_of, markers, metric_name, note
+from normbench.web.plots import axis_of, error_of, markers, metric_name, note
 
 MOST_TICKS = 12  # of one option, each with its own place; more numbers have an axis
 LONGEST = 18  # characters of a value
@@ -76,10 +77,10 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
         beside = (arms.index(row.arm) + 0.5) / len(arms) - 0.5 if scale.own and key not in board.question.by else 0.0
         x, mean = scale.place(value) + WIDTH * beside, row.at.mean or 0.0
         of_seeds = {seed: number for seed, number in row.values.items() if number is not None}
-        texts = [f"{style.name}, seed {seed}: {number:.4g}{unit}" for seed, number in of_seeds.items()]
+        texts = [f"{style.name}, seed {seed}: {minus(f'{number:.4g}')}{unit}" for seed, number in of_seeds.items()]
         small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
         data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
-        text = f"{style.name}: {row.at.text()}{unit}"
+        text = f"{style.name}: {minus(row.at.text())}{unit}"
         interval = row.at.interval or (mean, mean)
         seen = max(interval[0], low), min(interval[1], high)
         whole = {"y": [mean], "marker": {"size": 10}, "error_y": error_of([mean], [row.at.interval and seen], 1.6)}

@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import plots
-from normbench.web.board import CACHE, Board, stamp, waiting
+from normbench.web.board import CACHE, Board, few, stamp, waiting
 from normbench.web.json_safe import json_safe
 from normbench.web.swept import swept
 
@@ -106,7 +106,10 @@ class Selection:
             **nothing,
             **dict.fromkeys(FIGURES),
             "query": {key: query[key] for key in PARAMETERS if key in query},
-            "tasks": [{"key": t.key, "title": t.title, "runs": len(t.runs), "filter": _filter(t)} for t in self.tasks],
+            "tasks": [
+                {"key": t.key, "title": t.title, "runs": len(t.runs), "of": few(t.experiments), "filter": _filter(t)}
+                for t in self.tasks
+            ],
             "runs": {
                 **_states(task, [task if task and task.key == t.key else t for t in self.tasks]),
                 "hidden": self.hidden_here,

@@ -101,6 +101,22 @@ def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address
     assert it.messages == []
 
 
+def test_one_cell_alone_is_hidden_and_shown_again(chromium: Any, address: str):
+    it = opened(chromium, address)
+    row = it.page.locator("#table .row.cell").nth(1)
+    own = row.get_attribute("data-row")
+    row.click(modifiers=["Alt"])
+    assert asked_now(it.page)["off"] == own and "muted" in row.get_attribute("class")
+    assert [r for r, _ in roles(it.page)].count("mean") == 5 and own not in {arm for _, arm in roles(it.page)}
+    it.page.reload()
+    until(it.page, SHOWN)
+    assert own not in {arm for _, arm in roles(it.page)} and "H: hide or show" in row.get_attribute("title")
+    it.page.locator("#table .row.cell").first.focus()
+    for key in ("ArrowDown", "h"):
+        it.page.keyboard.press(key)
+    assert "off" not in asked_now(it.page) and own in {arm for _, arm in roles(it.page)} and it.messages == []
+
+
 def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):
     it = opened(chromium, address)
     title = "() => document.getElementById('plot-forest').layout.xaxis.title.text"
@@ -330,6 +346,8 @@ def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: s
         assert it.page.evaluate(f"looks.{flaw}()") == []
     for plot in ("curves", "forest", "sensitivity", "difference"):
         assert it.page.evaluate("id => looks.outside(id)", f"plot-{plot}") == []
+    band = it.page.evaluate("document.getElementById('plot-curves').data.find(t => t.meta.role === 'band').opacity")
+    assert (band > 0.2) == (scheme == "dark"), "a dark page hides what a light one shows"
     assert it.messages == []
 
 

@@ -82,6 +82,9 @@ def test_a_filter_is_typed_reported_where_it_fits_nothing_and_undone(chromium: A
     it.page.go_back()
     until(it.page, f"() => ({arms})().join() === 'none,batch,layer'")  # in their order again
     assert it.page.locator("#filter").input_value() == "" and it.messages == []
+    filtered(it.page, "000000abc000")
+    until(it.page, "() => document.querySelector('#task option').innerText.endsWith(' · 1 run')")
+    assert "single runs" in it.page.locator("#sentence").inner_text()
 
 
 def test_a_level_that_is_no_number_is_reported_above_everything(chromium: Any, served: Served):
@@ -141,15 +144,18 @@ def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium:
     it.page.get_by_role("button", name="layer", exact=True).click()
     assert said.is_visible() and it.page.locator("#sentence strong").inner_text() == before
     it.page.get_by_role("button", name="layer", exact=True).click()
-    assert said.count() == 0 and it.messages == []
+    caption = it.page.locator("#caption")
+    assert said.count() == 0 and "n = 3 to 5." in caption.inner_text()
+    it.page.get_by_role("button", name="none", exact=True).click()
+    assert "n = 5." in caption.inner_text() and it.messages == []
 
 
 def test_the_caption_names_the_bands_that_are_drawn(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     caption = it.page.locator("#caption")
-    assert caption.inner_text() == "Means over all seeds of a cell (n = 5). Bands: 95 % intervals."
+    assert caption.inner_text() == "Means over all seeds of a cell. n = 5. Bands: 95 % intervals."
     it.page.get_by_label("95 % band").uncheck()
-    assert caption.inner_text() == "Means over all seeds of a cell (n = 5)."
+    assert caption.inner_text() == "Means over all seeds of a cell. n = 5."
     filtered(it.page, "seed=1-2")
     until(it.page, "() => document.getElementById('caption').innerText.includes('n = 2')")
     it.page.get_by_label("95 % band").check()
@@ -174,6 +180,11 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     it.page.get_by_role("button", name="Copy the place").click()
     it.page.get_by_role("button", name="Copied").wait_for()
     assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
+    said = "() => document.querySelector('#run .caption').innerText"
+    until(it.page, f"() => ({said})() === 'run {'d' * 12} · interrupted · update 200 of 200'")
+    it.page.goto(it.page.url.replace("d" * 12, "000000abc000"))
+    until(it.page, SHOWN)
+    until(it.page, f"() => ({said})() === 'run 000000abc000 · done · 200 updates'")
 
 
 def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served: Served):
@@ -335,8 +346,11 @@ def test_loading_is_shown_until_the_curves_are_there(chromium: Any, served: Serv
     until(watched.page, "() => document.querySelectorAll('#table [data-row]').length")
     assert watched.page.locator("#heading").inner_text() == "Loading the curves…"
     assert watched.page.locator("#loading").is_visible()
+    counts = watched.page.locator("#table .row.cell .n")
+    assert counts.all_inner_texts() == ["–"] * 6
     held[0].continue_()
     until(watched.page, SHOWN)
+    assert counts.all_inner_texts() == ["5"] * 6
     assert watched.page.locator("#heading").inner_text() == "test error at the end, %"
     assert not watched.page.locator("#loading").is_visible() and watched.messages == []
 
@@ -389,6 +403,11 @@ def test_hovering_names_the_place_and_a_level_is_drawn_where_it_is_set(chromium:
         }}"""
         until(it.page, found)  # the box lies on the other side
     assert " smoothed" in it.page.locator("#plot-curves .hoverlayer .legend").text_content()
+    means = "document.getElementById('plot-curves').data.filter(t => t.meta.role === 'mean')"
+    filtered(it.page, "seed=1")  # one seed alone has another text
+    until(it.page, f"() => {means}.every(t => !t.customdata && t.hovertemplate.endsWith(' smoothed'))")
+    filtered(it.page, "")
+    until(it.page, f"() => {means}.every(t => t.customdata && t.hovertemplate.endsWith(' smoothed'))")
     levels = f"() => ({ROLES})().filter(([role]) => role === 'level').length"
     assert it.page.evaluate(levels) == 0
     field = it.page.get_by_label("Level")

@@ -152,6 +152,16 @@ def test_the_pages_of_everything_published_are_short(chromium: Any, tmp_path: Pa
     assert 0 < some == len(texts) < total and f"{some} of {total} claims" in page.locator(".shown").inner_text()
     page.get_by_label("Filter the claims").fill("")
     assert page.evaluate(visible) == before
+    tallied = """() => [...document.querySelectorAll('.tally')].filter((e) => e.checkVisibility())
+      .reduce((sum, e) => sum + parseInt(e.textContent), 0)"""
+    wrong = """() => [...document.querySelectorAll('.fold:not([hidden]) .count')].filter((e) =>
+      Number(e.textContent) !== e.closest('.fold').querySelectorAll('.finding:not([hidden])').length).length"""
+    for label in page.locator(".words label").all():  # headings and folds follow, and count as the chip does
+        label.locator("input").check()
+        assert page.evaluate(visible) == page.evaluate(tallied) == int(label.locator("strong").inner_text())
+        assert page.evaluate(wrong) == 0
+        label.locator("input").uncheck()
+    assert page.locator(".tally").first.inner_text().startswith("Of ") and page.evaluate(visible) == before
     page.set_viewport_size({"width": 1400, "height": 900})
     for path in index.parent.glob("*-*.html"):
         page.goto(path.as_uri())

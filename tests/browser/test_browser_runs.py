@@ -204,10 +204,11 @@ def test_runs_are_selected_and_marked_by_keys_alone(page: SimpleNamespace, resul
 
 
 def test_selected_runs_are_compared(page: SimpleNamespace):
+    assert page.page.get_by_role("link", name="Compare all").count() == 1  # of none selected
     for place in (0, 1):
         page.page.locator(f"#row-{place} .check").click()
     chosen = {*ids(page.page)[:2]}
-    page.page.get_by_role("link", name="Compare").click()
+    page.page.get_by_role("link", name="Compare", exact=True).click()
     until(page.page, "() => document.querySelectorAll('#plot-curves .main-svg').length > 0")
     assert {*asked_now(page.page)["filter"].split()} == chosen
     page.page.get_by_role("link", name="Runs").click()

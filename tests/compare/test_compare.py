@@ -171,6 +171,8 @@ def test_who_wins_and_by_how_much() -> None:
         "Winner: layer, ahead of "
     ) and "batch is ahead of none" in describe.sentence(found)
     assert "test error at the end, %" in describe.heading(found) and "lower is better" in describe.heading(found)
+    assert " · mean and 95 % interval over seeds alone · " in describe.heading(found)
+    assert " · single runs · " in describe.heading(asked([run(0.2, "none", 1)]))
 
 
 def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
@@ -331,7 +333,7 @@ def test_a_number_without_an_interval_keeps_its_digits_and_sentences_have_those_
         row.arm: texts
         for row, texts in zip(found.groups[0].rows, describe.table(found.groups[0].rows, found), strict=True)
     }
-    assert (rows["rms"].at, rows["rms"].difference) == ("25.8", "-4.25 (n = 1)")
+    assert (rows["rms"].at, rows["rms"].difference) == ("25.8", "\N{MINUS SIGN}4.25 (n = 1)")
     assert rows["layer"].at.startswith("40 [") and rows["none"].at.startswith("35 [")
     assert ": rms 25.8, none 35, layer 40 %; a verdict" in describe.sentence(found)
     decided = asked(sweep({"none": 0.2, "layer": 0.1}))

@@ -12,7 +12,7 @@ import plotly.graph_objects
 import pytest
 
 from normbench.draw.panels import Look, Quantity, panels
-from normbench.draw.text import show, visible
+from normbench.draw.text import cut, show, told_apart, visible
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe
 from normbench.web import figures, forest, site
@@ -178,3 +178,13 @@ def test_text_that_hides_is_shown(text: Any, visible_text: Any):
 
 def test_numbers():
     assert show(-0.00412345) == "−0.00412" and show(None) == "–" and show(5) == "5" and show(-1234.4) == "−1234"
+
+
+def test_long_names_are_told_apart_by_what_differs():
+    pairs = [(scale, site) for scale in ("one", "root") for site in "ab"]
+    names = [f"batch eps=0.001 momentum=0.01 scale={scale} sites.dense={site}" for scale, site in pairs]
+    found = told_apart([*names, "layer eps=0.001"], 32)
+    assert found[:2] == ["batch … scale=one sites.dense=a", "batch … scale=one sites.dense=b"]
+    assert found[4] == "layer eps=0.001" and len({*found}) == 5 and max(map(len, found)) <= 32
+    assert told_apart([*names, "layer eps=0.001"], 28)[0] == "batch scale=one sites.…nse=a"
+    assert cut("abcdefghijkl", 8) == "abcd…jkl"

@@ -86,22 +86,28 @@ def test_the_index_lists_every_claim_once_and_has_one_plot_per_unit(built: Path)
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    claim = {"id": "C1", "setting": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
-    return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False} | changes
+    claim = {"id": "C1", "verdict": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
+    claim |= {"setting": {"reproduced": "holds"}.get(claim["verdict"], claim["verdict"])}
+    word = describe.word(claim)
+    return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False, "word": word} | changes
 
 
 def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
     rows = [
         row(ours=True), row(fidelity="proxy"), *[row(exact=i < 5) for i in range(6)],
-        row(claim={"setting": "opposite"}), row(claim={"setting": "not run"}),
+        row(claim={"verdict": "opposite"}), row(claim={"verdict": "not run"}),
+        *[row(claim={"verdict": "reproduced"}) for _ in range(3)],
     ]  # fmt: skip
     blocks = report._blocks(rows)
     assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]
-    assert blocks[0]["tally"] == "Of 8 quoted claims, 6 hold; 1 is the opposite; 1 is not run."
-    assert [r["claim"]["setting"] for r in blocks[0]["unfolded"]] == ["holds"] * report.OPEN + ["opposite"]
-    assert [r["exact"] for r in blocks[0]["unfolded"][:2]] == [False, True]  # measured ones first
-    assert [title for title, _ in blocks[0]["folded"]] == ["4 more hold", "1 is not run"]
-    assert sum(len(rest) for _, rest in blocks[0]["folded"]) + len(blocks[0]["unfolded"]) == 8
+    tally = "Of 11 quoted claims, 3 are reproduced; 6 hold; 1 is the opposite; 1 is not run."
+    assert blocks[0]["tally"] == tally, "a claim that is reproduced is not among those that hold"
+    unfolded = [r["word"] for r in blocks[0]["unfolded"]]
+    assert unfolded == ["reproduced"] * report.OPEN + ["holds"] * report.OPEN + ["opposite"]
+    assert not blocks[0]["unfolded"][report.OPEN]["exact"]  # measured ones first
+    folded = [(word, more, len(rest)) for word, more, rest in blocks[0]["folded"]]
+    left = 6 - report.OPEN
+    assert folded == [("reproduced", True, 3 - report.OPEN), ("holds", True, left), ("not run", False, 1)]
     assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds."
 
 

@@ -248,6 +248,8 @@ def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Pa
     assert not written.notes
     page = next(p for name, p in pages(written.index.parent).items() if name.startswith("x2030-fig-1-paper-"))
     assert any("does not know" in text for text in page.text) and not page.json
+    index = " ".join("".join(pages(written.index.parent)["index.html"].text).split())
+    assert "The claims of x2030, written down before the runs" in index, "of what is judged, and nothing else"
 
 
 def test_verdicts_of_other_rules_are_not_shown_and_the_way_on_is_said(tmp_path: Path):

@@ -279,6 +279,8 @@ def test_curves_as_csv() -> None:
         assert (row["norm"], float(row["optim.lr"])) == (run.config["norm"]["name"], run.config["optim"]["lr"])
     hidden = rows(off=["batch", "optim.lr=0.01"])
     assert {(row["norm"], row["optim.lr"]) for row in hidden} == {("none", "0.001"), ("layer", "0.001")}
+    alone = rows(off=[board.cells[0].key])
+    assert len({row["cell"] for row in alone}) == 5 and len({row["cell"] for row in rows()}) == 6
     assert {row["optim.lr"] for row in rows(best=True)} == {"0.01"}
 
 

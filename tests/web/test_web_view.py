@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -72,6 +73,10 @@ def test_the_filter_of_a_task_selects_its_runs_and_no_others():
     runs = [*compared.runs(), *compared.runs(name="wine"), *compared.runs(points=30)]
     found = seen(runs)
     chosen = [{run.id for run in select(task["filter"].split(), runs)} for task in found["tasks"]]
+    filed = [replace(r, id=f"filed-{r.id}", experiment="mine/one", elsewhere=[("mine/two", "")]) for r in runs[:15]]
+    assert [task["of"] for task in seen([*filed, *runs[15:]])["tasks"]] == ["mine/one, mine/two", "", ""]
+    mixed = seen([*filed[:14], replace(runs[14], id="other", experiment="mine/two"), *runs[15:]])["tasks"]
+    assert mixed[0]["of"] == "mine/two, mine/one", "that of the most runs first"
     assert len(chosen) == 3 and [len(ids) for ids in chosen] == [task["runs"] for task in found["tasks"]]
 
 
@@ -197,6 +202,7 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     settings = traces(found, "setting", "sensitivity")
     assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
+    assert found["sensitivity"]["layout"]["meta"]["caption"] == "Large: the best rate by valid NLL."
     assert [group["tuned"] for group in found["answer"]["groups"]] == [True] + [False] * 3
     assert found["answer"]["groups"][0]["place"] == "each arm at its best learning rate by valid NLL"
     assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
@@ -221,6 +227,10 @@ def test_the_headline_is_of_the_most_arms_and_the_forest_begins_with_it():
         + compared.runs(("none",), lr=0.1)
     )
     assert apart["answer"]["groups"][0]["place"].endswith("2 of 3 arms: layer, rms")
+    norms = ("rms", "layer", "group", "batch", "none")
+    many = seen(compared.runs((*norms, "instance"), lr=1e-2) + compared.runs(norms, lr=1e-3))["answer"]["groups"]
+    part, whole = (many[1][key].partition("5 of 6 arms: ")[2] for key in ("place", "whole"))
+    assert part.endswith(" and 2 more") and len(part.split(", ")) == 3 and {*whole.split(", ")} == {*norms}
     texts = [note["text"] for note in apart["forest"]["layout"]["annotations"]]
     assert texts[1] == "layer \N{MINUS SIGN} rms" and apart["forest"]["data"][0]["x"][0] < 0
     assert apart["forest"]["layout"]["xaxis"]["title"]["text"].startswith("difference, points")
@@ -271,6 +281,10 @@ def test_two_cells_have_a_difference_of_configuration_and_of_curves():
     difference = compare(task, Question.of(task, {})).groups[0].pairs[0]
     numbers = describe.difference(difference if difference.first == "none" else difference.reversed, "points")
     assert found["pair"]["text"] == f"none \N{MINUS SIGN} layer, at the end: {numbers}, 4 pairs" and "[" in numbers
+    other = seen(runs, {"a": second, "b": first})
+    cells = [cell["text"] for cell in found["cells"]]
+    words = [found["pair"]["text"], other["pair"]["text"], found["answer"]["groups"], cells]
+    assert "\N{MINUS SIGN}" in words[1].split(": ")[1] and not re.search(r"-\d", json.dumps(words)), "true minus signs"
     apart = [run for run in runs if (run.seed < 3) == (run.arm == "mnist_mlp-none")]
     assert ", unpaired" in seen(apart, {"a": first, "b": second})["pair"]["text"]
     (mean,) = traces(found["pair"], "mean", "figure")

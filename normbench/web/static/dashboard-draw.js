@@ -41,7 +41,7 @@
     // blue below, the page between, orange above: told apart without red and green; text stands on all of it
     const colorscale = [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
     if (trace.meta.role === "heat") return { ...trace, colorscale, textfont: { size: 11, color: colour("--text") } };
-    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade } : {}) };
+    return { ...trace, line: { ...trace.line, color: shade }, ...(trace.fill ? { fillcolor: shade, opacity: (dark.matches ? 2 : 1) * trace.opacity } : {}) };
   }
 
   // An exponential mean with weight w of what was before; corrected at the start, where there is little before. Up to
@@ -94,7 +94,7 @@
       const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}), ...(how.brief && !one ? BRIEF[trace.meta.role] : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
-              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace("%{customdata}", "%{y:.3~g} smoothed") }];
+              { ...whole, y: smoothed(trace, how.smooth, axes.begin), hovertemplate: whole.hovertemplate.replace(/%{(customdata|y:[^}]*)}/, "%{y:.3~g} smoothed") }];
     });
     return {
       data,

@@ -78,8 +78,8 @@
     return button;
   };
 
-  // Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell.
-  // on: { choose(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
+  // Keys: up, down, Home, End, Page Up and Down move; right or Enter opens, left closes; space chooses a cell; H hides it.
+  // on: { choose(cell), hide(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
   nb.Table = class Table {
     constructor(element, on) {
       this.on = on;
@@ -101,9 +101,9 @@
       this.view.addEventListener("click", (event) => this.click(event));
     }
 
-    // cells: as the view has them; muted(cell): switched off, listed all the same.
-    show(cells, { unit, chosen, opened, muted, sorted }) {
-      Object.assign(this, { cells, chosen, muted, opened: new Set(opened) });
+    // cells: as the view has them; muted(cell): switched off, listed all the same; unread: no curve is read yet.
+    show(cells, { unit, chosen, opened, muted, sorted, unread }) {
+      Object.assign(this, { cells, chosen, muted, unread, opened: new Set(opened) });
       this.sort.parentNode.setAttribute("aria-sort", sorted || "none");
       nb.say(this.sort, `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
       const longest = (text) => Math.max(0, ...cells.map((cell) => text(cell).length));
@@ -149,9 +149,10 @@
       nb.mark(element.firstChild.firstChild, cell);
       element.setAttribute("aria-expanded", this.opened.has(cell.key));
       element.setAttribute("aria-selected", this.chosen.includes(cell.key));
-      element.title = [cell.label, ...this.states(cell)].join("\n");
+      element.title = [cell.label, ...this.states(cell), "Alt-click or H: hide or show this one"].join("\n");
       const open = (cell.states.running || 0) + (cell.states.queued || 0);
-      return [cell.label, open ? `${cell.n}/${cell.n + open}` : String(cell.n), this.number(cell)];
+      const n = open ? `${cell.n}/${cell.n + open}` : String(cell.n);
+      return [cell.short, this.unread ? "–" : n, this.number(cell)];
     }
 
     states(cell, but = []) {
@@ -176,6 +177,7 @@
       if (!row || (!event.shiftKey && !selected.isCollapsed && this.element.contains(selected.anchorNode))) return; // to copy it
       this.go(row);
       if (row.seed) this.on.run(row);
+      else if (event.altKey) this.on.hide(row.cell);
       else if (event.target.closest(".mark") || event.shiftKey || event.ctrlKey || event.metaKey) this.on.choose(row.cell);
       else this.open(row, !this.opened.has(row.cell.key));
     }
@@ -191,6 +193,7 @@
       else if (event.key === "ArrowLeft") row.seed ? this.go(this.rows.find((one) => one.key === row.cell.key)) : this.open(row, false);
       else if (event.key === "Enter") row.seed ? this.on.run(row) : this.open(row, !this.opened.has(row.cell.key));
       else if (event.key === " ") this.on.choose(row.cell);
+      else if (event.key.toLowerCase() === "h") this.on.hide(row.cell);
       else return;
       event.preventDefault();
     }

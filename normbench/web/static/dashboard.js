@@ -36,7 +36,7 @@
   };
 
   function seen(cell, hidden = off()) {
-    return !hidden.has(cell.arm) && !cell.place.some((key) => hidden.has(key)) && !(cell.other_rate && on.rate());
+    return ![cell.key, cell.arm, ...cell.place].some((key) => hidden.has(key)) && !(cell.other_rate && on.rate());
   }
 
   function shown() {
@@ -143,16 +143,18 @@
     });
   }
 
+  // Off, or on again: an arm, a facet's value, or a cell alone.
+  function turn(key) {
+    const hidden = off();
+    if (!hidden.delete(key)) hidden.add(key);
+    change({ off: [...hidden].join("|") });
+  }
+
   // A switch of an arm or of a facet's value.
   function toggles(into, items) {
     nb.keyed(into, items, ({ key, label, whole }) => {
       const button = nb.el("button", { type: "button", class: "toggle", title: `${whole || label}\nOn or off. Twice, or with Shift: this one alone.` }, nb.el("i", { class: "mark" }), nb.el("span", { class: "two" }, label));
-      button.addEventListener("click", (event) => {
-        if (event.shiftKey) return only(into, key);
-        const hidden = off();
-        if (!hidden.delete(key)) hidden.add(key);
-        return change({ off: [...hidden].join("|") });
-      });
+      button.addEventListener("click", (event) => (event.shiftKey ? only(into, key) : turn(key)));
       button.addEventListener("dblclick", (event) => event.shiftKey || only(into, key));
       return button;
     }, (button, item) => {
@@ -184,6 +186,7 @@
     },
     open: (keys) => change({ open: keys.join("|") }),
     run: (row) => change({ run: row.seed.id }),
+    hide: (cell) => turn(cell.key),
     sort: () => change({ sort: query.sort ? "" : "mean" }),
     point(cell) {
       pointed = cell;
@@ -198,7 +201,7 @@
     const worth = (cell) => (typeof cell.mean === "number" ? sign * cell.mean : Infinity);
     const sorted = query.sort === "mean" && (sign < 0 ? "descending" : "ascending");
     table.show(sorted ? [...view.cells].sort((a, b) => worth(a) - worth(b) || 0) : view.cells, {
-      sorted, unit: view.choices.level && view.choices.level.unit, chosen: chosen(), opened: list("open"), muted: (cell) => !seen(cell, hidden),
+      sorted, unread: !answered, unit: view.choices.level && view.choices.level.unit, chosen: chosen(), opened: list("open"), muted: (cell) => !seen(cell, hidden),
     });
   }
 
@@ -289,11 +292,13 @@
     });
   }
 
-  // What the bands are, where any is drawn.
-  function bands() {
-    const cells = new Set(shown().map((cell) => cell.key));
+  // Of how many seeds the means are that are shown, and what the bands are, where any is drawn.
+  function counted() {
+    const cells = new Map(shown().map((cell) => [cell.key, cell.n]));
+    const n = [...cells.values()].sort((a, b) => a - b);
+    const seeds = view.caption && n.length ? `n = ${n[0]}${n[0] < n[n.length - 1] ? ` to ${n[n.length - 1]}` : ""}. ` : "";
     const drawn = view.curves && !view.swept && on.band() ? view.curves.data.filter(({ meta }) => meta.role === "band" && cells.has(meta.arm)).length : 0;
-    return drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "";
+    return seeds + (drawn ? `Bands: 95 % intervals${drawn < cells.size ? " of 3 seeds or more" : ""}.` : "");
   }
 
   function curves(plot, { key, main, log, curves: figure }) {
@@ -333,7 +338,7 @@
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
       ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
-      ...(first.place ? [nb.el("small", { title: first.place }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
+      ...(first.place ? [nb.el("small", { title: first.whole }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
     nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
@@ -341,11 +346,11 @@
     const hidden = off();
     const { forest, sensitivity, heat } = view;
     // an arm that is switched off stays in its row, pale: the rows do not jump
-    nb.draw(at("plot-forest"), forest && { ...forest, data: forest.data.map((trace) => ({ ...trace, opacity: cells.has(trace.meta.arm) ? 1 : 0.25 })) });
+    nb.draw(at("plot-forest"), forest && { ...forest, data: forest.data.map((trace) => ({ ...trace, opacity: cells.has(trace.meta.arm) ? 1 : nb.dark() ? 0.5 : 0.25 })) });
     at("sensitivity").hidden = !sensitivity;
     nb.draw(at("plot-sensitivity"), sensitivity && { ...sensitivity, data: sensitivity.data.filter((trace) => !hidden.has(trace.meta.arm)) });
     at("heat").hidden = !heat;
-    nb.say(at("heat-caption"), heat ? heat.layout.meta.caption : "");
+    for (const [id, figure] of Object.entries({ heat, sensitivity })) nb.say(at(`${id}-caption`), figure ? figure.layout.meta.caption : "");
     nb.draw(at("plot-heat"), heat);
     speed();
     const { commands = [], under_way: coming = 0 } = view.answer || {};
@@ -391,10 +396,11 @@
 
   async function details(id, again = false) {
     const place = at("run");
-    if (!again && place.dataset.run === id) return;
-    place.dataset.run = id;
+    const now = id && `${id} ${Boolean(answered)}`; // an outline knows no step
+    if (!again && place.dataset.run === now) return;
+    place.dataset.run = now;
     const found = id ? await nb.source.run(id) : null;
-    if (place.dataset.run !== id) return;
+    if (place.dataset.run !== now) return;
     const seed = view.cells.flatMap((cell) => cell.seeds.map((one) => ({ ...one, cell: cell.label }))).find((one) => one.id === id);
     nb.fill(place, [id, found, seed], () => (id ? run(id, found, seed) : []));
     if (id && !again) place.scrollIntoView({ block: "nearest" });
@@ -404,9 +410,10 @@
     const close = nb.el("button", { type: "button", class: "plain" }, "Close");
     close.addEventListener("click", () => change({ run: "" }));
     const reason = (found || seed || {}).reason;
+    const length = seed && seed.steps && (seed.state === "done" ? `${seed.steps} updates` : answered && `update ${seed.step} of ${seed.steps}`);
     const parts = [
       nb.el("div", { class: "head" }, nb.el("h2", {}, seed ? `${seed.cell}, seed ${seed.seed}` : "Run"), close),
-      nb.el("p", { class: "caption" }, [`run ${id}`, seed && seed.state, seed && seed.steps && `update ${seed.step} of ${seed.steps}`].filter(Boolean).join(" · ")),
+      nb.el("p", { class: "caption" }, [`run ${id}`, seed && seed.state, length].filter(Boolean).join(" · ")),
       ...(reason ? [nb.el("p", {}, reason)] : []),
     ];
     if (!found) return parts;
@@ -445,14 +452,14 @@
   function show() {
     if (!view) return;
     document.title = view.title ? `${view.title} · normbench` : "normbench";
-    const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
+    const tasks = view.tasks.map((task) => ({ key: task.key, label: [task.title, `${task.runs} run${task.runs === 1 ? "" : "s"}`, task.of].filter(Boolean).join(" · ") }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
-    at("task").title = task ? task.title : "";
+    at("task").title = at("task").selectedOptions.length ? at("task").selectedOptions[0].label : "";
     if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
-    nb.say(at("caption"), [view.caption, bands()].filter(Boolean).join(" "));
+    nb.say(at("caption"), `${view.caption} ${counted()}`.trim());
     live();
     choices(at("choices"), QUESTION);
     choices(at("view-choices"), VIEW);

@@ -13,6 +13,8 @@
   }));
   const listed = claims.filter((claim) => claim.element.matches(".finding"));
   const folds = Array.from(document.querySelectorAll(".fold"));
+  const counts = document.querySelectorAll(".fold .count");
+  const tallies = Array.from(document.querySelectorAll(".tally"), (element) => ({ element, text: element.textContent, block: element.parentElement }));
 
   // the paper's name finds its claims, too
   function context(element) {
@@ -38,6 +40,9 @@
         delete fold.dataset.was;
       }
     });
+    const seen = (group) => group.querySelectorAll(".finding:not([hidden])").length;
+    counts.forEach((count) => (count.textContent = seen(count.closest(".fold"))));
+    tallies.forEach(({ element, text, block }) => (element.textContent = looking ? `${seen(block)} of ${block.querySelectorAll(".finding").length} claims` : text));
     const left = listed.filter(({ element }) => !element.hidden).length;
     status.hidden = !looking;
     status.textContent = looking ? `${left} of ${listed.length} claims` : "";

@@ -41,7 +41,7 @@
       return {
         ...trace,
         line: { ...trace.line, color: trace.meta[shade] },
-        ...(trace.fill ? { fillcolor: trace.meta[shade] } : {}),
+        ...(trace.fill ? { fillcolor: trace.meta[shade], opacity: (dark.matches ? 2 : 1) * trace.opacity } : {}),
         visible: role === "reference" || (want.arms.has(arm) && (role === "mean" || want[role])),
       };
     });

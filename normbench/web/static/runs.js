@@ -186,7 +186,8 @@
       return nb.el("label", {}, box, key);
     }, (label, { key }) => (label.firstChild.checked = keys.includes(key)));
     if (document.activeElement !== at("filter")) at("filter").value = query.filter || "";
-    nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : ""} runs`);
+    const of = table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : "";
+    nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${of} run${table.of === 1 ? "" : "s"}`);
     at("mixed").hidden = !mixed();
     at("archived").hidden = !table.archived || (query.filter || "").includes("archived");
     nb.say(at("archived"), `${table.archived} archived`);
@@ -216,6 +217,7 @@
     const count = chosen().length;
     nb.say(at("count"), `${count.toLocaleString("en")} selected`);
     for (const field of at("acts").querySelectorAll("button, input")) field.disabled = !count;
+    nb.say(at("compare"), count ? "Compare" : "Compare all");
     const words = count ? [...selected].join(" ") : query.filter || "";
     at("compare").setAttribute("aria-disabled", count > MOST);
     at("compare").title = count > MOST ? `at most ${MOST} single runs` : "";
