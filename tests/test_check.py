@@ -353,6 +353,7 @@ SMOKE: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("name", SMOKE)
 def test_a_small_update_is_that_of_normbench(equal, monkeypatch, name: str):
     monkeypatch.syspath_prepend(str(SCRIPTS / "theirs"))
@@ -373,6 +374,7 @@ def test_a_small_update_is_that_of_normbench(equal, monkeypatch, name: str):
     assert [each for each in found if each.difference > 1e-10] == []
 
 
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("most", [2.0, 1.0])
 def test_two_small_updates_are_those_of_normbench(equal, monkeypatch, most: float):
     """Of order embeddings; clipped at 1 in place of 2, gradients are still equal, and weights are not."""

@@ -85,6 +85,7 @@ def test_a_hostile_benchmark_is_reported(how: str, tmp_path: Path) -> None:
     assert [entry["damaged"] for entry in measured.benches(tmp_path)] == [True]
 
 
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_is_full_while_publishing_is_reported(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

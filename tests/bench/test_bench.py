@@ -83,6 +83,7 @@ def test_both_loops_train_the_same_model(bench, tmp_path: Path, model: str, batc
     assert row.rounds == 2 and row.ratio > 0
 
 
+@pytest.mark.slow
 def test_a_bare_loop_that_computes_something_else_is_refused(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     _, loop = bench
     real = loop.Bare.__init__

@@ -39,8 +39,8 @@ def passes(model: Any, config: Any) -> None:
         model.evaluate(*[inputs, torch.zeros(2, dtype=torch.int64)][: len(base.takes(model))])
 
 
-# of hundreds of millions of weights, whose first draws alone take long
-LARGE = {"skip_thoughts": pytest.mark.slow}
+# of millions of weights, whose first draws alone take long
+LARGE = dict.fromkeys(("skip_thoughts", "attentive_reader", "order_embeddings"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE.get(name, ())) for name in MODELS])

@@ -113,6 +113,7 @@ def test_an_empty_batch_gives_an_empty_result_and_teaches_nothing(name, axes, ar
         assert module.eval()(empty).shape == empty.shape and module(inputs(axes)).isfinite().all()
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(
     ("name", "axes"), [pytest.param(n, axes, id=f"{n}-{'.'.join(axes)}") for n in NAMES for axes in layouts(n)]
 )

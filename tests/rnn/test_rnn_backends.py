@@ -259,7 +259,7 @@ def twice(layer: Any, loss: torch.Tensor, *inputs: torch.Tensor) -> dict[str, to
     return found | {name: buffer.clone() for name, buffer in layer.named_buffers() if "running" in name}
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.thinned(0)
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None:

@@ -17,6 +17,7 @@ from normbench.train import probes
 TABLE3 = artifacts.load("ln2016/table3")
 
 
+@pytest.mark.slow
 def test_they_are_what_a_user_computes_of_the_same_sets() -> None:
     spec = plan.experiment_spec(TABLE3.experiment, "rules", "smoke", ["seed=2"])
     spec = replace(spec, config={**spec.config, "eval": {**spec.config["eval"], "tasks": ["sick", "mr"]}})
