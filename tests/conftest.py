@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import subprocess
 import sys
@@ -75,10 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     seen |= shown.pop(item)
         for item in shown:
             item.add_marker("slow")
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported and collected stays: no collection of garbage has to go through it again
 
 
 def parameters(item: pytest.Item) -> list[tuple[str, str]]:
