@@ -11,8 +11,9 @@ from typing import Any
 
 import tiny
 
+from normbench import reading
 from normbench.config.resolve import ResolvedRun
-from normbench.runs import curve_file, files, run_file, writing
+from normbench.runs import files, run_file, writing
 from normbench.runs.record import RunRecord
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
@@ -51,7 +52,7 @@ def directory(root: Path, spec: ResolvedRun, status: str = "done", **changes: An
     epochs = changes.get("epochs", spec.epochs)
     (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
     content = spec.content() | {"environment": ENVIRONMENT, "status": status, "step": spec.steps, "reason": ""}
-    content |= {"curve_sha256": curve_file.sha256(path / "curve.jsonl"), "files": run_file.hashes(path), **changes}
+    content |= {"curve_sha256": reading.sha256(path / "curve.jsonl"), "files": run_file.hashes(path), **changes}
     run_file.write(path, content)
     return path
 

@@ -31,11 +31,6 @@ def checked(path: Path, content: Mapping[str, Any]) -> Curve:
     return Curve(reading.decode(b"[" + b",".join(found.splitlines()) + b"]"))  # as they were written
 
 
-def sha256(path: Path) -> str:
-    """The fingerprint of a curve: equal for equal torch version, instruction set and threads."""
-    return reading.sha256(path)
-
-
 def _bytes(path: Path) -> bytes:
     try:
         return reading.read(path, LARGEST)

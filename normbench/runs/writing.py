@@ -13,7 +13,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, lock, run_file, store
+from normbench.runs import files, lock, run_file, store
 from normbench.runs.damaged import Damaged
 
 LONGEST = 10_000  # characters of a reason that is written
@@ -76,7 +76,7 @@ class RunDirectory:
         """run.json: with the hashes of all other files, unless the run goes on and changes them."""
         if status != "running":
             if (self.path / "timing.jsonl").exists():
-                self._sync("timing.jsonl")
+                self.sync("timing.jsonl")
             fields["files"] = run_file.hashes(self.path)
         if "reason" in fields:
             fields["reason"] = fields["reason"][:LONGEST]
@@ -99,12 +99,8 @@ class RunDirectory:
         with open(self.path / name, "ab", opener=reading.at_once) as file:
             file.write(b"".join(files.line(record) for record in records))
 
-    def sync_curve(self) -> int:
-        """The size of the curve in bytes, all of them on the disk."""
-        return self._sync("curve.jsonl")
-
-    def _sync(self, name: str) -> int:
-        """The size of a file that is appended to, all of it on the disk."""
+    def sync(self, name: str) -> int:
+        """The size in bytes of a file that is appended to, all of them on the disk."""
         with open(self.path / name, "ab", opener=reading.at_once) as file:
             os.fsync(file.fileno())
             return file.tell()
@@ -117,8 +113,8 @@ class RunDirectory:
 
     def finish(self, status: str, **fields: Any) -> None:
         """run.json has the hashes of all that the run left."""
-        self.sync_curve()
-        self.write(status, **fields, curve_sha256=curve_file.sha256(self.curve))
+        self.sync("curve.jsonl")
+        self.write(status, **fields, curve_sha256=reading.sha256(self.curve))
 
 
 def directory(root: Path, run: store.Wanted, listed: Sequence[store.Stored] | None = None) -> RunDirectory:

@@ -16,7 +16,6 @@ from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.norms.modes import generators
 from normbench.norms.scalars import Sums
-from normbench.runs import curve_file
 from normbench.runs.record import LARGEST
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
@@ -76,8 +75,8 @@ class Progress:
 def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Optimizer, seconds: float) -> None:
     """Write a checkpoint of a run that has been trained for `seconds`."""
     progress.seconds = seconds
-    progress.curve_bytes = run.sync_curve()  # a checkpoint must not count records that a power cut can lose
-    progress.curve_sha256 = curve_file.sha256(run.curve)
+    progress.curve_bytes = run.sync("curve.jsonl")  # a checkpoint must not count records that a power cut can lose
+    progress.curve_sha256 = reading.sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     tensors |= {f"torch:{name}": generator.get_state() for name, generator in _generators(model).items()}

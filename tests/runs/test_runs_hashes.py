@@ -11,8 +11,9 @@ from pathlib import Path
 import fake
 import pytest
 
+from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, pack
+from normbench.runs import files, pack
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_the_hash_of_a_pack_is_that_of_its_lines_and_of_a_curve_that_of_its_file
     pack.write(path, runs)
     header, body = gzip.decompress(path.read_bytes()).split(b"\n", 1)
     assert json.loads(header)["sha256"] == pack.hashlib.sha256(body).hexdigest() == pack.load(path).sha256
-    assert json.loads(body.splitlines()[0])["curve_sha256"] == curve_file.sha256(directory / "curve.jsonl")
+    assert json.loads(body.splitlines()[0])["curve_sha256"] == reading.sha256(directory / "curve.jsonl")
     assert (pack.load(none := tmp_path / "none.gz").runs, pack.load(none).sha256) == ((), "")
 
 

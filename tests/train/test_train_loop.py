@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from normbench import data as datasets
+from normbench import reading
 from normbench.config import compose
 from normbench.config.plan import train_specs
 from normbench.models import base as models
 from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.norms import sites
-from normbench.runs import curve_file
 from normbench.runs.writing import RunDirectory
 from normbench.train import optim
 from normbench.train.evaluate import Evaluation, State
@@ -70,7 +70,7 @@ def test_a_loss_that_is_no_number_ends_the_run_before_the_update(
     found = status(run)
     assert (found["status"], found["step"]) == ("diverged", step - 1)
     assert found["reason"] == f"train NLL is {value} at step {step}"
-    assert found["curve_sha256"] == curve_file.sha256(run / "curve.jsonl")
+    assert found["curve_sha256"] == reading.sha256(run / "curve.jsonl")
     assert not (run / "checkpoint").exists()
     # the weights are those of the step before
     other = tmp_path / "other"
