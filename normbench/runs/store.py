@@ -177,6 +177,9 @@ def record(stored: Stored) -> RunRecord | None:
 def head(stored: Stored, state: str = "") -> RunRecord:
     """A run without its records, as its run.json tells. `state`: another one than that of its directory."""
     content = stored.content
+    labels: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
+    if "experiment" in content:
+        labels = run_file.labels(content)
     return RunRecord(
         id=stored.id or str(stored.path),
         seed=stored.seed,
@@ -190,6 +193,5 @@ def head(stored: Stored, state: str = "") -> RunRecord:
         environment=content.get("environment", {}),
         source="smoke" if content.get("fidelity") == "smoke" else "own",
         path=stored.path,
-        **({"experiment": stored.experiment, "arm": stored.arm} | run_file.labels(content) if "experiment" in content
-           else {"experiment": stored.experiment, "arm": stored.arm}),
-    )  # fmt: skip
+        **labels,
+    )
