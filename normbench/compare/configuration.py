@@ -381,7 +381,7 @@ def _passing(group: str, name: str) -> frozenset[str]:
 def declares(group: str, name: str) -> Mapping[str, Any]:
     """The declaration of a choice; empty for an unknown one: a user's own, or of another version."""
     try:
-        return compose.declaration(group, name) if group else compose.root_declaration()
+        return compose.declaration(group, name) if group else compose.root()["declares"]
     except NormbenchError:
         return {}
 

@@ -220,13 +220,8 @@ def declaration(group: str, name: str, config_dir: Path | None = None) -> Config
     return dict(node.get(group, node)["declares"])
 
 
-@functools.cache
-def root_declaration() -> Config:
-    """The `declares` block of the root: the options of training and evaluation."""
-    return dict(_root()["declares"])
-
-
-def _root() -> Config:
+def root() -> Config:
+    """The root's values; its `declares` block has the options of training and evaluation."""
     return dict(choice_file.content(conf_dir() / "config.yaml"))
 
 
@@ -319,7 +314,7 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
             raise NormbenchError(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
     found = {group: choice(group, names[group], config_dir) for group in grammar.GROUPS}
     model = found["model"] if "model" in found["model"] else {"model": found["model"]}
-    config = {**_root(), **found, "model": {}}
+    config = {**root(), **found, "model": {}}
     for part, own in model.items():
         if part not in config or part == "declares":
             raise unknown(f"{path}: '{part}' is not a key.", part, [*grammar.PARTS, *grammar.GROUPS])

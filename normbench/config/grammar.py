@@ -119,9 +119,3 @@ def _values_of(override: Override) -> list[Override]:
     if len(words) > MOST_RUNS:
         raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
     return parse([f"{key}={one}" for one in words])
-
-
-def refuse_sweeps(overrides: Iterable[Override]) -> None:
-    for override in overrides:
-        if override.is_sweep_override():
-            raise NormbenchError(f"'{override.input_line}' is a sweep. Add -m to run all of it.")

@@ -87,8 +87,6 @@ def planned_seeds(
     """
     node = experiment(name, config_dir)
     asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
-    if not asked or min(asked) < 1:
-        raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
     cells = product(["", *(node["controls"] if controls else ())], axes, node["arms"])
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
@@ -256,11 +254,7 @@ def _somewhere(name: str, key: str, config_dir: Path | None) -> bool:
 
 
 def _lies(place: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(_fits(place.get(key), value) for key, value in wanted.items())
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list) else bool(value == wanted)
+    return all(place.get(key) in (value if isinstance(value, list) else [value]) for key, value in wanted.items())
 
 
 def _matters(override: Override, config: compose.Config) -> bool:
@@ -278,8 +272,9 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     NormbenchError where two differ in their evaluations alone and neither has those of the other.
     """
     overrides = grammar.parse(words)
-    if not multirun:
-        grammar.refuse_sweeps(overrides)
+    for override in overrides:
+        if override.is_sweep_override() and not multirun:
+            raise NormbenchError(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
     specs: dict[tuple[str, str], ResolvedRun] = {}
     words_of: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):

@@ -99,6 +99,7 @@ def _declaring(**facts: object) -> dict:
         ({**GOOD, "name": "other"}, "must say name: mine"),
         (_without("name"), "'name' must be given"),
         ("name: mine\n  sites: [", "mine"),
+        ("- a\n- b\n", "must hold keys and values"),
         ({**GOOD, "declares": {**DECLARES, "options": {"x": "float"}}, "x": 1.0}, "declares.options.x: 'float' "),
         ({**GOOD, "declares": {**DECLARES, "file": "nowhere.py"}}, "nowhere.py"),
         ({**GOOD, "foo": 1}, "norm.foo is not an option: declares.options has no line for it"),

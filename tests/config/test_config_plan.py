@@ -262,27 +262,6 @@ def test_a_broken_file_is_named(
     assert "centre.py" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "wanted"),
-    [
-        ((OWN_YAML.format(file="centr.py"),), "centr.py does not exist"),
-        (("name: centre\n  bad: [",), "cannot be read|configuration"),
-        (("- a\n- b\n",), "must hold keys and values|must say name: centre"),
-        ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "declares.options.scale.type: "),
-        ((OWN_YAML.format(file="centre.py").replace("scale: 1.0\n", ""),), "norm.scale is declared but has no value"),
-        (
-            (OWN_YAML.format(file="centre.py").replace("scale: 1.0", "scale: 1.0\nshift: 2"),),
-            "norm.shift is not an option",
-        ),
-    ],
-)
-def test_a_broken_yaml_is_one_line(own: Path, change: tuple[str], wanted: str) -> None:
-    (own / "norm" / "centre.yaml").write_text(change[0])
-    with pytest.raises(NormbenchError, match=wanted) as caught:
-        tiny.spec("norm=centre", config_dir=own)
-    assert "\n" not in str(caught.value)
-
-
 def test_an_experiment_of_ones_own(own: Path) -> None:
     assert "mine/one" in compose.choices("experiment", own) and "ln2016/fig6" in compose.choices("experiment", own)
     specs = plan.artifact_specs("mine/one", "smoke", 2, config_dir=own)
@@ -293,11 +272,6 @@ def test_an_experiment_of_ones_own(own: Path) -> None:
     assert spec.id in {s.id for s in specs}
     with pytest.raises(NormbenchError, match="is not an experiment"):
         plan.artifact_specs("mine/one", "smoke", 1)
-
-
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NormbenchError, match="is not a directory"):
-        tiny.spec(config_dir=tmp_path / "none")
 
 
 def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
