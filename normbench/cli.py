@@ -156,7 +156,3 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if line:
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
     sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()

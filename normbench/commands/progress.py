@@ -87,16 +87,12 @@ class Bars:
             partial = sum(task.percentage / 100 for task in self.progress.tasks if task.id in running)
             self.progress.update(self.all, completed=self.ended + partial)
         else:
-            self._end(spec, event)
-
-    def _end(self, spec: ResolvedRun, event: dict[str, Any]) -> None:
-        self.ended += event["status"] in FINISHED
-        if (task := self.tasks.pop(spec.id, None)) is not None:
-            self.progress.remove_task(task)
-        self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
-        took = time.monotonic() - self.started.get(spec.id, time.monotonic())
-        refused = event["status"] == "refused"  # the command gives the reason once, when it ends
-        reason = f": {event['reason']}" if event.get("reason") and not refused else ""
-        if not self.console.is_terminal or event["status"] not in ("done",):
-            text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
-            say(self.console, text)
+            self.ended += event["status"] in FINISHED
+            self.progress.remove_task(self.tasks.pop(run))
+            self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
+            took = time.monotonic() - self.started[run]
+            refused = event["status"] == "refused"  # the command gives the reason once, when it ends
+            reason = f": {event['reason']}" if event["reason"] and not refused else ""
+            if not self.console.is_terminal or event["status"] != "done":
+                text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
+                say(self.console, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
     for run in runs:
         run["status"] = queue.state(run["status"], run["id"], waiting)
     fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
-    planned = [waiting[stored.id] for stored in fresh]
-    runs += [{**entry(stored), "label": label} for stored, label in zip(fresh, labels(fresh, planned), strict=True)]
+    runs += [{**entry(stored), "label": label} for stored, label in zip(fresh, labels(fresh), strict=True)]
     if as_json:
         return say_json({"runs": runs, "notes": notes})
     console = terminal_console()
@@ -117,23 +116,18 @@ def entry(stored: store.Stored) -> dict[str, Any]:
     }
 
 
-def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model.
-
-    planned: what run.json will say of runs that have none yet.
-    """
+def labels(found: Sequence[store.Stored]) -> list[str]:
+    """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model."""
     texts: list[str] = []
     own: dict[int, Any] = {}
     for place, stored in enumerate(found):
         texts.append(stored.arm)
         try:
-            if planned:
-                own |= {place: planned[place]["config"]} if stored.experiment == plan.ADHOC else {}
-                texts[place] = _label_of_experiment(stored.arm, planned[place])
-            elif stored.experiment == plan.ADHOC:
+            if stored.experiment == plan.ADHOC:
                 own[place] = stored.content["config"]
             else:
-                texts[place] = _label_of_experiment(stored.arm, stored.content)
+                axes = (f"{key}={value}" for key, value in stored.content["axes"].items())
+                texts[place] = " ".join(word for word in (stored.arm, *axes, stored.content["control"]) if word)
         except KeyError:
             continue  # its state is damaged
     values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
@@ -146,11 +140,6 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
         for place, flat in alike.items():
             texts[place] = words[id(flat)]
     return texts
-
-
-def _label_of_experiment(arm: str, content: Mapping[str, Any]) -> str:
-    axes = (f"{key}={value}" for key, value in content["axes"].items())
-    return " ".join(word for word in (arm, *axes, content["control"]) if word)
 
 
 def last_step(curve: Path) -> int:

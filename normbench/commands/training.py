@@ -72,8 +72,8 @@ def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
         yield f"{format.plural(runs, 'run')} {reason}"
 
 
-def describe_reused(found: Found) -> Iterator[str]:
-    """How many runs are shown without being trained, and where they are from."""
+def describe_found(found: Found, specs: Sequence[ResolvedRun]) -> Iterator[str]:
+    """How many runs are shown without being trained, and where they are from; which stored ones are trained anew."""
     counts: Counter[str] = Counter()
     for spec in found.wanted:
         if run := found.of(spec):
@@ -85,11 +85,6 @@ def describe_reused(found: Found) -> Iterator[str]:
             counts[", ".join(facts)] += 1
     for which, runs in counts.items():
         yield f"{format.plural(runs, 'run')} found ({which}); not trained again"
-
-
-def describe_found(found: Found, specs: Sequence[ResolvedRun]) -> Iterator[str]:
-    """The runs that are shown without being trained, and the stored runs that will be trained anew."""
-    yield from describe_reused(found)
     if again := found.retrained(specs):
         those = "1 stored run has" if len(again) == 1 else f"{len(again)} stored runs have"
         yield (
