@@ -99,7 +99,9 @@ def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim["verdict"])
         cells = (f"{_text(name)}: {_text(claim['statement'])}", f"**{verdict}**" if word else verdict)
-        row = f"| {' | '.join([*cells, _text(_effect(claim)), str(claim['n'])])} |"
+        part = describe.deciding(claim)
+        effect = describe.effect(part) if part and part["n"] else "–"
+        row = f"| {' | '.join([*cells, _text(effect), str(claim['n'])])} |"
         entries.append((row, f"**{_text(name)}** {word}: {_text(_evidence(claim))}" if word else ""))
     room = LONGEST - len("\n".join([*head, LOOKS])) - 200  # the table's head, and the line on what is left out
     kept = 0
@@ -118,11 +120,6 @@ def _text(text: str) -> str:
     line = str(visible(text))
     line = line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]}…"
     return _MARKUP.sub(r"\\\g<0>", line).replace("@", "@&#8203;")
-
-
-def _effect(claim: Verdict) -> str:
-    part = describe.deciding(claim)
-    return describe.effect(part) if part and part["n"] else "–"
 
 
 def _evidence(claim: Verdict) -> str:

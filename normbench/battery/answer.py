@@ -120,13 +120,11 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, Metric]]:
     logged = metrics.logged([*runs])
     found = []
     for split in dict.fromkeys(("test" if "test" in logged else runs[0].monitor["split"], "train")):
-        at_the_end = [m for m in logged.get(split, ()) if _logged_last(runs, split, m)]
+        at_the_end = [
+            m for m in logged.get(split, ()) if any(final(run, split, "eval", m.name) is not None for run in runs)
+        ]
         found += [(split, m) for m in sorted(at_the_end, key=lambda m: m != metrics.chief(at_the_end))]
     return found
-
-
-def _logged_last(runs: Sequence[RunRecord], split: str, metric: Metric) -> bool:
-    return any(final(run, split, "eval", metric.name) is not None for run in runs)
 
 
 def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]) -> list[Comparison]:
@@ -148,7 +146,7 @@ def _compare(
     not_yet = "" if difference.sd else "all seeds alike"
     if len(first) < FEWEST:
         not_yet = f"{len(first)} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
-    elif not any(_learned(runs, split, metric, ALPHA) for runs in (ours, theirs)):
+    elif not any(_learned(runs, split, metric) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"
     difference = replace(difference, p=None) if not_yet else difference  # no test of Holm's family
@@ -164,11 +162,11 @@ def _finals(runs: Sequence[RunRecord], split: str, metric: Metric) -> dict[int, 
     }
 
 
-def _learned(runs: Sequence[RunRecord], split: str, metric: Metric, alpha: float) -> bool:
+def _learned(runs: Sequence[RunRecord], split: str, metric: Metric) -> bool:
     """Whether the last values are better than those before training, by t over seeds."""
     curves = [dict(series(run, split, "eval", metric.name, x="step")) for run in runs if run.status == "done"]
     gains = [curve[max(curve)] - curve[0] for curve in curves if 0 in curve]
-    return significant_signs([gains], alpha) == [1 if metric.rising else -1]
+    return significant_signs([gains], ALPHA) == [1 if metric.rising else -1]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Subject:
             return self._make_map(axes, options, seed, **map_facts)
         choice = Choice(self.name, self.kind, dict(options), False, False, 1, self.file)
         module = base.build(site(axes, space), choice).double()
-        return module if seed is None else _perturbed(module, module.parameters(), 1.0, seed)
+        return module if seed is None else _perturbed(module, 1.0, seed)
 
     def _make_map(
         self, axes: Axes, options: Options, seed: int | None, bias: bool = True, activation: str = ""
@@ -161,11 +161,11 @@ class Subject:
             if bias:
                 module.linear.bias.zero_()
             module.start()
-        return module if seed is None else _perturbed(module, module.parameters(), 0.3, seed + 1)
+        return module if seed is None else _perturbed(module, 0.3, seed + 1)
 
-    def settled(self, axes: Axes, options: Options, seed: int = 0) -> nn.Module:
+    def settled(self, axes: Axes, options: Options) -> nn.Module:
         """The module in training mode, after a first minibatch if it needs one."""
-        module = self.make(axes, options, seed).train()
+        module = self.make(axes, options).train()
         if self.of_weights:
             with torch.no_grad():
                 module(self.inputs(axes, batch=6, seed=77))
@@ -181,9 +181,9 @@ class Subject:
 
 
 @torch.no_grad()
-def _perturbed(module: nn.Module, parameters: Iterator[nn.Parameter], by: float, seed: int) -> nn.Module:
+def _perturbed(module: nn.Module, by: float, seed: int) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
-    for parameter in parameters:
+    for parameter in module.parameters():
         parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
     return module
 

@@ -31,7 +31,7 @@ def completed(map: Map, logs: Sequence[Log]) -> tuple[Map, dict[str, Any]]:
     map = _with(map, guessed)
     found = parts(logs, map)
     if map.series is None:
-        guessed["series"] = _series(found, map, source)
+        guessed["series"] = _series(found, source)
         map = _with(map, guessed)
     if map.x is None and any(entry.x is None for entry in map.series) and (x := _clocks(found, map, source)):
         guessed["x"] = x
@@ -52,7 +52,7 @@ def _run(source: str, logs: Sequence[Log]) -> Any:
     return {"path": FOLDER} if source == "tensorboard" and split else "path"
 
 
-def _series(found: Sequence[Part], map: Map, source: str) -> list[dict[str, Any]]:
+def _series(found: Sequence[Part], source: str) -> list[dict[str, Any]]:
     """The names with the word of one split, in their name or in the folder."""
     where: dict[str, set[str]] = defaultdict(set)
     clocks = {clock for part in found for clock in part.log.clocks.values()}

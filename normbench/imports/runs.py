@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -84,7 +84,8 @@ def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series
     for part in own:
         for entry, name in entries(part, map):
             metric = entry.metric or part.groups.get("metric") or words.bare(name)
-            place = _split(entry, part), seen(metric, "metric", key), entry.mode or "logged"
+            split = value(entry.split, [part], "split") if isinstance(entry.split, Label) else entry.split
+            place = split, seen(metric, "metric", key), entry.mode or "logged"
             there = chosen.setdefault(place, (entry, name, []))
             if there[1] != name and not part.groups:
                 raise refuse(f"run {key}", f"{there[1]} and {name} are both {metric} of {place[0]}. Map one of them.")
@@ -114,12 +115,6 @@ def _own_clock(name: str, parts: Sequence[Part]) -> Clocks | None:
     """What the tool has as the clock of a series: W&B's define_metric."""
     own = {part.log.clocks.get(name) for part in parts} - {None}
     return Clocks.model_validate({"step": {"key": own.pop()}}) if len(own) == 1 else None
-
-
-def _split(entry: Series, part: Part) -> str:
-    if isinstance(entry.split, Label):
-        return value(entry.split, [part], "split")
-    return entry.split
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -243,7 +238,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
             place: (entry, own.until(min(ends[place])) if ends[place] else own)
             for place, (entry, own) in run.curves.items()
         }
-        yield Found(run.key, run.parts, run.arm, run.seed, run.control, run.axes, curves)
+        yield replace(run, curves=curves)
 
 
 def _record(name: str, run: Found, map: Map) -> RunRecord:

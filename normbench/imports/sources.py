@@ -15,7 +15,7 @@ from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.imports import ours, tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log
-from normbench.runs import exported, pack
+from normbench.runs import exported
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
 KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
@@ -73,8 +73,6 @@ def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | Non
 
 def is_pack(path: Path) -> bool:
     """Whether a file is one of our packs, by its first line."""
-    if path.name != pack.NAME:
-        return False
     try:
         with gzip.open(path) as file:
             return b"header_sha256" in file.readline(1 << 20)
