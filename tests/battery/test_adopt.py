@@ -100,19 +100,6 @@ def test_a_bad_file_gets_one_line(text: str, words: str, tmp_path: Path) -> None
     assert not (tmp_path / "made").exists(), "nothing is half-written"
 
 
-@pytest.mark.parametrize(
-    ("word", "words"),
-    [
-        ("nowhere.py", "nowhere.py does not exist"),
-        ("layr", "--norm layr is no file and no normalizer. Did you mean 'layer'"),
-        ("none", "--norm none is no normalizer: it is the baseline"),
-    ],
-)
-def test_a_bad_word_gets_one_line(word: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(NormbenchError, match=words):
-        adopt(word, None, tmp_path)
-
-
 @pytest.mark.parametrize("text", ["name: [", "- 1\n", "name: mine\n", "name: mine\ndeclares: {file: gone.py}\n"])
 def test_a_bad_yaml_gets_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(text)
