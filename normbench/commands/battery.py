@@ -102,7 +102,9 @@ class Battery(options.Answering):
                 ids = [spec.id for spec in lacking]
                 terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
             return 0
-        ensured = ensure_runs(specs, launcher, self.results, self._announce, self._watch, wait_for_busy=True)
+        ensured = ensure_runs(
+            specs, launcher, self.results, self._announce, lambda runs: Bars(runs, self.console), wait_for_busy=True
+        )
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
             return 130
@@ -148,9 +150,6 @@ class Battery(options.Answering):
         self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
         for line in training.describe_found(found, missing):
             self.say(f"  {line}")
-
-    def _watch(self, runs: int) -> Bars:
-        return Bars(runs, self.console)
 
     def _seconds(self, planned: Sequence[Trial], found: Found, processes: int) -> dict[str, float | None]:
         """For each trial how long its missing runs take on so many processes; None if that is unknown.

@@ -127,7 +127,6 @@ def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str
     """Download a data set: the one command that uses the network."""
     from normbench.data import fetch
 
-    compose.choice_path("data", name, config_dir)
     config = data.made_of(compose.choice("data", name, config_dir))
     if files.only_users_have(config):
         here = data.problems(config)
@@ -156,7 +155,6 @@ def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str
 
 def prepare(name: str, images: Path | None, weights: Path | None, device: str, console: Console) -> dict[str, Any]:
     """Extract the features of a set whose images the user has."""
-    compose.choice_path("data", name)
     config, root = compose.choice("data", name), data.root()
     try:
         extract = data.function(config, "extract_")

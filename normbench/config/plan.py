@@ -303,16 +303,16 @@ def _both(one: ResolvedRun, other: ResolvedRun, *words_of: list[Override]) -> Re
 
 def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedRun:
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
-    words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
-        config = compose.compose(grammar.parse(words), config_dir)
+        config = compose.compose(overrides, config_dir)
         return _in_effect(resolved(config, ADHOC, "", ADHOC, config_dir=config_dir))
     name = labels["experiment"]
     arms = experiment(name, config_dir)["arms"]
     if "arm" not in labels:
         raise NormbenchError(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
+    words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
     return experiment_spec(
         name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), config_dir
     )

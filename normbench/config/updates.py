@@ -20,12 +20,7 @@ def updates_per_epoch(config: Mapping[str, Any]) -> int:
             )
         return 1
     drop = train["drop_last"] and train["sampler"] != "infinite"
-    found = size // train["batch_size"] if drop else -(-size // train["batch_size"])
-    if not found:
-        raise NormbenchError(
-            f"train.drop_last=true leaves no batch of train.batch_size={train['batch_size']} of {size} examples."
-        )
-    return found
+    return size // train["batch_size"] if drop else -(-size // train["batch_size"])
 
 
 def train_size(config: Mapping[str, Any]) -> int:

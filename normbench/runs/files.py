@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from normbench import durable, locks
-from normbench.durable import sync_folder
 from normbench.errors import NormbenchError, code_of
 
 SEAL = "sha256"  # of a JSON object: the hash of all else in it
@@ -120,7 +119,7 @@ def make_folder(path: Path, option: str = RESULTS) -> None:
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for folder in made:
-            sync_folder(folder.parent)
+            durable.sync_folder(folder.parent)
     except OSError as error:
         raise NormbenchError(
             f"{path} cannot be made: {error.strerror}. Choose a writable place with {option}.",

@@ -47,6 +47,8 @@ def _raw(stored: store.Stored) -> RunRecord:
         if stored.reason:
             raise Damaged(stored.reason)
         records = curve_file.checked(stored.path / "curve.jsonl", stored.content)
+        if not records and stored.state in store.FINISHED:
+            raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
     return replace(store.head(stored), records=records)
