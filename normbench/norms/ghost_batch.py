@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import Normalizer, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
 from normbench.norms.running import average
 from normbench.norms.sites import Site
 
@@ -90,5 +90,5 @@ class GhostBatchNorm(Normalizer):
                 f"ghost batch normalization at site '{self.site.path}' met one value per feature. Use larger batches "
                 "and ghosts, or norm.allow_single=true."
             )
-        y = x * 0.0  # keeps the graph: the gradient is zero, as it is for one value
-        return y if self.bias is None else y + self.bias.view(-1, *[1] * (x.dim() - 2))
+        # x * 0 keeps the graph: the gradient is zero, as it is for one value
+        return affine(x * 0.0, None, self.bias, 1)

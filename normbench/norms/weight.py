@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import Product, WeightNormalizer, normalizer
+from normbench.norms.base import Product, WeightNormalizer, affine, normalizer
 from normbench.norms.running import average
 from normbench.norms.sites import Site
 
@@ -85,7 +85,7 @@ class WeightNorm(WeightNormalizer):
         if self.training and self.track:
             average([self.running_mean], [mean], self.momentum)
         shift = -mean if bias is None else bias - mean
-        return z + shift.view([-1 if i == self.site.feature_axis else 1 for i in range(z.dim())]).to(z.dtype)
+        return affine(z, None, shift.to(z.dtype), self.site.feature_axis)
 
     def _from_data(self, t: Tensor, bias: Tensor | None) -> None:
         values = t.movedim(self.site.feature_axis, -1).flatten(0, -2)
