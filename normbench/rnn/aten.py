@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from normbench.norms.fused import BATCH, ERF, FIXED, LAYER, LAYER_OUT, NONE, RMS_MIN, TANH, VALID
+from normbench.rnn.cells import plus
 from normbench.rnn.matmul import Projection, empty, matmul, one_step_for_all
 from normbench.rnn.plan import Element, Gradients, Plan, Vectors
 
@@ -26,7 +27,7 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], gain, shift, eps)
         return y, (mean, rstd)
     if kind == NONE:
-        return _plus(x, shift), (gain, gain)
+        return plus(x, shift), (gain, gain)
     if kind == LAYER_OUT:
         mean = x.mean(-1, keepdim=True)
         x = x - mean
@@ -35,11 +36,7 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         rstd = mean = 1 / x.square().mean(-1, keepdim=True).sqrt().clamp(min=eps)
     else:
         rstd = mean = (x.square().mean(-1, keepdim=True) + eps).rsqrt()  # a mean that RMS has no use for
-    return _plus(x * rstd * gain, shift), (mean, rstd)
-
-
-def _plus(x: Tensor, shift: Tensor | None) -> Tensor:
-    return x if shift is None else x + shift
+    return plus(x * rstd * gain, shift), (mean, rstd)
 
 
 def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain: Tensor) -> tuple[Tensor, Tensor]:
@@ -206,7 +203,7 @@ class Run:
         if at in self.columns:
             return self.columns[at].norm(t, x, gain, shift)
         if at in self.plan.elements:
-            return _plus(self.plan.elements[at].apply(x.flatten(0, -2)).view(x.shape), shift)
+            return plus(self.plan.elements[at].apply(x.flatten(0, -2)).view(x.shape), shift)
         if self.plan.kinds[at] in (TANH, ERF):
             inside = self._inside(at, x)
             y = (inside.tanh_() if self.plan.kinds[at] == TANH else inside.erf_()).mul_(gain)

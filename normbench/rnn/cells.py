@@ -218,7 +218,7 @@ class Cell(Weighted):
         inside = self.biases()[0]
         if weights.input_drop is None:
             return F.linear(x, weights.weight_ih, inside)
-        return _plus(_gatewise(x, weights.weight_ih, weights.input_drop), inside)
+        return plus(_gatewise(x, weights.weight_ih, weights.input_drop), inside)
 
     def input_term(self, z: Tensor, mask: Tensor | None) -> Tensor:
         """N(W_x x) + b of all steps: z (T, B, gates H), mask (T, B)."""
@@ -230,7 +230,7 @@ class Cell(Weighted):
         return self._input(z, lambda norm, part: norm.step(part, t, mask))
 
     def _input(self, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
-        return _plus(self._normed("input", z, apply), self.biases()[1])
+        return plus(self._normed("input", z, apply), self.biases()[1])
 
     def hidden_step(self, h: Tensor, weights: SequenceWeights, t: int, mask: Tensor | None) -> Tensor:
         """N(W_h h_{t-1}) (+ the second bias of `double`), (B, gates H)."""
@@ -239,7 +239,7 @@ class Cell(Weighted):
             if weights.state_drop is None
             else _gatewise(h, weights.weight_hh, weights.state_drop)
         )
-        return _plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
+        return plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
 
     def _normed(self, term: str, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
         blocks = self._by_block(term, self.norm)
@@ -278,7 +278,7 @@ def _gatewise(x: Tensor, weight: Tensor, drop: Tensor) -> Tensor:
     return torch.cat([F.linear(x * m, w) for m, w in zip(drop, weight.chunk(len(drop)), strict=True)], -1)
 
 
-def _plus(z: Tensor, bias: Tensor | None) -> Tensor:
+def plus(z: Tensor, bias: Tensor | None) -> Tensor:
     return z if bias is None else z + bias
 
 
