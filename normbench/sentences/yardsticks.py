@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from normbench.sentences import Encode
 from normbench.streams import stream
-
-Encode = Callable[[list[str], bool], Any]
 
 
 def bag_of_words(size: int, seed: int) -> Encode:
