@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +16,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.papers import claim_keys as keys
 from normbench.papers import claims
 from normbench.papers.claims import format_cell
-from normbench.papers.rules import FEWEST
+from normbench.papers.rules import FEWEST, canonical_sha256
 
 LARGEST = 1 << 20  # bytes
 LOGGED = {"locator": "", "experiment": "", "seeds": FEWEST, "reference": {}}  # of claims that have no experiment
@@ -45,13 +43,7 @@ def built(data: Any, path: Path) -> claims.Artifact:
         _amendment(entry, values["claims"], f"{path}: amendments[{number}]")
         for number, entry in enumerate(given.amendments or ())
     )
-    return claims.Artifact(**values, claims_sha256=hash_claims(data["claims"]), path=path)
-
-
-def hash_claims(claims: Sequence[Any]) -> str:
-    """SHA-256 of the claims list as canonical JSON (keys sorted, no spaces): comments and layout do not count."""
-    text = json.dumps(claims, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return claims.Artifact(**values, claims_sha256=canonical_sha256(data["claims"]), path=path)
 
 
 def _amendment(given: keys.Amendment, among: Sequence[claims.Claim], where: str) -> dict[str, Any]:

@@ -236,9 +236,10 @@ def sha256(*content: Any) -> str:
     A smallest effect that the claim does not use, as for another paper, is not among them.
     """
     general = {key: RULES[key] for key in ("version", "alpha", "fewest_seeds", "power")}
-    return _hash([general, *content])
+    return canonical_sha256([general, *content])
 
 
-def _hash(content: Any) -> str:
+def canonical_sha256(content: Any) -> str:
+    """SHA-256 of canonical JSON (keys sorted, no spaces): comments and layout of a file do not count."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
