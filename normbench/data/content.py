@@ -50,8 +50,7 @@ def of(path: Path, known: bool = True) -> str:
             return hashlib.sha256(text(path)).hexdigest()
     if known:
         return hashlib.sha256(_idx(path)[0]).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return reading.sha256(path)
 
 
 def of_unchanged(path: Path, known: bool = True) -> str:
