@@ -178,8 +178,8 @@ def seeds_needed(
     return counts[found] if found < len(counts) else None
 
 
-def signs_needed(share: float, alpha: float = 0.05, power: float = POWER, limit: int = 1000) -> int | None:
-    """Smallest n at which the exact sign test shows with `power` that more pairs lie on one side, if a `share` of them
+def signs_needed(share: float, alpha: float = 0.05, limit: int = 1000) -> int | None:
+    """Smallest n at which the exact sign test shows with `POWER` that more pairs lie on one side, if a `share` of them
     does; None beyond `limit`.
 
     Power is P(X ≤ c), X ~ Binomial(n, min(share, 1 - share)), c the largest minority at which n pairs reject.
@@ -190,7 +190,7 @@ def signs_needed(share: float, alpha: float = 0.05, power: float = POWER, limit:
     for n in range(1, limit + 1):
         while most + 1 < n / 2 and 2 * bdtr(most + 1, n, 0.5) <= alpha:  # never falls as n grows
             most += 1
-        if most >= 0 and bdtr(most, n, minority) >= power:
+        if most >= 0 and bdtr(most, n, minority) >= POWER:
             return n
     return None
 
