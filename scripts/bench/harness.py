@@ -109,7 +109,7 @@ def publish(
         + f"\n\n`{command}` on {where}\n"
     )
     rounded = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
-    _write(name, title, command, where, rounded, page, folder)
+    write(name, title, command, where, rounded, page, folder)
 
 
 def publish_values(
@@ -128,7 +128,7 @@ def publish_values(
         + "\n".join(lines)
         + f"\n\n`{command}` on {where}\n"
     )
-    _write(name, title, command, where, [asdict(r) for r in rows], page, folder)
+    write(name, title, command, where, [asdict(r) for r in rows], page, folder)
 
 
 def publish_columns(
@@ -151,7 +151,7 @@ def publish_columns(
         f"| case | unit | {' | '.join(f'{size:,}' for size in sizes)} | goal |\n"
         f"| --- | --- |{' --- |' * len(sizes)} --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
     )
-    _write(name, title, command, where, [asdict(r) for r in rows], page, folder)
+    write(name, title, command, where, [asdict(r) for r in rows], page, folder)
 
 
 def number(value: float) -> str:
@@ -159,7 +159,7 @@ def number(value: float) -> str:
     return f"{value:.2f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
-def _write(
+def write(
     name: str, title: str, command: str, where: str, rows: Sequence[dict[str, Any]], page: str, folder: Path
 ) -> None:
     content = {"schema": 1, "title": title, "command": command, "machine": where, "rows": rows}

@@ -9,7 +9,6 @@ grey values; every picture is binarized alike. Needs MNIST and binarized MNIST i
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -22,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 from normbench import data
 from normbench.config import compose
 from normbench.models.draw import Draw
-from normbench.runs import files, store
+from normbench.runs import store
 from normbench.streams import stream
 from normbench.train.weights import trained
 
@@ -75,15 +74,10 @@ def main() -> None:
     ]
     title = f"A classifier's mean top probability on {COUNT} drawn digits (it has {right:.1%} of real ones right)"
     command = f"python scripts/bench/samples.py --runs {given.runs}"
-    content = {"schema": 1, "title": title, "command": command, "machine": harness.machine(), "rows": rows}
     lines = [f"| {row['case']} | {row['value']:.3f} |" for row in rows]
     page = f"# {title}\n\n| pictures | probability |\n| --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}`\n"
     print(page)
-    files.make_folder(given.output)
-    files.atomic_write(
-        given.output / "samples.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-    )
-    files.atomic_write(given.output / "samples.md", page.encode())
+    harness.write("samples", title, command, harness.machine(), rows, page, given.output)
 
 
 if __name__ == "__main__":

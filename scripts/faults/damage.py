@@ -129,7 +129,7 @@ def forbid(path: Path, draw: random.Random, copies: Kept) -> str:
     return "not to be read"
 
 
-def base(results: Path, path: Path) -> Path:
+def base(path: Path) -> Path:
     """The run, the artifact, or the file itself that a place belongs to."""
     for above in (path, *path.parents):
         if store.NAME.fullmatch(above.name) or (above / "verdicts.json").exists() or (above / "table.md").exists():
@@ -174,14 +174,14 @@ def main() -> int:
             name = list(kinds)[number % len(kinds)]
             places, damage = kinds[name]
             path, copies = draw.choice(places), Kept()
-            hurt = {base(results, path)}
+            hurt = {base(path)}
             what = damage(path, copies)
-            hurt = {base(results, p) for p in copies.before} | hurt
+            hurt = {base(p) for p in copies.before} | hurt
             started = time.process_time()
             found = [finding for finding in Check(results, ids).findings() if not finding.harmless]
             row = rows[name]
             row["seconds"] += time.process_time() - started
-            inside = [f for f in found if base(results, f.place) in hurt]
+            inside = [f for f in found if base(f.place) in hurt]
             row["times"] += 1
             row["named"] += bool(inside)
             row["others named"] += len(inside) < len(found)
