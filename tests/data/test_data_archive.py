@@ -97,15 +97,5 @@ def test_only_plain_files_are_read_and_nothing_is_unpacked(path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == [path.name] and not (path.parents[1] / "out.txt").exists()
 
 
-def test_members_stay_in_memory_and_only_files_are_read(path: Path) -> None:
-    """Nothing is unpacked, so that no name or link leads out of a folder."""
-    links = [entry("link.txt", type=tarfile.SYMTYPE, linkname="/etc/passwd"), entry("pipe.txt", type=tarfile.FIFOTYPE)]
-    links.append(entry("hard.txt", type=tarfile.LNKTYPE, linkname="../x.txt"))
-    names = ("../x.txt", "/x.txt", "d/../../x.txt")
-    path.write_bytes(gzip.compress(tar([*links, *(entry(name, b"1") for name in names)])))
-    assert read(path) == dict.fromkeys(names, b"1")
-    assert [*path.parent.iterdir()] == [path] and not (path.parent.parent / "x.txt").exists()
-
-
 def test_missing(path: Path) -> None:
     assert "No such file or directory" in refusal(path)
