@@ -212,15 +212,6 @@ def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
 # --- a user's own directory ------------------------------------------------------------------------------------------
 
 
-def test_a_normalizer_of_ones_own_trains(own: Path, tmp_path: Path) -> None:
-    from normbench.runs.writing import RunDirectory
-    from normbench.train.train_one import ensure_run
-
-    spec = tiny.spec("norm=centre", "train.epochs=1", config_dir=own)
-    assert spec.arm == "mnist_mlp-centre"
-    assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
-
-
 def test_its_file_and_its_options_are_part_of_the_id(own: Path) -> None:
     first = tiny.spec("norm=centre", config_dir=own).id
     assert tiny.spec("norm=centre", "norm.scale=2", config_dir=own).id != first
