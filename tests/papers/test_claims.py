@@ -18,7 +18,6 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
 from normbench.papers.claim_file import _below, load
-from normbench.papers.claims import format_cell
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -205,16 +204,6 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
         load(written(tmp_path, artifact(claim("order", order))))
 
 
-@pytest.mark.parametrize("text", ["claims: [", "- a\n- b\n", "", "\x00"])
-def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "fig.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(NormbenchError, match=r"fig\.yaml"):
-        load(path)
-    with pytest.raises(NormbenchError, match=r"none\.yaml"):
-        load(tmp_path / "none.yaml")
-
-
 def test_the_hash_covers_the_claims_and_nothing_else(tmp_path: Path) -> None:
     original = load(written(tmp_path, SOUND)).claims_sha256
     other = {**SOUND, "title": "another", "seeds": 7, "amendments": [{"claim": "C1", "change": "x", "reason": "y"}]}
@@ -274,12 +263,6 @@ def test_what_a_pair_of_an_order_shares_is_said_once() -> None:
     low, high = ({"arm": arm, "train.batch_size": 25} for arm in ("bln", "bn"))
     assert _below(low, high) == "bln below bn, batch size 25"
     assert _below(low, {**low, "train.batch_size": 1}) == "bln at train.batch_size 25 below bln at train.batch_size 1"
-
-
-def test_cell_text() -> None:
-    assert format_cell({"arm": "ln", "train.batch_size": 4}) == "arm ln at train.batch_size 4"
-    assert format_cell({"arm": "ln"}) == "arm ln" and format_cell({"a": 1, "b": 2}) == "a 1, b 2"
-    assert format_cell({}) == "any run"
 
 
 @pytest.mark.parametrize(

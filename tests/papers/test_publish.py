@@ -221,24 +221,6 @@ def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: st
             reader()
 
 
-def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
-    _publish(_runs("ln", "none"), tmp_path)
-    first = history.read(tmp_path)
-    assert [(line["claim"], line["before"], line["after"]["verdict"]) for line in first] == [
-        ("LN-F1b", None, "undecided (reduced)")
-    ]
-    _publish([], tmp_path)
-    assert history.read(tmp_path) == first
-    _publish(_runs("bn-all"), tmp_path)
-    (_, *later) = history.read(tmp_path)
-    assert [(line["claim"], line["before"]["verdict"], line["cause"]) for line in later] == [
-        ("LN-F1", "not run", ["runs"])
-    ]
-
-
 def test_a_claim_that_is_not_made_any_more_ends_in_the_history(tmp_path: Path):
     def judged(**words: str) -> dict[str, Any]:
         own = {"n": 5, "rules_sha256": "r"}
@@ -272,26 +254,6 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
     judged, _, _ = _publish([], tmp_path)
     assert judged["contrasts_sha256"] == "" and not path.exists()
     assert published.read(path.parent).verdicts == judged
-
-
-@pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 4}'])
-def test_damaged_verdicts_are_one_line(tmp_path: Path, content: str):
-    path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
-    path.write_text(content)
-    with pytest.raises(NormbenchError, match=r"verdicts\.json is damaged") as caught:
-        _publish([], tmp_path)
-    assert path.read_text() == content and "\n" not in str(caught.value)
-
-
-def test_verdicts_have_the_promised_fields(tmp_path: Path):
-    judged, _, _ = _publish(_runs("ln", "none", seeds=2), tmp_path)
-    path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
-    assert json.loads(path.read_text()) == judged
-    assert set(judged) >= {"schema", "artifact", "fidelity", "command", "deviations", "expected_wrong"}
-    assert set(judged) >= {"claims_sha256", "pack_sha256", "contrasts_sha256"}
-    fields = {"id", "kind", "quote", "locator", "endpoint", "verdict", "n", "effect", "unit", "interval", "level"}
-    fields |= {"setting", "robustness", "answer", "suggestion", "rules_sha256", "looks", "detectable", "runs"}
-    assert all(set(claim) >= fields for claim in judged["claims"])
 
 
 def test_published_measurements_are_numbers():

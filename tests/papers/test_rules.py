@@ -294,33 +294,6 @@ def test_a_control_whose_runs_cannot_tell_is_not_one_without_runs() -> None:
     assert rules.robustness(H, [(H, H), ("not decidable here",) * 2]) == "undecided"
 
 
-@pytest.mark.parametrize("dissenting", ["lr-low", "lr-high"])
-@pytest.mark.parametrize(
-    ("mean", "half", "robust", "verdict"),
-    [
-        (3.0, 1.0, "robust", "reproduced"),
-        (-3.0, 1.0, "depends", "holds at the paper's setting; controls depend"),
-        (0.0, 0.5, "depends", "holds at the paper's setting; controls depend"),
-        (-3.0, 2.6, "undecided", "holds at the paper's setting; controls undecided"),
-        (0.5, 3.0, "undecided", "holds at the paper's setting; controls undecided"),
-        (None, 0.0, "not run", "holds at the paper's setting; controls not run"),
-    ],
-)
-def test_one_control_is_enough_to_dissent(
-    dissenting: str, mean: float | None, half: float, robust: str, verdict: str
-) -> None:
-    claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
-    runs = compared(effects(3.0, 1.0))
-    for name in ("lr-low", "lr-high"):
-        if name != dissenting:
-            runs += compared(effects(3.0, 1.0), control=name)
-        elif mean is not None:
-            runs += compared(effects(mean, half), control=name)
-    found = only(claims, runs)
-    assert (found["setting"], found["robustness"]) == ("holds", robust)
-    assert found["verdict"] == verdict
-
-
 def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger() -> None:
     claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
     signed, small = compared(effects(1.2, 0.5)), effects(0.5, 0.4)  # from 0.7, and up to 0.8: they may be the same
