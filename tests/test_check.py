@@ -186,26 +186,6 @@ def test_adams(formulas, name: str, b1: float, b2: float):
     np.testing.assert_allclose(p.detach(), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("ln", [False, True])
-def test_formulas_of_a_gru(formulas, ln: bool):
-    """`torch.nn.GRU`'s cell has r, z, n and bias b_hh, 0 here; with LN all of its four terms are normalized."""
-    gru, x, h = formulas.GRU(3, 4, ln).double(), torch.randn(2, 5, 3).double(), torch.zeros(2, 4).double()
-    mask, norm = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]), torch.nn.functional.layer_norm
-    found = gru(x, mask, h)
-
-    def term(z: torch.Tensor) -> torch.Tensor:
-        return norm(z, z.shape[-1:]) if ln else z
-
-    for t in range(5):
-        r, u = (term(x[:, t] @ gru.W + gru.b) + term(h @ gru.U)).sigmoid().split(4, 1)
-        n = (term(x[:, t] @ gru.Wx + gru.bx) + r * term(h @ gru.Ux)).tanh()
-        h = torch.stack(
-            [new if there else old for new, old, there in zip(u * h + (1 - u) * n, h, mask[:, t], strict=True)]
-        )
-        torch.testing.assert_close(found[:, t], h)
-    torch.testing.assert_close(gru.Ux @ gru.Ux.T, torch.eye(4).double(), atol=1e-6, rtol=0)
-
-
 def test_formulas_of_clipping(formulas):
     gradients = [torch.tensor([3.0]), torch.tensor([4.0, 0.0])]
     assert not formulas.clip(gradients, 5.0) and gradients[0].item() == 3

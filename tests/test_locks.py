@@ -12,7 +12,6 @@ import fake
 import pytest
 
 from normbench import locks
-from normbench.cli import main
 from normbench.commands import doctor
 from normbench.data import files as data_files
 from normbench.errors import NormbenchError
@@ -101,10 +100,3 @@ def test_doctor_tries_locks_in_the_results_folder(tmp_path: Path, monkeypatch: p
 def test_doctor_says_where_there_are_no_locks(tmp_path: Path, no_locks: str) -> None:
     found = lock_finding(tmp_path)
     assert found.state == "bad" and no_locks in found.text
-
-
-def test_a_command_ends_with_the_line(tmp_path: Path, no_locks: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "--results", str(tmp_path)])
-    (line,) = capfd.readouterr().err.splitlines()
-    assert ended.value.code == 2 and "cannot be locked" in line

@@ -248,19 +248,6 @@ def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(pla
             assert len(missing(specs, find.find(specs, ROOT / "results"))) == claim["suggestion"]["runs"], claim["id"]
 
 
-@pytest.mark.parametrize("name", artifacts.ids())
-def test_an_artifact_is_complete(name: str):
-    from normbench.config import plan
-
-    artifact = artifacts.load(name)
-    drawing = artifacts.drawing(artifact)
-    assert callable(drawing.table)
-    node = plan.experiment(artifact.experiment)
-    for fidelity in node["fidelities"]:
-        specs = plan.artifact_specs(artifact.experiment, fidelity, 1)
-        assert len({spec.id for spec in specs}) == len(specs)
-
-
 @pytest.mark.slow
 def test_what_a_user_does_leaves_a_clone_clean(tmp_path: Path):
     """README's first command, a sweep, claims of one's own and a report, in a copy of what git tracks."""

@@ -54,13 +54,6 @@ def test_every_word_of_the_rules_can_fail_a_claim_and_only_that() -> None:
     assert ci.failing(claim(diverged=True), ci.WORDS) == "diverged" and not ci.failing(claim(), ci.WORDS)
 
 
-def test_the_words_are_a_list_and_a_typo_names_the_nearest() -> None:
-    assert ci.fail_words(["opposite, not-run", "diverged", ""]) == ["opposite", "not-run", "diverged"]
-    with pytest.raises(NormbenchError) as caught:
-        ci.fail_words(["opposite,not run"])
-    assert caught.value.code == 2 and "Did you mean 'not-run'?" in str(caught.value)
-
-
 def test_the_claims_that_fail_are_named_with_their_files() -> None:
     bad = claim("opposite")
     with pytest.raises(NormbenchError) as caught:
