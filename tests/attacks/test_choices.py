@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,12 +71,6 @@ def test_one_that_another_choice_brings_along(own: Callable[..., Path]) -> None:
     own(BOMB, "data/bomb.yaml")
     with pytest.raises(NormbenchError, match="more than 100000 values"):
         plan.train_specs(["model=mine"], False, folder)
-
-
-def test_a_pipe_is_no_choice(tmp_path: Path) -> None:
-    (tmp_path / "norm").mkdir()
-    os.mkfifo(tmp_path / "norm" / "own.yaml")
-    assert "norm=own is not a normalizer" in refused(["norm=own"], tmp_path)
 
 
 def test_an_experiment_with_a_value_of_the_environment(own: Callable[..., Path]) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import madeup
 import numpy as np
 import pytest
 from spoil import PLACED
 
 from normbench.errors import NormbenchError
-from normbench.papers import artifact as artifacts
-from normbench.papers import history, measured, per_example_effects, publish, published, sample_archive
-from normbench.runs import files, outcomes, pack
+from normbench.papers import history, measured, per_example_effects, published, sample_archive
+from normbench.runs import outcomes, pack
 
 READERS: dict[str, Callable[[Path], object]] = {
     pack.NAME: lambda place: pack.load(place / pack.NAME),
@@ -83,17 +79,3 @@ def test_a_hostile_benchmark_is_reported(how: str, tmp_path: Path) -> None:
     else:
         (tmp_path / "bench" / "one.json").write_bytes(CONTENT[how])
     assert [entry["damaged"] for entry in measured.benches(tmp_path)] == [True]
-
-
-@pytest.mark.thinned(0)
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_while_publishing_is_reported(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(path: Path, content: bytes) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(files, "atomic_write", full)
-    with pytest.raises(NormbenchError, match=os.strerror(number)) as caught:
-        publish.publish(artifacts.load("ln2016/fig6"), madeup.runs(1), "paper", tmp_path)
-    assert caught.value.code == 4
