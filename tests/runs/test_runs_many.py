@@ -94,6 +94,7 @@ def test_directories_come_by_path_and_those_of_an_id_best_last(specs: list[Any],
     copy.mkdir(parents=True)
     (root / "adhoc" / f"y.s1.{specs[1].id}.old-1").mkdir()
     (root / "adhoc" / f".x.s1.{specs[1].id}").mkdir()
+    (root / ".aside" / f"x.s1.{specs[1].id}").mkdir(parents=True)
     listed = store.directories(root)
     assert [run.path for run in listed] == sorted(run.path for run in listed) and len(listed) == FEW + 1
     assert [run.state for run in store.by_id([specs[0].id], listed)] == ["interrupted", "done"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,16 +304,6 @@ def test_odd_places(name: str, trio: list, tmp_path: Path) -> None:
     packed(results, fake.record(trio[1]))
     looked = find.find(trio, results)
     assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
-
-
-def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
-    (spec,) = fake.specs(1)
-    path = fake.directory(tmp_path, spec)
-    shutil.copytree(path, tmp_path / ".aside" / path.name)
-    shutil.copytree(path, path.with_name(f".{path.name}"))
-    assert [stored.path for stored in store.scan(tmp_path)] == [path]
-    shutil.rmtree(path)
-    assert store.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path
 
 
 def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tmp_path: Path) -> None:

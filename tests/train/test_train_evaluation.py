@@ -22,7 +22,6 @@ from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.norms.modes import inference, normalizers
 from normbench.runs import writing
 from normbench.runs.find import find
-from normbench.runs.record import evaluation_complete
 from normbench.train.evaluate import Evaluation
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
@@ -238,15 +237,6 @@ def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
     ensure_run(short, writing.directory(root, short))
     (run,) = find([short], tmp_path).runs
     assert 3 in {r["epoch"] for r in run.records if r["split"] == "test"}
-
-
-def test_an_epoch_without_tests_is_whole() -> None:
-    def records(epoch: int, *splits: str) -> list[dict]:
-        return [{"epoch": epoch, "step": epoch, "split": split, "mode": "eval", "nll": 1.0} for split in splits]
-
-    before = records(0, "train", "valid", "test")
-    assert evaluation_complete([*before, *records(1, "train", "train", "valid")], 1)
-    assert not evaluation_complete([*before, *records(1, "train", "valid")], 1)
 
 
 @pytest.mark.parametrize(
