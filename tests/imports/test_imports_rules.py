@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from normbench import imports
 from normbench.errors import NormbenchError
@@ -147,17 +146,6 @@ def test_a_glob_finds_no_clock(tmp_path: Path) -> None:
     write(tmp_path, "ln_s1.csv", "1,2")
     (run,) = read(tmp_path, series=[{"column": "*", "split": "valid"}])
     assert {key for record in run.records for key in record} == {"step", "split", "mode", "loss"}
-
-
-def test_what_was_guessed_is_a_map_that_needs_no_guess(tmp_path: Path) -> None:
-    write(tmp_path, "a/ln_s1.csv", "1,2")
-    write(tmp_path, "a/bn_s1.csv", "1,3")
-    first = imports.read([tmp_path / "a"], "x")
-    assert {*first.guessed} == {"source", "run", "series", "x", "labels"}
-    path = tmp_path / "map.yaml"
-    path.write_text(yaml.safe_dump(imports.runs.written(first.map)))
-    second = imports.read([tmp_path / "a"], "x", imports.read_map(path))
-    assert not second.guessed and [*second.runs] == [*first.runs]
 
 
 # --- one line --------------------------------------------------------------------------------------------------------

@@ -249,30 +249,9 @@ def test_the_best_is_where_the_monitor_says(tmp_path: Path) -> None:
     assert math.isnan(row["last test nll"]) and row["best test nll"] == 0.25
 
 
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [
-        (("norm=layer",), 2),
-        (("norm=layer,batch", "seed=1"), 2),
-        (("optim.lr=1e-2",), 1),
-        (("train.reshuffle=true",), 3),
-        (("adhoc",), 3),
-        (("mnist_mlp-layer",), 2),
-        ((tiny.spec("norm=layer").id[:5],), 1),
-    ],
-)
-def test_words_choose_runs(results: Path, words: tuple[str, ...], count: int) -> None:
-    assert len(load_runs(*words, results=results)) == count
-
-
 def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -> None:
-    for word, message in (
-        ("nrom=layer", "no run here has a key 'nrom'. Did you mean 'norm'"),
-        ("norm=layr", "no run here has norm=layr. Did you mean 'layer'"),
-        ("ln2016/fig6", "'ln2016/fig6' is no experiment, arm or id"),
-    ):
-        with pytest.raises(NormbenchError, match=message):
-            load_runs(word, results=results)
+    with pytest.raises(NormbenchError, match="Did you mean 'layer'"):
+        load_runs("norm=layr", results=results)
     with pytest.raises(NormbenchError, match=rf"below {tmp_path}/nowhere\. Another folder: results= or NORMBENCH_RES"):
         load_runs("norm=layer", results=tmp_path / "nowhere")
     with pytest.raises(NormbenchError, match=r"\['norm=layer'\] is no text: words stand alone"):
