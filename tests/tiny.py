@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,6 +42,14 @@ def evaluate(model: Any, of: ResolvedRun, moment: int) -> list[dict[str, Any]]:
     from normbench.train.evaluate import Evaluation, State
 
     return Evaluation(model, data.load(of.config["data"]), of.config, of.sites)(State(moment, first=True))
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def status(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run.json").read_text())
 
 
 def result(folder: Path) -> tuple[bytes, bytes]:

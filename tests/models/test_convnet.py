@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 import torch.nn.functional as F
 from smallest import batches, built, small
@@ -117,12 +117,6 @@ def test_the_size_is_that_of_the_declared_layers(name: str, added: int) -> None:
     assert sum(p.numel() for p in built(spec).parameters()) == 2196810 + added
 
 
-def test_draws_suit_the_non_linearity() -> None:
-    for scheme, bound in (("he_uniform", (6 / 36) ** 0.5), ("glorot_uniform", (6 / 72) ** 0.5)):
-        linear = built(small("convnet", f"model.init={scheme}")).conv[1].linear
-        assert 0.9 * bound < linear.weight.abs().max() <= bound and not linear.bias.any()
-
-
 def test_other_images_are_refused(tmp_path: Path) -> None:
     """Three poolings need a side of 8 at least; the sites are those of images of 32 x 32."""
     (tmp_path / "data").mkdir()
@@ -196,7 +190,7 @@ def test_units_that_do_not_vary_have_no_ratio() -> None:
 def test_a_run_ends_with_what_its_claims_read(tmp_path: Path) -> None:
     spec = small("convnet", "model.width=1", "data.fraction=0.01", "train.epochs=1", "eval.strides={test: 50}")
     assert ensure_run(spec, RunDirectory(tmp_path)) == "done"
-    records = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    records = tiny.curve(tmp_path)
     stage = {record["split"]: record for record in records if record["mode"] == "stage"}
     assert len(stage) == 7 and {record["step"] for record in stage.values()} == {spec.steps}
     (claim,) = (claim for claim in artifacts.load("ln2016/convnet").claims if claim.id == "LN-G3")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 import torch.nn.functional as F
 from reference import skip_thoughts as reference
@@ -205,7 +205,7 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
     assert ensure_run(spec, run) == "done"
     names = ["mr", "sick"]
     assert asked == [(False, names), (False, names), (False, names), (True, names)]
-    records = [json.loads(line) for line in run.curve.read_text().splitlines()]
+    records = tiny.curve(run.path)
     found = [(r["step"], r["mode"], r["split"]) for r in records if r["split"] in names]
     along = [(step, "along", name) for step, name in itertools.product((0, 2, 4), names)]
     assert found == [*along, *((4, "stage", name) for name in names)]
@@ -224,9 +224,9 @@ def test_a_run_that_explodes_before_its_tasks_has_diverged(tmp_path: Path, monke
     for tasks in ("[]", "[sick,mr]"):
         run = RunDirectory(tmp_path / tasks)
         assert ensure_run(small("skip_thoughts", *words, f"eval.tasks={tasks}"), run) == "diverged"
-    status = json.loads((run.path / "run.json").read_text())
+    status = tiny.status(run.path)
     assert status["reason"] == "after step 1: valid nll is no finite number" and status["step"] == 1
-    both = [curve(tmp_path / tasks) for tasks in ("[]", "[sick,mr]")]
+    both = [tiny.curve(tmp_path / tasks) for tasks in ("[]", "[sick,mr]")]
     assert both[0] == [record for record in both[1] if record["split"] not in ("sick", "mr")]
     assert {record["step"] for record in both[1] if record["split"] == "sick"} == {0}
     assert [record["nll"] for record in both[0] if record["split"] == "valid"][1:] == ["NaN"]
@@ -248,17 +248,13 @@ def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
     spec = small("skip_thoughts", f"train.steps={steps}", "eval.every=2", "eval.tasks=[mr,sick]")
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "diverged"
-    status = json.loads((run.path / "run.json").read_text())
+    status = tiny.status(run.path)
     reason = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
     assert status["reason"].startswith(f"after step 2: {reason}")
-    found = [(r["step"], r["mode"], r["split"]) for r in curve(run.path) if r["step"] == 2]
+    found = [(r["step"], r["mode"], r["split"]) for r in tiny.curve(run.path) if r["step"] == 2]
     assert [f[1:] for f in found] == [("running", "train"), ("eval", "valid"), ("eval", "test"), ("along", "mr")]
     monkeypatch.setattr(SkipThoughts, "encode", lambda *_: pytest.fail("it was trained again"))
     assert ensure_run(spec, run) == "diverged"
-
-
-def curve(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "curve.jsonl").read_text().splitlines()]
 
 
 def test_a_run_without_the_tasks_that_are_asked_for_is_repeated() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from bisect import bisect
 from collections.abc import Callable
@@ -168,7 +167,7 @@ def test_a_run_with_all_of_it_goes_on_to_the_same_bytes_and_says_how_often_it_cl
         assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(step)) == "interrupted"
     assert tiny.train(tmp_path / "run", *words) == "done"
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
-    records = [json.loads(line) for line in (tmp_path / "calm" / "curve.jsonl").read_text().splitlines()]
+    records = tiny.curve(tmp_path / "calm")
     shares = [r["clipped"] for r in records if r["mode"] == "running"]
     assert len(shares) == 2 and all(0 < share < 1 for share in shares), shares
     others = [("clip=none", *WORDS[:2]), (*WORDS[:3], "clip.at=0.4"), (*WORDS[2:], "clip.at=0.4")]
@@ -182,5 +181,5 @@ def test_a_run_with_all_of_it_goes_on_to_the_same_bytes_and_says_how_often_it_cl
 @pytest.mark.parametrize(("at", "share"), [("1e-9", 1.0), ("1e9", 0.0)])
 def test_always_and_never(at: str, share: float, tmp_path: Path) -> None:
     tiny.train(tmp_path, "clip=per_tensor", f"clip.at={at}", "train.epochs=1")
-    records = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    records = tiny.curve(tmp_path)
     assert [r["clipped"] for r in records if "clipped" in r] == [share]

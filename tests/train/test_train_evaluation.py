@@ -82,8 +82,7 @@ def test_variants_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[s
 def curve(folder: Path) -> list[dict]:
     """Records with their variant in a few words, where they have one."""
     found = []
-    for line in (folder / "curve.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    for record in tiny.curve(folder):
         name = tiny.variant(record)
         without = {key: value for key, value in record.items() if key not in ("variant", "order", "block")}
         found.append(without | ({"variant": name} if name else {}))

@@ -26,14 +26,6 @@ from normbench.train.evaluate import Evaluation, State
 from normbench.train.train_one import ensure_run
 
 
-def status(folder: Path) -> dict:
-    return json.loads((folder / "run.json").read_text())
-
-
-def curve(folder: Path) -> list[dict]:
-    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
-
-
 def test_a_run_is_resolved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither training it nor finding it there composes or asks the algebra of sites again."""
     spec = tiny.spec("norm=layer")
@@ -67,7 +59,7 @@ def test_a_loss_that_is_no_number_ends_the_run_before_the_update(
     with monkeypatch.context() as patch:
         spoil(patch, step, value)
         assert tiny.train(run) == "diverged"
-    found = status(run)
+    found = tiny.status(run)
     assert (found["status"], found["step"]) == ("diverged", step - 1)
     assert found["reason"] == f"train NLL is {value} at step {step}"
     assert found["curve_sha256"] == reading.sha256(run / "curve.jsonl")
@@ -92,18 +84,20 @@ def test_a_divergence_after_a_resume_is_the_same(tmp_path: Path, monkeypatch: py
             if tiny.train(tmp_path / name, stopping=tiny.after(stop)) == "interrupted":
                 assert tiny.train(tmp_path / name) == "diverged"
     assert tiny.result(tmp_path / "calm") == tiny.result(tmp_path / "stopped")
-    assert status(tmp_path / "calm")["reason"] == status(tmp_path / "stopped")["reason"]
+    assert tiny.status(tmp_path / "calm")["reason"] == tiny.status(tmp_path / "stopped")["reason"]
 
 
 def test_a_huge_learning_rate_diverges_and_says_where(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("optim.lr=1e38", "model.activation=relu", "model.hidden_sizes=[8,8]")
     assert tiny.train(run, *words) == "diverged"
-    found = status(run)
+    found = tiny.status(run)
     assert found["reason"].startswith("train NLL is ") and (
         " at step " in found["reason"] or " epoch " in found["reason"]
     )
-    assert all(math.isfinite(value) for record in curve(run) for value in record.values() if isinstance(value, float))
+    assert all(
+        math.isfinite(value) for record in tiny.curve(run) for value in record.values() if isinstance(value, float)
+    )
 
 
 def test_an_evaluation_that_is_not_finite_is_stored_as_text_and_ends_the_run(
@@ -123,8 +117,8 @@ def test_an_evaluation_that_is_not_finite_is_stored_as_text_and_ends_the_run(
     monkeypatch.setattr(MnistMLP, "evaluate", bad)
     monkeypatch.setattr(MnistMLP, "forward", forward)
     assert tiny.train(tmp_path / "run") == "diverged"
-    assert status(tmp_path / "run")["reason"] == "train NLL is nan after epoch 1"
-    assert {r["nll"] for r in curve(tmp_path / "run") if r["epoch"] == 1 and r.get("mode") != "running"} == {"NaN"}
+    assert tiny.status(tmp_path / "run")["reason"] == "train NLL is nan after epoch 1"
+    assert {r["nll"] for r in tiny.curve(tmp_path / "run") if r["epoch"] == 1 and r.get("mode") != "running"} == {"NaN"}
 
 
 def test_an_error_by_the_arg_max_of_no_number_is_none_and_never_the_best(tmp_path: Path) -> None:
@@ -132,8 +126,8 @@ def test_an_error_by_the_arg_max_of_no_number_is_none_and_never_the_best(tmp_pat
     words = ("optim.lr=1e38", "model.activation=relu", "model.hidden_sizes=[8,8]", "train.batch_size=1200")
     asked = ("train.epochs=1", "eval.strides={train: 0}", "monitor.metric=error", "train.keep=[best]")
     assert tiny.train(tmp_path / "run", *words, *asked) == "diverged"
-    assert status(tmp_path / "run")["reason"] == "after epoch 1: valid nll is no finite number"
-    last = [record for record in curve(tmp_path / "run") if record["step"] == 1 and record["mode"] == "eval"]
+    assert tiny.status(tmp_path / "run")["reason"] == "after epoch 1: valid nll is no finite number"
+    last = [record for record in tiny.curve(tmp_path / "run") if record["step"] == 1 and record["mode"] == "eval"]
     assert [(record["split"], record["error"]) for record in last] == [("valid", "NaN"), ("test", "NaN")]
     assert not (tmp_path / "run" / "weights").exists()
 
@@ -165,7 +159,7 @@ def evaluated(*words: str) -> Evaluation:
 @pytest.mark.parametrize("words", [(), ("norm=layer",)])
 def test_where_both_modes_are_one_function_there_is_one_pass(words: tuple[str, ...], tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", *words)
-    found = [(r["epoch"], r["split"], r["mode"]) for r in curve(tmp_path / "run")]
+    found = [(r["epoch"], r["split"], r["mode"]) for r in tiny.curve(tmp_path / "run")]
     first = [(0, "train", "both"), (0, "valid", "eval"), (0, "test", "eval")]
     later = [[(e, "train", "running"), (e, "train", "both"), (e, "valid", "eval"), (e, "test", "eval")] for e in (1, 2)]
     assert found == [*first, *later[0], *later[1]]
@@ -173,7 +167,7 @@ def test_where_both_modes_are_one_function_there_is_one_pass(words: tuple[str, .
 
 def test_batch_statistics_give_a_pass_in_each_mode_and_for_each_momentum(tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", "norm=batch", "norm.also_momenta=[0.01]", "train.epochs=1")
-    records = [r for r in curve(tmp_path / "run") if r["epoch"] == 1]
+    records = [r for r in tiny.curve(tmp_path / "run") if r["epoch"] == 1]
     assert [(r["split"], r["mode"], tiny.variant(r) or None) for r in records] == [
         ("train", "running", None),
         ("train", "eval", None),
@@ -243,7 +237,7 @@ def test_the_running_loss_is_the_mean_over_examples(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(MnistMLP, "forward", watched)
     tiny.train(tmp_path / "run", "train.epochs=1")
     assert [count for _, count in seen] == [210] * 5 + [150], "the last, smaller batch is used too"
-    (running,) = [r["nll"] for r in curve(tmp_path / "run") if r["mode"] == "running"]
+    (running,) = [r["nll"] for r in tiny.curve(tmp_path / "run") if r["mode"] == "running"]
     assert running == pytest.approx(sum(v * n for v, n in seen) / 1200, rel=1e-12)
 
 
@@ -281,7 +275,7 @@ def test_further_running_means_are_over_the_examples_of_an_epoch(
     monkeypatch.setattr(LeNet5, "forward", watched)
     (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
     ensure_run(spec, RunDirectory(tmp_path / "run"))
-    running = [r["error"] for r in curve(tmp_path / "run") if r["mode"] == "running"]
+    running = [r["error"] for r in tiny.curve(tmp_path / "run") if r["mode"] == "running"]
     assert running == pytest.approx([sum(wrong[:7]) / 480, sum(wrong[7:]) / 480], rel=1e-12)
 
 
@@ -296,7 +290,7 @@ def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
     slots, mean = weights["hidden.0.norm.trained.counts"], weights["hidden.0.norm.trained.epoch_batch_mean"]
     assert slots.tolist() == [6] * 150 + [5] * 60 and int(weights["hidden.0.norm.trained.samples"]) == 210
     assert torch.equal(weights["hidden.0.norm.trained.batch_mean"], mean) and mean.abs().sum() > 0
-    assert all(math.isfinite(record["nll"]) for record in curve(tmp_path / "run"))
+    assert all(math.isfinite(record["nll"]) for record in tiny.curve(tmp_path / "run"))
 
 
 def test_every_test_split_is_evaluated_in_every_variant(tmp_path: Path) -> None:
@@ -304,7 +298,7 @@ def test_every_test_split_is_evaluated_in_every_variant(tmp_path: Path) -> None:
     norm = ("norm=batch", "norm.stats=per_step", "norm.also_momenta=[0.01]", "model.hidden_size=3")
     (spec,) = train_specs([*words, *norm], False)
     assert ensure_run(spec, RunDirectory(tmp_path)) == "done"
-    found = [(r["split"], tiny.variant(r)) for r in curve(tmp_path) if r["epoch"] == 1]
+    found = [(r["split"], tiny.variant(r)) for r in tiny.curve(tmp_path) if r["epoch"] == 1]
     for part in ("test", "test 2x", "test 4x"):
         assert found.count((part, "")) == 1 and found.count((part, "momentum=0.01")) == 1
     assert found.count(("valid", "")) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,6 @@ ARMS = {
     "alone": ("norm=batch_layer", "norm.populations=recalibrated"),
     "batch": ("norm=batch", "norm.eval_stats=per_step_pass", "eval.variants=['eval_stats=running']"),
 }
-
-
-def curve(folder: Path) -> list[dict]:
-    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
 
 
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
@@ -70,9 +65,9 @@ def test_without_need_there_is_no_pass(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_there_was_without_it_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     tiny.train(tmp_path / "without", *BATCH_LAYER, SLOTS)
     tiny.train(tmp_path / "with", *BATCH_LAYER, RECALIBRATED)
-    records = [r for r in curve(tmp_path / "with") if r["epoch"]]
+    records = [r for r in tiny.curve(tmp_path / "with") if r["epoch"]]
     new = [r for r in records if "recalibrated" in r.get("variant", {}).values()]
-    assert [r for r in records if r not in new] == [r for r in curve(tmp_path / "without") if r["epoch"]]
+    assert [r for r in records if r not in new] == [r for r in tiny.curve(tmp_path / "without") if r["epoch"]]
     assert {tiny.variant(r) for r in new} == {"populations=recalibrated", "TFFF populations=recalibrated"}
     default = {r["epoch"]: r["nll"] for r in records if r["split"] == "test" and "variant" not in r}
     moved = [r for r in new if tiny.variant(r) == "populations=recalibrated"]
@@ -96,7 +91,7 @@ def test_stored_weights_have_their_own_statistics(arm: str, tmp_path: Path) -> N
     spec = tiny.spec(*words)
     splits = datasets.load(spec.config["data"]).splits
     for step in (6, 9):
-        wanted = [r for r in curve(tmp_path / "run") if r["step"] == step and r["split"] == "test"]
+        wanted = [r for r in tiny.curve(tmp_path / "run") if r["step"] == step and r["split"] == "test"]
         model = models.build(spec.config, spec.sites)
         model.load_state_dict(load((tmp_path / "run" / "weights" / f"step-{step}.safetensors").read_bytes()))
         for record in wanted:

@@ -30,10 +30,6 @@ ARMS = {
 EVERY_STEP = "train.checkpoint_seconds=0"
 
 
-def status(folder: Path) -> dict:
-    return json.loads((folder / "run.json").read_text())
-
-
 Calm = Callable[..., tuple[bytes, bytes]]
 
 
@@ -58,12 +54,12 @@ def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, cal
     words = (*ARMS[arm], f"train.checkpoint_seconds={seconds}")
     while tiny.train(run, *words, stopping=tiny.after(rng.randint(1, 5))) == "interrupted":
         stops += 1
-        found = status(run)
+        found = tiny.status(run)
         assert (found["status"], found["reason"]) == ("interrupted", "stopped; the same command goes on")
     assert stops >= 2
     assert tiny.result(run) == calm(*ARMS[arm])
     assert not (run / "checkpoint").exists()
-    resumed = status(run)["environment"]["resumed"]
+    resumed = tiny.status(run)["environment"]["resumed"]
     assert len(resumed) == stops and all(r["changed"] == {} for r in resumed)
 
 
@@ -71,7 +67,7 @@ def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, cal
 def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
     """In the middle of an epoch, at its last batch (6), after the last update of all (12)."""
     assert tiny.train(tmp_path / "run", *ARMS["batch"], stopping=tiny.after(step)) == "interrupted"
-    assert status(tmp_path / "run")["step"] == step
+    assert tiny.status(tmp_path / "run")["step"] == step
     assert tiny.train(tmp_path / "run", *ARMS["batch"]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
 
@@ -89,16 +85,16 @@ def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch
     words = (EVERY_STEP,)
     run = writing.directory(tmp_path / "runs", tiny.spec(*words)).path
     assert tiny.train(run, *words, stopping=tiny.after(3)) == "interrupted"
-    assert status(run)["began"] == "2026-11-26T08:05:07Z"
-    assert tiny.train(run, *words) == "done" and status(run)["began"] == "2026-11-26T08:05:07Z"
+    assert tiny.status(run)["began"] == "2026-11-26T08:05:07Z"
+    assert tiny.train(run, *words) == "done" and tiny.status(run)["began"] == "2026-11-26T08:05:07Z"
     assert [found.began for found in find.find([tiny.spec(*words)], tmp_path).runs] == ["2026-11-26T08:05:07Z"]
     assert tiny.train(run, *words, "eval.samples=2") == "done"
-    assert status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
+    assert tiny.status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
     other = tmp_path / "other"
     assert tiny.train(other, *words, stopping=tiny.after(3)) == "interrupted"
-    older = {key: value for key, value in status(other).items() if key not in ("began", files.SEAL)}
+    older = {key: value for key, value in tiny.status(other).items() if key not in ("began", files.SEAL)}
     (other / "run.json").write_text(json.dumps(files.sealed(older)))
-    assert tiny.train(other, *words) == "done" and "began" not in status(other)
+    assert tiny.train(other, *words) == "done" and "began" not in tiny.status(other)
 
 
 def test_dropout_is_that_of_the_update_whenever_it_is_computed(tmp_path: Path) -> None:
@@ -135,7 +131,7 @@ def contents(run: Path) -> dict[Path, bytes]:
 def test_a_run_of_another_schema_is_refused_and_nothing_of_it_is_changed(schema: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
-    files.write_json(run / "run.json", files.sealed(status(run) | {"schema": schema}))
+    files.write_json(run / "run.json", files.sealed(tiny.status(run) | {"schema": schema}))
     before = contents(run)
     for words in ((), ("train.epochs=3",), ("eval.reshuffles=1",)):
         with pytest.raises(NormbenchError, match=f"schema {schema}") as caught:
@@ -208,7 +204,7 @@ def test_a_shorter_run_goes_on_with_a_longer_unfinished_one_as_far_as_it_is_aske
     with pytest.raises(NormbenchError, match="already at step 9 of a longer one"):
         tiny.train(run, "train.epochs=1", *words)
     assert tiny.train(run, "train.epochs=2", *words, stopping=lambda: bool(asked.append(1))) == "done"
-    assert len(asked) == 3 and status(run)["epochs"] == 2
+    assert len(asked) == 3 and tiny.status(run)["epochs"] == 2
 
 
 @pytest.mark.parametrize("unit", [("train.epochs={}", "eval.every=4"), ("train.epochs=0", "train.steps={}")])
@@ -232,7 +228,7 @@ def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, cal
     with pytest.raises(NormbenchError, match=r"monitor\.split=vaild"):
         tiny.train(run, "monitor.split=vaild")
     assert contents(run) == before
-    content = status(run)  # as after kill -9: what it says of the progress is old
+    content = tiny.status(run)  # as after kill -9: what it says of the progress is old
     (run / "run.json").write_text(json.dumps(files.sealed(content | {"status": "running", "step": 0})))
     otherwise = tiny.spec("eval.unit=updates")
     assert find.find([otherwise], tmp_path).retrained([otherwise]) == [otherwise]
@@ -245,7 +241,7 @@ def test_what_training_alone_can_refuse_is_a_failed_run_with_its_reason(tmp_path
     words = "norm=weight", "norm.init=data", "train.batch_size=1"
     with pytest.raises(NormbenchError) as refused:
         tiny.train(run, *words)
-    assert status(run)["status"] == "failed" and status(run)["reason"] == str(refused.value)
+    assert tiny.status(run)["status"] == "failed" and tiny.status(run)["reason"] == str(refused.value)
 
 
 def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(tmp_path: Path, calm: Calm) -> None:
@@ -279,7 +275,7 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     here = environment.environment()
     monkeypatch.setattr(environment, "environment", lambda model, device: here | {"torch": "9.9"})
     assert tiny.train(run) == "done"
-    found = status(run)["environment"]
+    found = tiny.status(run)["environment"]
     assert found["torch"] == here["torch"] and found["resumed"] == [
         {"step": 3, "changed": {"torch": "9.9"}, "notes": []}
     ]
@@ -305,7 +301,7 @@ def test_the_copy_of_the_data_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     tiny.train(run, stopping=tiny.after(5))
     copied([])
     tiny.train(run)
-    found = status(run)["environment"]
+    found = tiny.status(run)["environment"]
     assert found["data"] == {"sha256": "0", "deviations": ["3 images are approximate"]}
     assert [r["changed"] for r in found["resumed"]] == [{"data": {"sha256": "0", "deviations": []}}]
 

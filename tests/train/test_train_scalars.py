@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def spec(tmp_path: Path) -> Callable[..., Any]:
 
 def logged(folder: Path, name: str) -> dict[int, Any]:
     """The logged numbers by epoch."""
-    records = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+    records = tiny.curve(folder)
     found = [record for record in records if name in record]
     assert {(record["split"], record["mode"]) for record in found} <= {("train", "both")}
     return {record["epoch"]: record[name] for record in found}

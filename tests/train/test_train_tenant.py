@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import io
-import json
 import math
 import shutil
 import sys
@@ -147,10 +146,6 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def curve(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
-
-
 def _outcomes(path: Path) -> Any:
     """Each test example's NLL."""
     found = outcomes.read(path, "test", [""], "nll")
@@ -163,7 +158,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
 ) -> None:
     asked_spec = spec("train.checkpoint_seconds=0")
     assert ensure_run(asked_spec, RunDirectory(tmp_path / "run")) == "done"
-    records = curve(tmp_path / "run")
+    records = tiny.curve(tmp_path / "run")
     assert sorted({r["step"] for r in records}) == [0, 5, 10, 12] and {
         r["epoch"] for r in records if r["step"] == 12
     } == {12 / 11}
@@ -223,10 +218,10 @@ def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
     }  # as an experiment at a smaller size may have it
     asked_spec = replace(asked_spec, config={**asked_spec.config, "eval": evaluation})
     assert ensure_run(asked_spec, RunDirectory(tmp_path / "run")) == "done"
-    records = curve(tmp_path / "run")
+    records = tiny.curve(tmp_path / "run")
     assert sorted({r["step"] for r in records}) == [0, 1, 5, 7, 10, 12]
     ensure_run(spec(), RunDirectory(tmp_path / "default"))
-    default = curve(tmp_path / "default")
+    default = tiny.curve(tmp_path / "default")
     assert [r for r in records if r["step"] in (5, 10, 12) and r["mode"] == "eval"] == [
         r for r in default if r["step"] and r["mode"] == "eval"
     ]
@@ -244,7 +239,7 @@ def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp
     ensure_run(short, writing.directory(root, short))
     ensure_run(long, writing.directory(root, long))
     ensure_run(long, RunDirectory(tmp_path / "straight"))
-    assert curve(writing.directory(root, long).path) == curve(tmp_path / "straight")
+    assert tiny.curve(writing.directory(root, long).path) == tiny.curve(tmp_path / "straight")
     found = find([short, long, spec("train.steps=10")], tmp_path)
     assert [run.steps for run in found.runs] == [20, 10], "each length that it was evaluated at"
     assert found.of(short) is None and found.of(long) and found.retrained([short]) == [short]
@@ -261,7 +256,7 @@ def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path
     own = {name: _outcomes(folder / "outcomes" / "last.npz") for name, folder in folders.items()}
     assert np.array_equal(own["whole"][::2], own["strided"])
     assert not np.allclose(own["whole"], own["one"]), "two samples are averaged"
-    tests = [r["nll"] for r in curve(folders["whole"]) if r["split"] == "test"]
+    tests = [r["nll"] for r in tiny.curve(folders["whole"]) if r["split"] == "test"]
     assert len(tests) == 4 and len(set(tests)) == 1, "nothing was learnt, and nothing drawn anew"
 
 
@@ -271,7 +266,7 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     asked = ("train.sampler=shuffled", "train.batch_size=30", "eval.samples=1", "eval.strides={}")
     asked_spec = spec(*words, *asked, "eval.variants=['eval_stats=batch']", "eval.splits=[train]")
     ensure_run(asked_spec, RunDirectory(tmp_path / "run"))
-    found = [r for r in curve(tmp_path / "run") if r["split"] == "train" and r["mode"] == "eval"]
+    found = [r for r in tiny.curve(tmp_path / "run") if r["split"] == "train" and r["mode"] == "eval"]
     by_pass, by_batch = ([r["nll"] for r in found if ("variant" in r) == own] for own in (False, True))
     assert len(by_pass) == 4 and by_pass == pytest.approx(by_batch, rel=1e-5)
 
@@ -360,5 +355,7 @@ def test_a_metric_of_places_is_a_mean_over_places(
     ensure_run(asked_spec, placed)
     each = _outcomes(by_example.path / "outcomes" / "last.npz")
     lengths = load(None, tmp_path, asked_spec.seed).splits["test"].lengths.numpy() - 1
-    wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (by_example, placed))
+    wanted, found = (
+        [r["nll"] for r in tiny.curve(run.path) if r["split"] == "test"][-1] for run in (by_example, placed)
+    )
     assert found == pytest.approx((each * lengths).sum() / lengths.sum(), abs=2e-3) and abs(found - wanted) > 1e-4
