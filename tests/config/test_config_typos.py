@@ -30,7 +30,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
     [
         # the group
         (("modle=mnist_mlp",), "modle is not an option. Did you mean 'model'?"),
-        (("experimnt=ln2016/fig6",), "experimnt is not an option. Did you mean 'experiment'?"),
         ((*BASE, "nrom=layer"), "nrom is not an option. Did you mean 'norm'?"),
         (("norm=layer",), "no model given. Write model=NAME"),
         ((), "no model given"),
@@ -47,7 +46,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
         ((*BASE, "trian.epochs=3"), "trian.epochs is not an option. Did you mean 'train.epochs'?"),
         ((*BASE, "norm=layer", "norm.epz=1"), "norm.epz is not an option. Did you mean 'norm.eps'?"),
-        ((*BASE, "sed=1"), "sed is not an option. Did you mean 'seed'?"),
         ((*BASE, "train=3"), "train is not an option."),
         ((*BASE, "train={epochs:3}"), "train is not an option."),
         ((*BASE, "norm.name=layer"), "norm.name is not an option."),
@@ -87,7 +85,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "optim.lr=nan"), "optim.lr=nan must be finite"),
         ((*BASE, "optim.lr=inf"), "optim.lr=inf must be finite."),
         ((*BASE, "optim.lr=1" + "0" * 400), "must be finite."),
-        ((*BASE, "norm=layer", "norm.gain_init=nan"), "norm.gain_init=nan must be finite."),
         ((*BASE, "norm=layer", "norm.eps_mode=inn"), "norm.eps_mode=inn is not possible. Did you mean 'in'?"),
         ((*BASE, "train.keep=[bets]"), "train.keep=bets is not possible: it must be of the form last|best|"),
         ((*BASE, "norm.preceding_bias=kep"), "norm.preceding_bias=kep is not possible. Did you mean 'keep'?"),
@@ -136,7 +133,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         (("experiment=ln2016/fig6",), "needs an arm: arm=none | bn | bn-all | ln | ln-all"),
         ((*FIG6, "fidelity=smok"), "fidelity=smok: ln2016/fig6 has no such fidelity. Did you mean 'smoke'?"),
         ((*FIG6, "control=lr-hi"), "control=lr-hi: ln2016/fig6 has no such control. Did you mean 'lr-high'?"),
-        ((*FIG6, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
         (("model=mnist_mlp", "arm=ln"), "arm=ln belongs to an experiment: add experiment=NAME."),
         # sites
         ((*BASE, "norm=layer", "norm.sites=[hiden]"), "mnist_mlp has no site 'hiden'. Did you mean 'hidden'?"),
@@ -148,7 +144,6 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
             "has hidden twice: give it once, and hidden.weight for the layer's weight.",
         ),
         ((*BASE, "norm.sites={hidden:{name:layer,eps:1e-5,eps:1e-3}}"), "has eps twice"),
-        ((*BASE, "norm=layer", "norm.sites={hidden:3}"), "needs a normalizer's name or a map of options, not 3."),
         ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
         (
             (*BASE, "norm=layer", "norm.sites={hidden:false}"),
@@ -194,8 +189,6 @@ def test_artifact_requests_are_checked() -> None:
         with pytest.raises(NormbenchError) as caught:
             plan.artifact_specs("ln2016/fig6", **({"fidelity": "paper", "seeds": 1} | keywords))
         assert wanted in str(caught.value)
-    with pytest.raises(NormbenchError, match="is not an experiment"):
-        plan.artifact_specs("ln2016/fig7", "paper", 1)
 
 
 @pytest.mark.parametrize("word", ["dropout=0.1", "norm.track_running_stats=true", "ema=0.9"])
