@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tinysets
 import torch
 from PIL import Image
 from sklearn.preprocessing import StandardScaler
@@ -22,7 +23,6 @@ from tinysets import cifar10, pictures
 from normbench import data
 from normbench.config import compose
 from normbench.config.identity import data_checksum
-from normbench.errors import NormbenchError
 
 
 @pytest.fixture
@@ -113,13 +113,6 @@ def test_another_copy_has_a_cache_of_its_own(config: dict[str, Any], root: Path,
 # -- damage
 
 
-def refused(config: dict[str, Any], root: Path) -> str:
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    assert caught.value.code == 2 and "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("make", "line"),
     [
@@ -145,7 +138,7 @@ def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: 
     config["declares"]["files"]["cifar10/plain_text/test-0-of-1.parquet"] = hashlib.sha256(
         path.read_bytes()
     ).hexdigest()
-    assert line in refused(config, root)
+    assert line in tinysets.refused(config, root)
 
 
 def no_bytes() -> pa.Array:

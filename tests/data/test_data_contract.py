@@ -52,13 +52,6 @@ def same(one: Split, other: Split) -> bool:
     return examples(one) == examples(other) and list(one.tensors) == list(other.tensors)
 
 
-def refused(config: dict[str, Any], root: Path) -> str:
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    assert caught.value.code == 2 and str(caught.value).isprintable()
-    return str(caught.value)
-
-
 def test_all_sets_are_tried() -> None:
     assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 22
 
@@ -135,7 +128,7 @@ def test_an_embedded_set_of_other_bits_is_refused(name: str, tmp_path: Path) -> 
     config = compose.choice("data", name)
     data.check(config, tmp_path / "absent")
     assert data.problems(config, tmp_path / "absent") == []
-    line = refused(config | {"declares": config["declares"] | {"sha256": "0" * 64}}, tmp_path / "absent")
+    line = tinysets.refused(config | {"declares": config["declares"] | {"sha256": "0" * 64}}, tmp_path / "absent")
     assert f"data={name}" in line and "instead of 00000000…" in line
 
 
@@ -150,15 +143,15 @@ def test_missing_and_damaged_files_are_named(name: str, tmp_path: Path, monkeypa
         body = (tmp_path / file).read_bytes()
         (tmp_path / file).write_bytes(body[: len(body) // 2])
         (line,) = data.problems(config, tmp_path)
-        assert f"{tmp_path / file} is damaged" in line and line == refused(config, tmp_path)
+        assert f"{tmp_path / file} is damaged" in line and line == tinysets.refused(config, tmp_path)
         assert data_command._state(config) == line
         (tmp_path / file).unlink()
         (line,) = data.problems(config, tmp_path)
-        assert f"{Path(file).name} is missing" in line and line == refused(config, tmp_path)
+        assert f"{Path(file).name} is missing" in line and line == tinysets.refused(config, tmp_path)
         (tmp_path / file).write_bytes(body)
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
     assert data_command._state(config).startswith("missing. ")
-    line = refused(config, tmp_path / "none")
+    line = tinysets.refused(config, tmp_path / "none")
     assert line.startswith(f"{of['name'].upper()} is not in {tmp_path / 'none'}: ") and "NORMBENCH_DATA" in line
     assert not (tmp_path / "none").exists()
 

@@ -40,14 +40,6 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
 
 
-def refused(config: dict[str, Any], root: Path) -> str:
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    line = str(caught.value)
-    assert caught.value.code == 2 and "\n" not in line
-    return line
-
-
 # -- tables
 
 
@@ -138,7 +130,7 @@ def test_other_rows_are_refused(tmp_path: Path) -> None:
     other = [*tinysets.TRAIN[:-1], "it's so so bad"]
     there = config | {"source": str(hub_layout(tmp_path / "mine", {"train": other, "test": tinysets.TEST}, 1))}
     for _ in range(2):  # nothing of them is kept
-        line = refused(there, tmp_path / "none")
+        line = tinysets.refused(there, tmp_path / "none")
         assert line.startswith(f"data.source={tmp_path}/mine has other train reviews than data=imdb declares (sha256 ")
         declared = config["declares"]["content"]["imdb/plain_text/train-00000-of-00001.parquet"]
         assert f"… instead of {declared[:8]}…). Or leave data.source out and run: normbench data get imdb" in line
@@ -155,7 +147,7 @@ def test_other_rows_are_refused(tmp_path: Path) -> None:
 )
 def test_a_source_that_is_not_here_is_one_line(tmp_path: Path, source: str, reason: str) -> None:
     config = compose.choice("data", "imdb") | {"source": source}
-    line = refused(config, tmp_path)
+    line = tinysets.refused(config, tmp_path)
     assert line.startswith(f"data.source={source} {reason}") and line.endswith("run: normbench data get imdb")
     with pytest.raises(NormbenchError) as caught:
         data.check(config, tmp_path)
@@ -172,7 +164,9 @@ def test_files_of_a_source_are_read_in_the_order_of_their_numbers(tmp_path: Path
 def test_a_folder_without_the_set_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "train-0.parquet").write_bytes(b"")  # no test part
     config = compose.choice("data", "imdb") | {"source": str(tmp_path)}
-    assert "is not a folder that has parquet files whose names begin with train and test. " in refused(config, tmp_path)
+    assert "is not a folder that has parquet files whose names begin with train and test. " in tinysets.refused(
+        config, tmp_path
+    )
 
 
 def test_a_snapshot_in_the_hub_cache(tmp_path: Path) -> None:
@@ -225,7 +219,7 @@ def test_the_network_is_asked_only_by_its_variable(
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    line = refused(compose.choice("data", "imdb") | {"source": "stanfordnlp/imdb"}, tmp_path)
+    line = tinysets.refused(compose.choice("data", "imdb") | {"source": "stanfordnlp/imdb"}, tmp_path)
     assert "cannot be loaded: [Errno 101] Network is unreachable. Or leave data.source out" in line
     assert found == [(not asked, not asked, True)] and constants.HF_HUB_DISABLE_TELEMETRY
 
@@ -262,7 +256,7 @@ def test_images_in_the_hubs_layout(tmp_path: Path) -> None:
     labels = [place % 10 for place in range(30)]
     tinysets.parquet(tmp_path / "mine" / "test-0.parquet", img=tinysets.packed(made["test"]), label=labels)
     for _ in range(2):
-        assert refused(there, tmp_path).startswith(
+        assert tinysets.refused(there, tmp_path).startswith(
             f"data.source={tmp_path}/mine has other images than data=cifar10 declares (sha256 of the content "
         )
 

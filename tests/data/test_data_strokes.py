@@ -47,13 +47,6 @@ def forms_of(split: Any) -> set[str]:
     return {IDS[row].rsplit("-", 1)[0] for row in split.index.tolist()}
 
 
-def refused(config: dict[str, Any], root: Path) -> str:
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    assert caught.value.code == 2 and "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 # -- tensors
 
 
@@ -188,25 +181,25 @@ def test_the_test_part_is_the_rest_where_its_list_is_not_passed_on(config: dict[
 def test_lists_that_cannot_be_used(config: dict[str, Any], root: Path) -> None:
     folder = root / "iam_ondb"
     (folder / "testset_v.txt").write_text("a01-001\n")
-    assert refused(config, root) == (
+    assert tinysets.refused(config, root) == (
         f"{folder}/trainset.txt is missing: of the owners' lists of forms all are used or none. Place it beside the "
         "others, or move those away."
     )
     listed(root, "a01-001", "d04-111", "b02-010z", "c03-007a d04-111")
     no_list = "is no list of forms (a01-000u), each in one of the lists: "
-    assert refused(config, root) == f"{folder}/testset_v.txt {no_list}d04-111."
+    assert tinysets.refused(config, root) == f"{folder}/testset_v.txt {no_list}d04-111."
     listed(root, "a01-001", "", "b02-010z", "c03-007a")
-    assert refused(config, root) == f"{folder}/testset_t.txt {no_list}it is empty."
+    assert tinysets.refused(config, root) == f"{folder}/testset_t.txt {no_list}it is empty."
     listed(root, "a01-001", "<html>", "", "c03-007a")
-    assert refused(config, root) == f"{folder}/testset_t.txt {no_list}<html>."
+    assert tinysets.refused(config, root) == f"{folder}/testset_t.txt {no_list}<html>."
     listed(root, "a01-001", "d04-111", "b02-010z", "z09-001")
-    assert refused(config, root) == f"{folder} has no line of the forms that are there to test."
+    assert tinysets.refused(config, root) == f"{folder} has no line of the forms that are there to test."
     (folder / "testset_f.txt").write_bytes(b"\xff")
-    assert refused(config, root).startswith(f"{folder}/testset_f.txt cannot be read: 'utf-8'")
+    assert tinysets.refused(config, root).startswith(f"{folder}/testset_f.txt cannot be read: 'utf-8'")
     for name in ("trainset", "testset_t", "testset_f", "testset_v"):  # they were meant to be used
         (folder / f"{name}.txt").unlink()
         (folder / f"{name}.txt").symlink_to("nowhere")
-    assert f"{folder}/trainset.txt cannot be read" in refused(config, root)
+    assert f"{folder}/trainset.txt cannot be read" in tinysets.refused(config, root)
 
 
 # -- from the owners' archives

@@ -13,9 +13,12 @@ import idxfiles
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
+from normbench import data
 from normbench.config import compose
+from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 Config = dict[str, Any]
@@ -36,6 +39,13 @@ BATCHES = {
 def write(name: str, root: Path, held: str = "") -> Config:
     """`held`: a word that the texts of all but the training part have besides."""
     return WRITERS[name](root, held)
+
+
+def refused(config: Config, root: Path) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert caught.value.code == 2 and str(caught.value).isprintable()
+    return str(caught.value)
 
 
 def sha(path: Path) -> str:
