@@ -233,22 +233,8 @@ def test_what_the_action_installs_is_enough(tmp_path: Path) -> None:
     for name in ("lightning", "huggingface", "wandb"):
         commands += [["import", f"{logs / name}", "--as", name, "--map", f"{logs / name}.yaml", "--yes"]]
     commands += [["compare", "imported/lightning", "--split", "valid", "--metric", "loss"]]
-    commands += [
-        [
-            "judge",
-            "--runs",
-            "lightning",
-            "--compare",
-            "ln",
-            "base",
-            "--metric",
-            "loss",
-            "--split",
-            "valid",
-            "--better",
-            "lower",
-        ]
-    ]
+    judging = ["judge", "--runs", "lightning", "--compare", "ln", "base", "--metric", "loss", "--split", "valid"]
+    commands += [[*judging, "--better", "lower"]]
     code = f"""
 import sys
 class Missing:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from ruled import written
 
 import normbench.papers
 from normbench.config import FIDELITIES
@@ -37,12 +38,6 @@ def claim(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 def artifact(*claims: dict[str, Any], **more: Any) -> dict[str, Any]:
     texts = {"id": "fig", "title": "t", "locator": "l", "experiment": "x/fig"}
     return {**texts, "seeds": 5, "deviations": {"paper": ["d"]}, "claims": list(claims), **more}
-
-
-def written(folder: Path, data: Any) -> Path:
-    path = folder / "fig.yaml"
-    path.write_text(yaml.safe_dump(data), encoding="utf-8")
-    return path
 
 
 SOUND = artifact(claim("direction", part(expect="negative"), open=["rate"], controls=["lr-low"]))
