@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import child
 import pytest
 import smallest
 import torch
@@ -391,12 +391,10 @@ def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path
     torch.save(create_norm(path, 6), tmp_path / "norm.pt")
     saved = str(tmp_path / "norm.pt")
     load = f"import torch; m = torch.load({saved!r}, weights_only=False); print(m(torch.ones(2, 6)).shape)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    process = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
-    assert process.stdout == "torch.Size([2, 6])\n", process.stderr
+    assert child.ran("-c", load) == "torch.Size([2, 6])\n"
     Path(path).write_text(Path(path).read_text() + "# edited\n")
-    process = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
-    assert "was changed since what is loaded here was saved" in process.stderr
+    with pytest.raises(AssertionError, match="was changed since what is loaded here was saved"):
+        child.ran("-c", load)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ scripts/faults/damage.py does it, five hundred times for what results/faults tel
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import child
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "faults" / "damage.py"
@@ -19,10 +17,7 @@ TIMES = 24  # four of each kind
 
 @pytest.mark.slow
 def test_damages_at_random_are_named(tmp_path: Path) -> None:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
-    command = [sys.executable, str(SCRIPT), "--damages", str(TIMES), "--seed", "2", "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    child.ran(str(SCRIPT), "--damages", str(TIMES), "--seed", "2", "--output", str(tmp_path))
     rows = json.loads((tmp_path / "damage.json").read_text())["rows"]
     assert sum(row["times"] for row in rows) == TIMES == sum(row["named"] for row in rows)
     assert all(row["others named"] == row["others not read"] == 0 for row in rows)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import child
 import pytest
 import tiny
 from hypothesis import given, settings
@@ -326,8 +327,7 @@ def test_ids_hold_in_another_process_and_folder(tmp_path: Any) -> None:
         "from normbench.config.plan import experiment_spec as e\n"
         "print(e('ln2016/fig6', 'ln', 'paper', ['train.batch_size=128', 'seed=1']).id)"
     )
-    path = os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)])
-    environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "5"}
+    environment = os.environ | {"PYTHONPATH": child.path(), "PYTHONHASHSEED": "5"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == LN, done.stderr
 

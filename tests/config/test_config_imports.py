@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+import child
 
 import normbench
 
@@ -78,6 +77,4 @@ def test_planning_and_reading_do_not_import_torch() -> None:
         "    importlib.import_module(f'normbench.{name}')\n"
         "    if 'torch' in sys.modules: sys.exit(name)"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *(p for p in sys.path if p)])}
-    done = subprocess.run([sys.executable, "-c", code, *modules], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    child.ran("-c", code, *modules)

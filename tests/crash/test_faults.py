@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import child
 import pytest
 
 DRIVER = Path(__file__).with_name("faults.py")
@@ -24,11 +22,7 @@ SAMPLE = (
 
 
 def tried(folder: Path, *words: str) -> dict[str, dict]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
-    command = [sys.executable, str(DRIVER), str(folder), *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(child.ran(str(DRIVER), str(folder), *words))
 
 
 @pytest.mark.slow

@@ -6,11 +6,9 @@ scripts/faults/kills.py does it, sixty times each for what results/faults tells.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import child
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "faults" / "kills.py"
@@ -18,11 +16,8 @@ COMMANDS = ("publish", "report", "data get", "data get, prepared", "battery", "i
 
 
 def killed(folder: Path, kills: int, *only: str) -> list[dict]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
     words = [word for name in only for word in ("--only", name)]
-    command = [sys.executable, str(SCRIPT), "--kills", str(kills), "--output", str(folder), *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    child.ran(str(SCRIPT), "--kills", str(kills), "--output", str(folder), *words)
     return list(json.loads((folder / "kills.json").read_text())["rows"])
 
 

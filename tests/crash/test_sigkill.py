@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import child
 import pytest
 import tiny
 
@@ -15,13 +13,7 @@ DRIVER = Path(__file__).with_name("driver.py")
 
 
 def drive(folder: Path, *arguments: str) -> dict[str, list]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(folder), *arguments], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(child.ran(str(DRIVER), str(folder), *arguments))
 
 
 def left_behind(folder: Path) -> list[str]:

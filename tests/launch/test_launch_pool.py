@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import child
 import pytest
 import tiny
 
-from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
@@ -94,7 +94,7 @@ def own(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers find the package as this process does."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+    monkeypatch.setenv("PYTHONPATH", child.path())
 
 
 @pytest.mark.slow

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import child
 import fake
 import pytest
 import tiny
 
 from normbench.commands import worker
-from normbench.config import compose
 from normbench.config.identity import code
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
@@ -33,7 +33,7 @@ LONG = ("train.batch_size=4", "train.epochs=3000")
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+    monkeypatch.setenv("PYTHONPATH", child.path())
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         monkeypatch.delenv(name)
 

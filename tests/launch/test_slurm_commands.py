@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import child
 import fake as made_up
 import pytest
 import tiny
@@ -19,7 +20,6 @@ import tiny
 from normbench import check
 from normbench import slurm as commands
 from normbench.cli import main
-from normbench.config import compose
 from normbench.config.identity import code
 from normbench.errors import NormbenchError
 from normbench.launch import queue, run_missing, slurm
@@ -95,7 +95,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake(tmp_path / "slurm")
     monkeypatch.setenv("FAKE", str(made.folder))
     monkeypatch.setenv("PATH", f"{made.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+    monkeypatch.setenv("PYTHONPATH", child.path())
     return made
 
 

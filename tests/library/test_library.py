@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import doctest
 import math
-import os
 import runpy
-import subprocess
-import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
+import child
 import fake
 import pandas
 import pytest
@@ -45,9 +43,7 @@ def test_the_package_is_typed_and_light() -> None:
     assert (Path(normbench.__file__).parent / "py.typed").is_file()
     assert set(normbench._HOME) < set(dir(normbench))
     code = "import sys, normbench, normbench.cli\nprint({'torch', 'pandas'} & set(sys.modules))"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()", done.stderr
+    assert child.ran("-c", code) == "set()\n"
     with pytest.raises(AttributeError, match="create_nrom"):
         _ = normbench.create_nrom
 

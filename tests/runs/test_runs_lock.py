@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import child
 import pytest
 
 from normbench import slurm
-from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.runs import lock
 from normbench.runs.writing import RunDirectory
@@ -66,7 +66,7 @@ for folder in sys.stdin:
 @pytest.mark.slow
 def test_of_many_that_ask_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds on until all have asked, and nothing is left behind."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+    monkeypatch.setenv("PYTHONPATH", child.path())
     asking = [subprocess.Popen([sys.executable, "-c", CONTEST], stdin=-1, stdout=-1, text=True) for _ in range(4)]
 
     def say(text: str) -> list[str]:

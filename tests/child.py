@@ -1,0 +1,21 @@
+"""Processes that a test starts: they find the package and the tests' helpers as this one does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def path() -> str:
+    """Their PYTHONPATH."""
+    return os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+
+
+def ran(*words: str) -> str:
+    """What Python with these words writes to standard output."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path()}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
