@@ -52,6 +52,12 @@ def status(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "run.json").read_text())
 
 
+def trained_once(folder: Path) -> bool:
+    """Every evaluation's time was taken once: a stretch that is trained again has its lines twice."""
+    steps = [json.loads(line)["step"] for line in (folder / "timing.jsonl").read_text().splitlines()]
+    return steps == sorted(set(steps))
+
+
 def result(folder: Path) -> tuple[bytes, bytes]:
     """What must be equal to the last byte: the curve and the last weights."""
     return (folder / "curve.jsonl").read_bytes(), (folder / "weights" / "last.safetensors").read_bytes()

@@ -54,11 +54,6 @@ def worked(plan: plans.Plan, shard: str = "0/1") -> int:
     return worker.command(plan.path, plan.results, shard)
 
 
-def trained_once(run: Path) -> bool:
-    steps = [json.loads(line)["step"] for line in (run / "timing.jsonl").read_text().splitlines()]
-    return steps == sorted(set(steps))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [("0/1", "0/1"), ("0/2", "1/2")])
 def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path, shards: tuple[str, str]) -> None:
@@ -69,7 +64,7 @@ def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path, shards: tup
     first, second = (re.findall(r"([0-9a-f]{12}) done", one.communicate(timeout=120)[0]) for one in workers)
     found = {run.id: run for run in store.scan(tmp_path / "runs")}
     assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == {*first, *second}
-    assert all(trained_once(run.path) and not (run.path / "lock").exists() for run in found.values())
+    assert all(tiny.trained_once(run.path) and not (run.path / "lock").exists() for run in found.values())
     if shards[0] != shards[1]:
         assert [first, second] == [[specs[0].id, specs[2].id], [specs[1].id, specs[3].id]]  # dealt in turn
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")

@@ -79,12 +79,6 @@ def is_over() -> bool:
     return not slurm("squeue", "--noheader").strip()
 
 
-def trained_once(run: Path) -> bool:
-    """Every evaluation's time was taken once: a stretch that is trained again has its lines twice."""
-    steps = [json.loads(line)["step"] for line in (run / "timing.jsonl").read_text().splitlines()]
-    return steps == sorted(set(steps))
-
-
 def logs(results: Path) -> str:
     return "".join(path.read_text() for path in sorted(results.glob("plans/*/*.log")))
 
@@ -137,7 +131,7 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     Pool(4).launch(specs, tmp_path / "pool" / "runs")
     for stored in store.scan(tmp_path / "pool" / "runs"):
         assert runs[stored.id].content["curve_sha256"] == stored.content["curve_sha256"]
-    repeated = [run for run in runs.values() if not trained_once(run.path)]
+    repeated = [run for run in runs.values() if not tiny.trained_once(run.path)]
     assert len(repeated) <= 1, [run.path for run in repeated]  # the one whose worker was killed: from its checkpoint
     ended = Counter(re.findall(r": ([0-9a-f]{12}) interrupted", logs(results)))
     assert len(ended) == 3  # each of the three requeued saved its run
@@ -166,7 +160,7 @@ def test_other_commands_on_another_host_leave_a_stopped_task_its_runs(tmp_path: 
     curves = {stored.id: stored.content["curve_sha256"] for stored in store.scan(tmp_path / "pool" / "runs")}
     runs = store.scan(results / "runs")
     assert {stored.id: stored.content["curve_sha256"] for stored in runs} == curves
-    assert all(trained_once(stored.path) for stored in runs)
+    assert all(tiny.trained_once(stored.path) for stored in runs)
 
 
 def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
@@ -189,7 +183,7 @@ def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
     slurm("scancel", job(submitted.stdout))
     assert tiny.wait_until(lambda: not slurm("squeue", "--noheader").strip())
     (stored,) = store.scan(tmp_path / "runs")
-    assert trained_once(stored.path), "it goes on where it was cut"
+    assert tiny.trained_once(stored.path), "it goes on where it was cut"
 
 
 def test_shards_that_are_not_equal_and_a_setup_line_that_fails(tmp_path: Path) -> None:
@@ -212,7 +206,7 @@ def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Pat
     assert job(submit(tmp_path, 2, LONG, "launcher.workers=2").stdout) != number
     assert tiny.wait_until(is_over, 120)
     assert states(tmp_path) == {"done": 2}
-    assert all(trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
+    assert all(tiny.trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize(
