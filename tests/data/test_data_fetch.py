@@ -174,7 +174,10 @@ def test_another_range_than_asked_for(
 
 
 def test_a_slow_mirror_is_left(config: dict[str, Any], folder: Path, mirror: Any, made: dict[str, bytes]) -> None:
-    fetch.get(config, folder, mirrors=[mirror(Handler.drip).url, mirror().url], timeout=0.2)
+    slow = mirror(Handler.drip).url
+    with pytest.raises(NormbenchError, match="less than 1000 bytes per second"):
+        fetch.get(config, folder, mirrors=[slow], timeout=0.2)
+    fetch.get(config, folder, mirrors=[slow, mirror().url], timeout=0.2)
     assert complete(folder, made)
 
 
