@@ -144,18 +144,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_all_of_them_at_once(specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("spoilt", [[*FEW.values()], *([one] for one in CASES.values())], ids=["many at once", *CASES])
+def test_they_harm_no_other_run(
+    spoilt: list[Callable[[Path], object]], specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for spec in specs[:GOOD]:
         fake.directory(here / "runs", spec)
-    for spec, spoiled in zip(specs[GOOD:], FEW.values(), strict=True):
-        spoiled(fake.directory(here / "runs", spec))
-    unharmed([spec.id for spec in specs[:GOOD]], [specs[GOOD].id], capfd)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_each_by_itself(case: str, specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for spec in specs[:GOOD]:
-        fake.directory(here / "runs", spec)
-    CASES[case](fake.directory(here / "runs", specs[GOOD]))
+    for spec, spoil_it in zip(specs[GOOD:], spoilt, strict=False):
+        spoil_it(fake.directory(here / "runs", spec))
     unharmed([spec.id for spec in specs[:GOOD]], [specs[GOOD].id], capfd)
