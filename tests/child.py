@@ -13,7 +13,7 @@ def path() -> str:
     return os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
 
 
-def ran(*words: str) -> str:
+def run(*words: str) -> str:
     """What Python with these words writes to standard output."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path()}
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)

@@ -391,10 +391,10 @@ def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path
     torch.save(create_norm(path, 6), tmp_path / "norm.pt")
     saved = str(tmp_path / "norm.pt")
     load = f"import torch; m = torch.load({saved!r}, weights_only=False); print(m(torch.ones(2, 6)).shape)"
-    assert child.ran("-c", load) == "torch.Size([2, 6])\n"
+    assert child.run("-c", load) == "torch.Size([2, 6])\n"
     Path(path).write_text(Path(path).read_text() + "# edited\n")
     with pytest.raises(AssertionError, match="was changed since what is loaded here was saved"):
-        child.ran("-c", load)
+        child.run("-c", load)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ TIMES = 24  # four of each kind
 
 @pytest.mark.slow
 def test_damages_at_random_are_named(tmp_path: Path) -> None:
-    child.ran(str(SCRIPT), "--damages", str(TIMES), "--seed", "2", "--output", str(tmp_path))
+    child.run(str(SCRIPT), "--damages", str(TIMES), "--seed", "2", "--output", str(tmp_path))
     rows = json.loads((tmp_path / "damage.json").read_text())["rows"]
     assert sum(row["times"] for row in rows) == TIMES == sum(row["named"] for row in rows)
     assert all(row["others named"] == row["others not read"] == 0 for row in rows)

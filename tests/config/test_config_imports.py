@@ -77,4 +77,4 @@ def test_planning_and_reading_do_not_import_torch() -> None:
         "    importlib.import_module(f'normbench.{name}')\n"
         "    if 'torch' in sys.modules: sys.exit(name)"
     )
-    child.ran("-c", code, *modules)
+    child.run("-c", code, *modules)

@@ -22,7 +22,7 @@ SAMPLE = (
 
 
 def tried(folder: Path, *words: str) -> dict[str, dict]:
-    return json.loads(child.ran(str(DRIVER), str(folder), *words))
+    return json.loads(child.run(str(DRIVER), str(folder), *words))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ COMMANDS = ("publish", "report", "data get", "data get, prepared", "battery", "i
 
 @pytest.mark.slow
 def test_ten_kills_of_every_command(tmp_path: Path) -> None:
-    child.ran(str(SCRIPT), "--kills", "10", "--output", str(tmp_path))
+    child.run(str(SCRIPT), "--kills", "10", "--output", str(tmp_path))
     rows = json.loads((tmp_path / "kills.json").read_text())["rows"]
     assert [row["command"] for row in rows] == list(COMMANDS)
     assert all(row["kills"] >= 10 and row["another end"] == row["left over"] == 0 for row in rows)

@@ -13,7 +13,7 @@ DRIVER = Path(__file__).with_name("driver.py")
 
 
 def drive(folder: Path, *arguments: str) -> dict[str, list]:
-    return json.loads(child.ran(str(DRIVER), str(folder), *arguments))
+    return json.loads(child.run(str(DRIVER), str(folder), *arguments))
 
 
 def left_behind(folder: Path) -> list[str]:

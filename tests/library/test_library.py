@@ -43,7 +43,7 @@ def test_the_package_is_typed_and_light() -> None:
     assert (Path(normbench.__file__).parent / "py.typed").is_file()
     assert set(normbench._HOME) < set(dir(normbench))
     code = "import sys, normbench, normbench.cli\nprint({'torch', 'pandas'} & set(sys.modules))"
-    assert child.ran("-c", code) == "set()\n"
+    assert child.run("-c", code) == "set()\n"
     with pytest.raises(AttributeError, match="create_nrom"):
         _ = normbench.create_nrom
 
