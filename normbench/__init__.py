@@ -1,4 +1,4 @@
-"""normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer.
+"""normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
 The Python API is `create_norm`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its first
 use, because importing torch and pandas is slow and most commands need neither.

@@ -86,7 +86,7 @@ app = typer.Typer(cls=Commands, context_settings=SETTINGS, **PLAIN)
 def top(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="print the version")] = False
 ) -> None:
-    """Reproduce the experiments of two normalization papers and judge their claims; compare any normalizer."""
+    """Reproduce the experiments of three normalization papers and judge their claims; compare any normalizer."""
     if version:
         import normbench
 
