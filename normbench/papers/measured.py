@@ -53,6 +53,7 @@ def _bench(content: Mapping[str, Any]) -> Entry:
         "rows": rows,
         "ratios": [row for row in rows if "ratio" in row],
         "values": [row for row in rows if "ratio" not in row],
+        "experiment": content.get("experiment", ""),
     }
 
 

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -200,6 +200,7 @@ def _write(
         written = samples.put(page.samples, own)
         render("artifact.html", page.file, **page.content, key=key, downloads=downloads, samples=written,
                pictures=samples.pictures(written), checks=[c for c in checks if c.get("page") == page.file],
+               benches=[b for b in benches if b.get("experiment") == page.entry.name],
                others=[other for other in pages if other.entry.name == page.entry.name],
                before=pages[place - 1] if place else None,
                after=pages[place + 1] if place + 1 < len(pages) else None)  # fmt: skip
@@ -327,7 +328,8 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
     panels = artifacts.panels(artifact, runs) if artifact else []
     entries = artifacts.drawing(artifact).table(artifact, runs) if artifact else []
     everywhere = captions.coinciding_everywhere(panels)
-    arms = {line.arm: line.look for panel in panels for line in panel.lines}
+    lines = [line for panel in panels for line in panel.lines]
+    looks = {line.look.name: line.look for line in lines}
     return {
         "entry": entry,
         "paper": paper,
@@ -339,14 +341,22 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "words": artifacts.explanation(artifact, runs) if artifact else [],
         "meanings": artifacts.meanings(artifact, runs) if artifact else [],
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
-        "panels": [figures.drawing(panel, "" if everywhere else captions.coinciding(panel)) for panel in panels],
+        "panels": [
+            figures.drawing(_by_name(panel), "" if everywhere else captions.coinciding(panel)) for panel in panels
+        ],
         "caption": captions.of_figure(panels),
-        "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
-        "names": {arm: look.name for arm, look in arms.items()},
+        "arms": [(name, look, on_dark(look.colour)) for name, look in looks.items()],
+        "names": {line.arm: line.look.name for line in lines},
+        "headline": tables.headline(entries) if entries else (),
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
         "runs": [_run(run) for run in sorted(runs, key=_order)],
         "environments": _environments(runs),
     }
+
+
+def _by_name(panel: Panel) -> Panel:
+    """The panel with arms by the name in the legend, which shows and hides all that share one."""
+    return replace(panel, lines=[replace(line, arm=line.look.name) for line in panel.lines])
 
 
 def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:

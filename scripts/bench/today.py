@@ -29,4 +29,4 @@ def rows(rounds: int) -> Iterator[harness.Row]:
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, "today", "An update with today's normalizers / without", ROUNDS, rows)
+    harness.main(__doc__, "today", "An update with today's normalizers / without", ROUNDS, rows, experiment=EXPERIMENT)

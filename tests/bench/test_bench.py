@@ -60,7 +60,8 @@ def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
 
     harness, _ = bench
     folder = tmp_path / "results" / "bench"
-    harness.publish("b", "A <title>", "python b.py", [harness.row("one", [2.0, 2.0], [1.0, 1.0], 1, 2.5)], folder)
+    rows = [harness.row("one", [2.0, 2.0], [1.0, 1.0], 1, 2.5)]
+    harness.publish("b", "A <title>", "python b.py", rows, folder, experiment="ln2016/fig6")
     assert "| one | 2.000 | 2.000 to 2.000 |" in (folder / "b.md").read_text()
     assert harness.machine().split(";")[0] in json.loads((folder / "b.json").read_text())["machine"]
     values = {"schema": 1, "title": "v", "command": "c", "machine": "m", "rows": [
@@ -69,7 +70,9 @@ def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
     (folder / "values.json").write_text(json.dumps(values))
     (folder / "broken.json").write_text("{")
     madeup.published(tmp_path / "results")
-    page = (report.build(tmp_path / "results").index.parent / "checks.html").read_text()
+    site = report.build(tmp_path / "results").index.parent
+    page, beside = ((site / name).read_text() for name in ("checks.html", "ln2016-fig6-paper.html"))
+    assert "A &lt;title&gt;" in beside and ">2.000<" in beside and ">39.00<" not in beside
     assert "A &lt;title&gt;" in page and ">2.000<" in page and "broken.json cannot be read" in page
     assert ">39.00<" in page and ">177.50<" in page and "≤ 150, met" in page
 

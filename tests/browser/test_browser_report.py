@@ -94,7 +94,8 @@ def test_arms_intervals_and_seeds_can_be_chosen(chromium: Any, site: Path):
     for panel in (0, 1):
         visible = [t for t in watched.traces(panel) if t["visible"]]
         assert {t["role"] for t in visible} == {"mean", "seed"}
-        assert "ln" not in {t["arm"] for t in visible} and "bn" in {t["arm"] for t in visible}
+        arms = {t["arm"] for t in visible}
+        assert "LayerNorm, hidden layers" not in arms and "BatchNorm, hidden layers (ours)" in arms
     page.get_by_label("logarithmic x axis").check()
     kinds = page.evaluate("Array.from(document.querySelectorAll('.panel:not(.empty)'), e => e.layout.xaxis.type)")
     assert kinds == ["log", "log"]

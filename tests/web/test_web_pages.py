@@ -18,6 +18,8 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, measured
 from normbench.web import report, samples, site
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 class Tags(HTMLParser):
     """Every start tag of a page with its attributes, and the text right after it."""
@@ -56,8 +58,8 @@ def test_an_artifacts_page_answers_first_then_shows_it(built: Path):
     order = [
         html.escape(artifact.question), describe.tally(verdicts["claims"]),
         *[f'id="{claim["id"]}"' for claim in verdicts["claims"]],
-        'class="figure"', "<summary>Numbers", "<h2>Drawn by the trained models</h2>", "<summary>Choices and deviations",
-        "<h2>Again, on your machine</h2>",
+        'class="figure"', "<h2>Numbers</h2>", "<summary>All numbers", "<h2>Drawn by the trained models</h2>",
+        "<summary>Choices and deviations", "<h2>Again, on your machine</h2>",
     ]  # fmt: skip
     places = [text.index(mark) for mark in order]
     assert places == sorted(places)
@@ -83,6 +85,16 @@ def test_the_index_lists_every_claim_once_and_has_one_plot_per_unit(built: Path)
     plots = (built / "index.html").read_text().split('<section class="effects">')[1].split("<figure>")[1:]
     axes = [re.findall(r"<figcaption><strong>(.*?)</strong>|<span>(← .*?)</span>", plot) for plot in plots]
     assert len({str(axis) for axis in axes}) == len(axes) > 0
+
+
+def test_arms_of_one_name_have_one_entry_in_the_legend(tmp_path: Path):
+    """Of ours/today each of its tasks has an arm called LN."""
+    place = report.build(ROOT / "results", tmp_path / "site", only=["ours/today"]).index.parent
+    page = Tags(place / "ours-today-reduced.html")
+    names = [attrs["data-arm"] for attrs, _ in page.of("input") if "data-arm" in attrs]
+    figures = [json.loads(text) for attrs, text in page.of("script") if attrs.get("type") == "application/json"]
+    drawn = [trace["meta"]["arm"] for figure in figures for trace in figure["data"] if trace["meta"]["role"] == "mean"]
+    assert len(names) == len({*names}) < len(drawn) and {*names} == {*drawn}
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ RATES = {"rate-low": "a third of the rate", "rate-mid": "the task's rate", "rate
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """By task and normalizer: the test result and its paired difference to none; then the rates."""
+    """By task and normalizer: the paired difference to none, the test result and the rate; then all rates."""
     entries = []
     for task, one, cells in _tasks(runs):
         for arm, name in cells.items():
@@ -52,12 +52,13 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             none = {run.seed: _result(one, run) for run in _cell(runs, f"{task}-none")}
             differences = [_less(_result(one, run), none[run.seed]) for run in cell if run.seed in none]
             rate = f"{float(cell[0].config['optim']['lr']):.3g}" if cell else ""
+            less = f"{one.name} less that of no normalization"
             entries += [
-                Entry(one.title, name, "learning rate", "", len(cell), literal=rate),
-                estimate_entry([_result(one, run) for run in cell], one.title, name, one.name, one.unit),
-                Entry(one.title, name, "less that of no normalization", one.unit, len(cell), literal="–")
+                Entry(one.title, name, less, one.unit, len(cell), literal="–")
                 if arm == f"{task}-none"
-                else estimate_entry(differences, one.title, name, "less that of no normalization", one.unit),
+                else estimate_entry(differences, one.title, name, less, one.unit),
+                estimate_entry([_result(one, run) for run in cell], one.title, name, one.name, one.unit),
+                Entry(one.title, name, "learning rate", "", len(cell), literal=rate),
             ]
     for _, one, cells in _tasks(runs):
         for arm, name in cells.items():
