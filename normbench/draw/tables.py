@@ -267,7 +267,7 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
     header = [""]
     for quantity in quantities:
         unit = next(entry.unit for entry in own if entry.quantity == quantity)
-        name = f"{quantity}, {unit}" if unit and unit != "epochs" else quantity
+        name = _with_unit(quantity, unit)
         header += [f"{name}: paper", "ours"] if quantity in with_paper else [name]
     rows = {entry.row: [entry.row] for entry in own}
     for quantity in quantities:
@@ -280,8 +280,7 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
 def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the first quantity alone, a column per group, for the terminal."""
     first = [entry for entry in entries if entry.quantity == entries[0].quantity]
-    unit = f", {first[0].unit}" if first[0].unit else ""
-    header, with_paper = [first[0].quantity + unit], any(entry.paper for entry in first)
+    header, with_paper = [_with_unit(first[0].quantity, first[0].unit)], any(entry.paper for entry in first)
     for group in groups(first):
         header += [f"{group}: paper", "ours"] if with_paper else [group]
     rows = {entry.row: [entry.row] for entry in first}
@@ -292,6 +291,11 @@ def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
             texts_of_row = [by_row[name].paper, texts[name]] if name in by_row else ["", ""]
             row += texts_of_row if with_paper else texts_of_row[1:]
     return header, [*rows.values()]
+
+
+def _with_unit(quantity: str, unit: str) -> str:
+    """`test NLL, nats`; `epochs to a train NLL of 0.1` has its unit."""
+    return quantity if quantity.startswith(unit) else f"{quantity}, {unit}"
 
 
 def groups(entries: Sequence[Entry]) -> list[str]:

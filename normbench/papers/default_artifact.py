@@ -40,12 +40,14 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     Areas, and times to a level that depends on other runs, are replaced by the last value: the figure has the curve.
     """
     numbers = _numbers(artifact)
+    names = {one.key: one.quantity(artifact.names) for one, _ in numbers if one.kind == "value"}
     entries = []
     for title, place in _places(artifact, runs).items():
         own = [run for run in runs if run.matches(place)]
         for group, control, arm, cell in cells(artifact.settings, own, _looks(artifact, runs), title):
             where = f"{group}, {title}" if control and place else group
             entries += [_entry(cell, where, arm, endpoint, unit) for endpoint, unit in numbers]
+    entries = [replace(entry, quantity=names.get(entry.quantity, entry.quantity)) for entry in entries]
     return sorted(entries, key=lambda entry: entry.group.startswith("control "))
 
 

@@ -187,6 +187,13 @@ def test_an_experiment_of_ones_own_is_told_from_an_artifact(tmp_path: Path):
         artifacts.select(["mine/one"])
 
 
+def test_computed_numbers_are_named_as_in_sentences():
+    header, _ = tables.grid(default_artifact.table(artifacts.load("rbn2016/fig1"), []), "gain init 0.01")
+    assert header[1:] == [
+        "decades from the last step to the first", "derivative of tanh, expected", "derivative of tanh, largest rise",
+    ]  # fmt: skip
+
+
 # --- a scorecard whose arms have each a learning rate of their own ---------------------------------------------------
 
 
@@ -216,5 +223,5 @@ def test_each_arm_has_the_rate_that_validation_chooses() -> None:
     for lr, warned in ((0.3, False), (0.1, True)):
         runs = [*rates, *_rated("mnist-none", "", lr, [1.0, 2.0]), *_rated("mnist-layer", "", lr, [0.5, 1.0])]
         assert bool(today.caution(artifact, runs)) == warned
-    less = [entry for entry in today.table(artifact, runs) if entry.row == "LN" and entry.quantity.startswith("less")]
+    less = [entry for entry in today.table(artifact, runs) if entry.row == "LN" and " less that of " in entry.quantity]
     assert [(entry.mean, entry.n) for entry in less] == [(-0.75, 2)]
