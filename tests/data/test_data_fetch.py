@@ -91,7 +91,7 @@ def test_bad_mirror_then_good_one(
 ) -> None:
     first, second = mirror(bad), mirror()
     started = time.monotonic()
-    fetch.get(config, folder, mirrors=[first.url, second.url], timeout=0.5 if bad in HANGING else 20)
+    fetch.get(config, folder, mirrors=[first.url, second.url], timeout=1 if bad in HANGING else 20)
     assert complete(folder, made)
     # The good mirror is asked first from then on.
     assert {name for name, _ in first.asked} == {IMAGES}
@@ -177,7 +177,7 @@ def test_a_slow_mirror_is_left(config: dict[str, Any], folder: Path, mirror: Any
     slow = mirror(Handler.drip).url
     with pytest.raises(NormbenchError, match="less than 1000 bytes per second"):
         fetch.get(config, folder, mirrors=[slow], timeout=0.2)
-    fetch.get(config, folder, mirrors=[slow, mirror().url], timeout=0.2)
+    fetch.get(config, folder, mirrors=[slow, mirror().url], timeout=0.5)
     assert complete(folder, made)
 
 
