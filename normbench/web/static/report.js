@@ -16,7 +16,7 @@
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
       xaxis: { ...layout.xaxis, ...axis },
-      yaxis: { ...layout.yaxis, ...axis, title: { text: "" } }, // the caption names it
+      yaxis: { ...layout.yaxis, ...axis, automargin: true, title: { text: "" } }, // the caption names it
       margin: { ...layout.margin, l: 52 },
     };
   }
