@@ -160,10 +160,17 @@ class Battery(options.Answering):
         seconds: dict[str, float | None] = {}
         for trial in planned:
             specs = _specs([trial])
-            steps = [spec.steps for spec in missing(specs, found)]
+            lacking = missing(specs, found)
             done = [run.seconds / run.steps for run in map(found.of, specs) if run and run.seconds and run.steps]
-            place = pace.Place(trial.experiment, self.fidelity, trial.axes, self.config_dir)
-            needed = statistics.median(done) * sum(steps) if done else pace.seconds([(place, n) for n in steps], timed)
+            if done:
+                needed: float | None = statistics.median(done) * sum(spec.steps for spec in lacking)
+            else:
+                own = trial.experiment, self.fidelity
+                to_come = [
+                    (pace.Place(*own, spec.config["model"]["name"], trial.axes, self.config_dir), spec.steps)
+                    for spec in lacking
+                ]
+                needed = pace.seconds(to_come, timed)
             seconds[trial.name] = None if needed is None else needed / processes
         return seconds
 

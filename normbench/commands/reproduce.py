@@ -259,7 +259,10 @@ class Reproduce(Judging):
             counts += f", {failed} failed (--retry-failed tries again)"
         if missing:
             jobs = min(jobs, len(missing))
-            to_come = ((pace.Place(s.experiment, s.fidelity, s.axes, artifact.config_dir), s.steps) for s in missing)
+            to_come = [
+                (pace.Place(s.experiment, s.fidelity, s.config["model"]["name"], s.axes, artifact.config_dir), s.steps)
+                for s in missing
+            ]
             needed = pace.seconds(to_come, found.runs)
             counts += f" ·{f' about {format.duration(needed / jobs)}' if needed is not None else ''} on "
             counts += format.plural(jobs, "process")

@@ -14,10 +14,11 @@ from normbench.runs.record import RunRecord
 
 @dataclass(frozen=True)
 class Place:
-    """Runs that take equally long per update: an experiment at a fidelity, at values of its axes."""
+    """Runs that take equally long per update: an experiment at a fidelity, a model, at values of its axes."""
 
     experiment: str
     fidelity: str
+    model: str
     axes: Mapping[str, Any] = field(default_factory=dict)
     config_dir: Path | None = None
 
@@ -27,14 +28,14 @@ def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> fl
 
     Per update the median over timed runs of the same place, else per run `seconds` of the experiment's fidelity.
     """
-    paces: dict[tuple[str, str, str], list[float]] = {}
+    paces: dict[tuple[str, str, str, str], list[float]] = {}
     for run in timed:
         if run.seconds and run.steps:
-            key = run.experiment, run.fidelity, plan.place_text(run.axes)
+            key = run.experiment, run.fidelity, run.config["model"]["name"], plan.place_text(run.axes)
             paces.setdefault(key, []).append(run.seconds / run.steps)
     total = 0.0
     for place, steps in runs:
-        if same_place := paces.get((place.experiment, place.fidelity, plan.place_text(place.axes))):
+        if same_place := paces.get((place.experiment, place.fidelity, place.model, plan.place_text(place.axes))):
             total += statistics.median(same_place) * steps
         else:
             fidelities = plan.experiment(place.experiment, place.config_dir)["fidelities"]

@@ -165,11 +165,19 @@ def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experimen
     spec = tiny.spec("norm=none")
     labels = {"experiment": "ln2016/fig6", "fidelity": "smoke", "axes": {"train.batch_size": 4}}
     timed = [fake.record(spec, seconds=seconds, steps=20, **labels) for seconds in (2.0, 4.0, 60.0)]
-    four, more = pace.Place(**labels), pace.Place("ln2016/fig6", "smoke", {"train.batch_size": 128})
+    name = spec.config["model"]["name"]
+    four, more, other = (
+        pace.Place("ln2016/fig6", "smoke", model, {"train.batch_size": size})
+        for model, size in ((name, 4), (name, 128), ("lenet5", 4))
+    )
     assert pace.seconds([(four, 10), (four, 5)], timed) == 3.0  # by the median
     (declared,) = (plan.experiment("ln2016/fig6")["fidelities"]["smoke"]["seconds"],)
-    assert pace.seconds([(four, 10), (more, 10)], timed) == 2.0 + declared
-    assert pace.seconds([(four, 10), (pace.Place("ln2016/fig6", "paper"), 10)], timed) is None
+    assert (
+        pace.seconds([(four, 10), (more, 10)], timed)
+        == pace.seconds([(four, 10), (other, 10)], timed)
+        == 2.0 + declared
+    )
+    assert pace.seconds([(four, 10), (pace.Place("ln2016/fig6", "paper", name), 10)], timed) is None
 
 
 @pytest.mark.parametrize(
