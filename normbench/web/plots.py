@@ -270,7 +270,8 @@ def forest(board: Board) -> Figure | None:
     rows = [(group, row, d) for group, row in listed if (d := row.difference) and d.mean is not None][:MOST_ROWS]
     if not rows:
         return None
-    limit = _limit([(d.mean or 0.0, d.interval) for _, _, d in rows])
+    own = [d for group, _, d in rows if group is headline] or [d for _, _, d in rows]  # others may be cut
+    limit = _limit([(d.mean or 0.0, d.interval) for d in own])
     data, notes, number, place = [], [], -1.0, ""
     texts = [found.difference for found in describe.table([row for _, row, _ in rows], board.comparison)]
     names = [_name(board, group, row, d, bool(leads)) for group, row, d in rows]

@@ -469,6 +469,17 @@ def test_what_lies_far_off_does_not_flatten_the_forest():
     assert not any("-" in text["text"] for text in after["layout"]["annotations"])
 
 
+def test_the_forest_is_as_wide_as_its_answer():
+    """Two seeds at a rate that no arm is judged at do not flatten it."""
+    runs = compared.runs(("none", "layer", "rms"), 5, lr=1e-3)
+    worse = [
+        replace(r, records=[{**e, "nll": e["nll"] * 9, "error": e["error"] * 9 * r.seed} for e in r.records])
+        for r in compared.runs(("none", "layer", "rms"), 2, lr=1e-2)
+    ]
+    alone, both = (seen(found)["forest"]["layout"]["xaxis"]["range"] for found in (runs, runs + worse))
+    assert both == alone
+
+
 def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():
     from normbench.config import compose
 
