@@ -296,13 +296,14 @@ def forest(board: Board) -> Figure | None:
         notes.append(note(-limit, -number, "left", short, "--text", name, two))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
-    better = "" if q.metric.rising is None else f" · {'right' if q.metric.rising else 'left'} is better"
-    title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}{better}"
+    title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}"
     x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
+    if q.metric.rising is not None:
+        x_axis["title"]["text"] += f"<br>{'right' if q.metric.rising else 'left'} is better"
     y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
-    height = round((ROW + LINE * two) * (number + 1)) + 62
+    height = round((ROW + LINE * two) * (number + 1)) + 78
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": height}
-    return {"data": data, "layout": {**bare(8, 8, 4, 52), **axes, "annotations": notes}}
+    return {"data": data, "layout": {**bare(8, 8, 4, 68), **axes, "annotations": notes}}
 
 
 def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:
@@ -369,7 +370,8 @@ def sensitivity(board: Board) -> Figure | None:
         hover = "<br>".join([*lines, "%{customdata}<extra></extra>"])
         trace |= {"name": label(name), "mode": "lines+markers", "hovertemplate": hover}
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
-        errors = error_of(means, [row.at.interval for row in rows], 1.2)
+        sure = [row.at.interval if row.at.n >= 3 else None for row in rows]  # as a curve's band
+        errors = error_of(means, sure, 1.2)
         line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
         data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:

@@ -203,6 +203,9 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
     assert found["sensitivity"]["layout"]["meta"]["caption"] == "Large: the best rate by valid NLL."
+    assert all(trace["error_y"]["visible"] for trace in settings)
+    two = seen([run for lr in (0.1, 1e-3) for run in compared.runs(("none", "layer"), 2, lr=lr)])
+    assert not any(t["error_y"]["visible"] for t in traces(two, "setting", "sensitivity")), "too wide to see a line"
     assert [group["tuned"] for group in found["answer"]["groups"]] == [True] + [False] * 3
     assert found["answer"]["groups"][0]["place"] == "each arm at its best learning rate by valid NLL"
     assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
