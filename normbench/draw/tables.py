@@ -278,7 +278,7 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
 
 
 def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the first quantity alone, a column per group, for the terminal."""
+    """Header and rows of the first quantity alone, a column per group: for the terminal, and first on a page."""
     first = [entry for entry in entries if entry.quantity == entries[0].quantity]
     header, with_paper = [_with_unit(first[0].quantity, first[0].unit)], any(entry.paper for entry in first)
     for group in groups(first):
