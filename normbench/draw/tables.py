@@ -271,9 +271,7 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
         header += [f"{name}: paper", "ours"] if quantity in with_paper else [name]
     rows = {entry.row: [entry.row] for entry in own}
     for quantity in quantities:
-        by_row = {entry.row: entry for entry in reversed(own) if entry.quantity == quantity}  # the first of a row
-        for entry, text in zip(by_row.values(), column([*by_row.values()]), strict=True):
-            rows[entry.row] += [entry.paper, text] if quantity in with_paper else [text]
+        _add_column(rows, [entry for entry in own if entry.quantity == quantity], quantity in with_paper)
     return header, [*rows.values()]
 
 
@@ -285,12 +283,17 @@ def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
         header += [f"{group}: paper", "ours"] if with_paper else [group]
     rows = {entry.row: [entry.row] for entry in first}
     for group in groups(first):
-        by_row = {entry.row: entry for entry in reversed(first) if entry.group == group}
-        texts = dict(zip(by_row, column([*by_row.values()]), strict=True))
-        for name, row in rows.items():  # which may be in some of them alone
-            texts_of_row = [by_row[name].paper, texts[name]] if name in by_row else ["", ""]
-            row += texts_of_row if with_paper else texts_of_row[1:]
+        _add_column(rows, [entry for entry in first if entry.group == group], with_paper)
     return header, [*rows.values()]
+
+
+def _add_column(rows: Mapping[str, list[str]], entries: Sequence[Entry], with_paper: bool) -> None:
+    """Add the entries to their rows, the paper's value before each if asked for; other rows get empty cells."""
+    by_row = {entry.row: entry for entry in reversed(entries)}  # the first of a row
+    texts = dict(zip(by_row, column([*by_row.values()]), strict=True))
+    for name, row in rows.items():
+        cells_of_row = [by_row[name].paper, texts[name]] if name in by_row else ["", ""]
+        row += cells_of_row if with_paper else cells_of_row[1:]
 
 
 def _with_unit(quantity: str, unit: str) -> str:

@@ -46,6 +46,13 @@ def test_a_column_has_one_format(numbers, texts):
     assert " | ".join(row[1].removesuffix(" (n = 5)") for row in rows) == texts
 
 
+def test_a_row_without_a_quantity_has_an_empty_cell_there():
+    entries = [
+        tables.Entry("g", row, quantity, "", 5, literal=f"{row}{quantity}") for row, quantity in ("ax", "ay", "by")
+    ]
+    assert tables.grid(entries, "g") == (["", "x", "y"], [["a", "ax", "ay"], ["b", "", "by"]])
+
+
 @pytest.mark.parametrize(
     ("mean", "low", "high", "text"),
     [
