@@ -214,7 +214,7 @@ def _text(path: Path) -> str:
 
 
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
-    counted, own = ([page for page in pages if page.entry.own == mine] for mine in (False, True))
+    counted, own = [page for page in pages if _judged(page)], [page for page in pages if page.entry.own]
     rows = [row for page in counted for row in _claims(page)]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
@@ -238,9 +238,14 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
 
 
 def _without_runs(listing: _Listing, pages: Sequence[_Page]) -> list[tuple[str, int]]:
-    """Title and number of claims of the artifacts without a page."""
-    there = {page.entry.name for page in pages if not page.entry.own}
+    """Title and number of claims of the artifacts without a verdict."""
+    there = {page.entry.name for page in pages if _judged(page)}
     return [(one.title.split(" · ")[0], len(one.claims)) for one in listing.by_id.values() if one.id not in there]
+
+
+def _judged(page: _Page) -> bool:
+    """Whether it is published and a claim of it has runs enough to be judged."""
+    return not page.entry.own and any(describe.news(describe.word(c)) != "none" for c in page.entry.verdicts["claims"])
 
 
 def _claims(page: _Page) -> list[dict[str, Any]]:
