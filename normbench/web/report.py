@@ -182,7 +182,7 @@ def _write(
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # without paths of this machine
     render("index.html", "index.html", **_index(pages), damaged=reasons,
-           contents=_contents(listing, pages), without_runs=_without_runs(listing, pages))  # fmt: skip
+           contents=_contents(listing, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
         render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
@@ -235,12 +235,6 @@ def _index(pages: Sequence[_Page]) -> dict[str, Any]:
 def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     papers = dict.fromkeys(row["paper"] for row in rows)
     return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
-
-
-def _without_runs(listing: _Listing, pages: Sequence[_Page]) -> list[tuple[str, int]]:
-    """Title and number of claims of the artifacts without a verdict."""
-    there = {page.entry.name for page in pages if _judged(page)}
-    return [(one.title.split(" · ")[0], len(one.claims)) for one in listing.by_id.values() if one.id not in there]
 
 
 def _judged(page: _Page) -> bool:
