@@ -38,26 +38,33 @@ LESS = {
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
 
 
-def verdicts(artifact: Artifact, results: Path) -> tuple[str, dict[str, Mapping[str, Any]]]:
-    """An artifact's highest published fidelity, and its claims there as judged, by id; none where it has no runs."""
-    places = [results / artifact.id / fidelity for fidelity in FIDELITIES[:-1]]
-    path = next((p for place in places if (p := place / "verdicts.json").exists()), None)
-    if path is None:
-        return "", {}
-    return path.parent.name, {claim["id"]: claim for claim in published.read_verdicts(path)["claims"]}
+def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """By claim the highest published fidelity that can decide it, and the claim as judged there."""
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for fidelity in reversed(fidelities(artifact.id, results)):
+        for claim in published.read_verdicts(results / artifact.id / fidelity / "verdicts.json")["claims"]:
+            if claim["id"] not in found or claim["setting"] != rules.NOT_DECIDABLE:
+                found[claim["id"]] = fidelity, claim
+    return found
+
+
+def fidelities(name: str, results: Path) -> list[str]:
+    """Those that an artifact is published at, the highest first."""
+    return [one for one in FIDELITIES[:-1] if (results / name / one / "verdicts.json").exists()]
 
 
 def table(results: Path) -> str:
-    """One row per claim: the verdict at its artifact's highest published fidelity, and what it rests on."""
+    """One row per claim: the verdict, and what it rests on."""
     lines = ["| artifact | claim | verdict | answer |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        fidelity, judged = verdicts(artifact, results)
-        link = f"[{name}]({name}/{fidelity}/table.md)" if judged else name
+        judged = verdicts(artifact, results)
         for claim in artifact.claims:
-            verdict, answer = rules.NOT_RUN, ""
+            link, verdict, answer = name, rules.NOT_RUN, ""
             if claim.id in judged:
-                verdict, answer = judged[claim.id]["verdict"], describe.evidence(judged[claim.id])
+                fidelity, found = judged[claim.id]
+                link = f"[{name}]({name}/{fidelity}/table.md)"
+                verdict, answer = found["verdict"], describe.evidence(found)
             amended = " (amended)" if any(a["claim"] == claim.id for a in artifact.amendments) else ""
             statement = escape(f"{claim.id}: {claim.statement}{amended}")
             lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
@@ -66,7 +73,7 @@ def table(results: Path) -> str:
 
 def missing(results: Path) -> str:
     """Which artifacts have no runs so far, and which none of the paper's protocol."""
-    highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
+    highest = {name: next(iter(fidelities(name, results)), "") for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
     parts = [f"{len(own)} {what}" for fidelity, what in LESS.items() if (own := places[fidelity])]
     below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
@@ -103,8 +110,8 @@ def summary(results: Path) -> str:
         texts.append(f"{number} are {column} ({exact} by computation, without training)")
     loaded = [artifacts.load(name) for name in artifacts.ids()]
     amended = sum(any(a["claim"] == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
-    paths = (results / artifact.id / fidelity / "verdicts.json" for artifact in loaded for fidelity in FIDELITIES[:-1])
-    wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths if path.exists())
+    paths = (results / a.id / fidelity / "verdicts.json" for a in loaded for fidelity in fidelities(a.id, results))
+    wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths)
     return (
         f"Of {total} claims {' and '.join(texts)}; {amended} were amended; at most {wrong:.2g} verdicts are expected "
         "to be wrong by chance."
@@ -118,16 +125,16 @@ def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
     found = {source: dict.fromkeys(COLUMNS, (0, 0)) for source in (*sources, OURS)}
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        fidelity, judged = verdicts(artifact, results)
+        judged = verdicts(artifact, results)
         for claim in artifact.claims:
             own = found[OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]]
-            column = _column(judged[claim.id], fidelity) if claim.id in judged else rules.NOT_RUN
+            column = _column(*judged[claim.id]) if claim.id in judged else rules.NOT_RUN
             number, exact = own[column]
             own[column] = number + 1, exact + (claim.kind == "exact")
     return found
 
 
-def _column(claim: Mapping[str, Any], fidelity: str) -> str:
+def _column(fidelity: str, claim: Mapping[str, Any]) -> str:
     """`in part` where controls or the fidelity leave something open."""
     setting = claim["setting"]
     if setting not in rules.DECIDED:
@@ -150,10 +157,10 @@ def questions(results: Path) -> str:
 def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     """What is asked, the verdict's word and number; the claim, what it leaves open, and how sure the number is."""
     name, id = given["artifact"], given["claim"]
-    fidelity, judged = verdicts(artifacts.load(name), results)
+    judged = verdicts(artifacts.load(name), results)
     if id not in judged:
         raise NormbenchError(f"{QUESTIONS}: {name} has no {id} with a verdict.")
-    claim = judged[id]
+    fidelity, claim = judged[id]
     number, *sure = map(escape, describe.finding(claim))
     left = [fidelity] if fidelity != "paper" else []
     left += [f"controls {claim['robustness']}"] if claim["robustness"] not in ("", rules.ROBUST) else []
