@@ -116,7 +116,7 @@ def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_op
         ("holds", "robust", "paper"): "reproduced",
     }
     for (setting, robustness, fidelity), column in columns.items():
-        assert script._column({"setting": setting, "robustness": robustness}, fidelity) == column in script.COLUMNS
+        assert script._column(fidelity, {"setting": setting, "robustness": robustness}) == column in script.COLUMNS
 
 
 def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
@@ -157,12 +157,12 @@ def test_what_stands_behind_a_but_is_published_so(script: ModuleType):
     for one in answers:
         for rest in one["rests"]:
             name = rest.get("artifact", one["artifact"])
-            fidelity, judged = script.verdicts(artifacts.load(name), ROOT / "results")
             if "part" in rest:
-                claim = judged[one["claim"]]
+                _, claim = script.verdicts(artifacts.load(name), ROOT / "results")[one["claim"]]
                 words = {part["id"]: part["word"] for part in (*claim["parts"], *claim["reported"])}
                 assert words[rest["part"]] == rest["word"], one["but"]
                 continue
+            fidelity, *_ = script.fidelities(name, ROOT / "results")
             with (ROOT / "results" / name / fidelity / "table.csv").open() as file:
                 cells = [row for row in csv.DictReader(file) if row["group"] == rest["group"]]
             means = {row["row"]: row["mean"] for row in cells if row["quantity"] == rest["quantity"]}
