@@ -23,7 +23,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.papers.rules import NEWS
+from normbench.papers.rules import NEWS, NOT_DECIDABLE
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
@@ -216,6 +216,8 @@ def _text(path: Path) -> str:
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     counted, own = [page for page in pages if _judged(page)], [page for page in pages if page.entry.own]
     rows = [row for page in counted for row in _claims(page)]
+    decidable = {row["claim"]["id"] for row in rows if row["word"] != NOT_DECIDABLE}  # at one fidelity at least
+    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or row["claim"]["id"] not in decidable]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
