@@ -216,8 +216,8 @@ def _text(path: Path) -> str:
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     counted, own = [page for page in pages if _judged(page)], [page for page in pages if page.entry.own]
     rows = [row for page in counted for row in _claims(page)]
-    decidable = {row["claim"]["id"] for row in rows if row["word"] != NOT_DECIDABLE}  # at one fidelity at least
-    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or row["claim"]["id"] not in decidable]
+    decidable = {(row["title"], row["claim"]["id"]) for row in rows if row["word"] != NOT_DECIDABLE}  # at any fidelity
+    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or (row["title"], row["claim"]["id"]) not in decidable]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
