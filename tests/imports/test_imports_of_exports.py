@@ -76,11 +76,12 @@ def sorted_runs(value: Any) -> Any:
 
 
 def words(claims: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """By claim its setting and the word of each part, also under the controls."""
-    return {
-        claim["id"]: [claim["setting"], *(part["word"] for one in (claim, *claim["controls"]) for part in one["parts"])]
-        for claim in claims
-    }
+    """By claim its setting, its verdict and the word of each part, also under the controls."""
+    found = {}
+    for claim in claims:
+        parts = [part for one in (claim, *claim["controls"]) for part in one["parts"]]
+        found[claim["id"]] = [claim["setting"], claim["verdict"], *(part["word"] for part in parts)]
+    return found
 
 
 def without_best(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,7 +92,7 @@ def without_best(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if OF_BEST in part["endpoint"] and part["word"] != rules.NOT_RUN:
                 part["word"] = rules.NOT_DECIDABLE
                 if one.get("setting") != rules.NOT_RUN:
-                    one["setting"] = rules.NOT_DECIDABLE
+                    one["setting"] = one["verdict"] = rules.NOT_DECIDABLE
     return claims
 
 
