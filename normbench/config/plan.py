@@ -36,23 +36,25 @@ def artifact_specs(
 ) -> list[ResolvedRun]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
-    `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), names of `groups`;
-    of each kind, all where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and no more
-    than its `limits` allow; cells that have 0 there do not exist. `groups`: by name, the places where runs may lie, as
-    values, or lists of them, of arm, control, seed and axes.
+    `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), controls, names of
+    `groups`; of each kind, all where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and
+    no more than its `limits` allow; cells that have 0 there do not exist. `groups`: by name, the places where runs may
+    lie, as values, or lists of them, of arm, control, seed and axes.
     """
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
     kinds: list[Mapping[str, Sequence[Mapping[str, Any]]]] = [
         {arm: [{"arm": arm}] for arm in node["arms"]},
         *({f"{key}={value}": [{key: value}] for value in values} for key, values in node["axes"].items()),
+        {control: [{"control": control}] for control in node["controls"]},
         groups,
     ]
     for word in only:
         if not any(word in kind for kind in kinds):
-            what = "value" if "=" in word else "arm or claim" if groups else "arm"
+            what = "value" if "=" in word else "arm, control or claim" if groups else "arm or control"
             raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
     wanted = [[at for word in only for at in kind.get(word, ())] for kind in kinds if kind.keys() & {*only}]
+    controls = controls or not {*only}.isdisjoint(node["controls"])
     runs = []
     for number, (cell, planned) in enumerate(planned_seeds(name, fidelity, seeds, config_dir, controls, limited)):
         place, arm = divmod(number, len(node["arms"]))
@@ -94,11 +96,11 @@ def planned_seeds(
 
 
 @cache
-def data_name(name: str, fidelity: str, config_dir: Path | None = None) -> str:
-    """The data set of an experiment at a fidelity: that of its first arm."""
+def data_name(name: str, fidelity: str, config_dir: Path | None = None, arm: str = "") -> str:
+    """The data set of an arm of an experiment at a fidelity; without an arm, of its first one."""
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
-    arm = next(iter(node["arms"]))
+    arm = arm or next(iter(node["arms"]))
     with experiment_file.naming(compose.choice_path("experiment", name, config_dir), f"arm {arm} at {fidelity}"):
         return str(_composed(name, node, arm, fidelity, [], "", config_dir)["data"]["name"])
 

@@ -168,7 +168,6 @@ class Plan:
     def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
         self.artifact, self.fidelity = artifact, fidelity
         self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
-        self.data = plan.data_name(artifact.experiment, fidelity, artifact.config_dir)
 
     def seeds(self, part: claims.Part, control: str, alone: Sequence[int] | None) -> list[int]:
         """Those that all cells of the part share; of a claim with seeds of its own those alone."""
@@ -176,8 +175,25 @@ class Plan:
         return sorted(shared if alone is None else shared & set(alone))
 
     def smallest_effect(self, part: claims.Part) -> float | None:
-        """In the part's unit."""
-        return rules.smallest_effect(part, self.data)
+        """In the part's unit, by the data set of the arms that it compares.
+
+        NormbenchError where these have several data sets with different smallest effects.
+        """
+        effects = {rules.smallest_effect(part, data) for data in self.data(part)}
+        if len(effects) > 1:
+            raise NormbenchError(
+                f"{self.artifact.path}: part '{part.id}' compares {' and '.join(self.data(part))}, whose smallest "
+                "effects differ. Declare one in the part: delta: {is: 0.1, why: ...}."
+            )
+        return effects.pop()
+
+    def data(self, part: claims.Part) -> list[str]:
+        """The data sets of the arms that a part compares."""
+        arms = dict.fromkeys(cell.get("arm", "") for _, cell in part.contrast)
+        return list(dict.fromkeys(self._data_name(arm) for arm in arms))
+
+    def _data_name(self, arm: str = "") -> str:
+        return plan.data_name(self.artifact.experiment, self.fidelity, self.artifact.config_dir, arm)
 
     def sha256(self, claim: claims.Claim) -> str:
         """Of all that was fixed before the claim was judged."""
@@ -187,7 +203,7 @@ class Plan:
     @property
     def _fixed(self) -> list[Any]:
         cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
-        return [self.artifact.claims_sha256, self.artifact.seen, self.data, cells]
+        return [self.artifact.claims_sha256, self.artifact.seen, self._data_name(), cells]
 
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
         """Seeds that are planned wherever `cell` lies."""
@@ -226,7 +242,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
     for part in (*claim.parts, *claim.reported):
         decides = part in claim.parts
         if decides:
-            rules.check_smallest_effect(part, planned.data, where)
+            rules.check_smallest_effect(part, planned.smallest_effect(part), where)
         least = 1 if part.kind == "exact" else rules.FEWEST
         signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
         at_setting, at_controls = (

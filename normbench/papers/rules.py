@@ -216,9 +216,9 @@ def smallest_effect(part: Part, data: str) -> float | None:
     return None
 
 
-def check_smallest_effect(part: Part, data: str, where: str) -> None:
+def check_smallest_effect(part: Part, effect: float | None, where: str) -> None:
     """NormbenchError if a deciding direction has no smallest effect and does not declare why it has none."""
-    if part.kind == "direction" and part.delta is None and smallest_effect(part, data) is None:
+    if part.kind == "direction" and part.delta is None and effect is None:
         raise NormbenchError(
             f"{where}: part '{part.id}': rules.yaml has no smallest effect for {part.endpoint.metric or part.endpoint}"
             f" on the scale {part.scale}. Declare one in the part: delta: {{is: 0.1, why: ...}} (is: null for none)."

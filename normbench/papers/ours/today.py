@@ -34,13 +34,19 @@ TASKS = {
     "mnist": Task("MNIST (MLP)", "nll", "test NLL", "nats", "nll"),
     "imdb": Task("IMDB (RNN)", "nll", "test NLL", "nats", "nll"),
     "recall": Task("recall (LSTM)", "nll", "test NLL", "nats", "nll"),
+    "recall80": Task("recall of 80 steps (LSTM)", "nll", "test NLL", "nats", "nll"),
     "captions": Task("captions (GRU)", "image_r10", "test image R@10", "points", "image_rsum", -1, 100),
 }
 NORMS = {
     "none": "no normalization", "layer": "LN", "rms": "RMSNorm", "dyt": "DyT", "derf": "Derf", "scale": "ScaleNorm",
     "batch": "BN",
 }  # fmt: skip
-RATES = {"rate-low": "a third of the rate", "rate-mid": "the task's rate", "rate-high": "three times the rate"}
+RATES = {
+    "rate-low3": "a 27th of the rate", "rate-low2": "a 9th of the rate", "rate-low": "a third of the rate",
+    "rate-mid": "the task's rate", "rate-high": "three times the rate", "rate-high2": "9 times the rate",
+    "rate-high3": "27 times the rate",
+}  # fmt: skip
+FIRST_RATES = {"rate-low", "rate-mid", "rate-high"}  # of all arms; the others are of arms at an edge of these
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
@@ -48,10 +54,12 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     for task, one, cells in _tasks(runs):
         for arm, name in cells.items():
-            cell = _cell(runs, arm)
             none = {run.seed: _result(one, run) for run in _cell(runs, f"{task}-none")}
-            differences = [_less(_result(one, run), none[run.seed]) for run in cell if run.seed in none]
-            rate = f"{float(cell[0].config['optim']['lr']):.3g}" if cell else ""
+            cell = [
+                run for run in _cell(runs, arm) if run.seed in none or not none
+            ]  # further seeds are of single claims
+            differences = [_less(_result(one, run), none[run.seed]) for run in cell if none]
+            rate = f"{_rate(cell[0]):.3g}{_edge(runs, arm, one, _rate(cell[0]))}" if cell else ""
             less = f"{one.name} less that of no normalization"
             entries += [
                 Entry(one.title, name, less, one.unit, len(cell), literal="–")
@@ -64,6 +72,8 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for arm, name in cells.items():
             for control, rate in RATES.items():
                 values = [_validation(one, run) for run in _cell(runs, arm, control)]
+                if not values and control not in FIRST_RATES:
+                    continue
                 title = f"{one.title}, {_monitored(one)} by learning rate"
                 entries.append(estimate_entry(values, title, name, rate))
     return entries
@@ -87,24 +97,35 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
         name
         for _, one, cells in _tasks(runs)
         for arm, name in cells.items()
-        for rate in {float(run.config["optim"]["lr"]) for run in _cell(runs, arm)}
+        for rate in {_rate(run) for run in _cell(runs, arm)}
         if (best := chosen(runs, arm, one)) is not None and rate != best
     ]
     return f"Not at the rate that validation chooses: {', '.join(others)}." if others else ""
 
 
 def chosen(runs: Sequence[RunRecord], arm: str, task: Task) -> float | None:
-    """The rate with the best mean of the best evaluations on the valid split; None before all of them have runs."""
-    means: dict[float, float] = {}
+    """The rate with the best mean of the best evaluations on the valid split; None before the first three have runs."""
+    if any(not _cell(runs, arm, control) for control in FIRST_RATES):
+        return None
+    losses = {}
     for control in RATES:
-        cell = _cell(runs, arm, control)
-        values = [_validation(task, run) for run in cell]
-        if not values:
-            return None
-        lost = any(value is None or not math.isfinite(value) for value in values)
-        mean = math.inf if lost else task.sign * statistics.fmean(value for value in values if value is not None)
-        means[float(cell[0].config["optim"]["lr"])] = mean
-    return min(means, key=means.__getitem__)
+        if cell := _cell(runs, arm, control):
+            values = [_validation(task, run) for run in cell]
+            finite = [value for value in values if value is not None and math.isfinite(value)]
+            diverged = len(finite) < len(values)
+            losses[_rate(cell[0])] = math.inf if diverged else task.sign * statistics.fmean(finite)
+    return min(losses, key=losses.__getitem__)
+
+
+def _edge(runs: Sequence[RunRecord], arm: str, task: Task, rate: float) -> str:
+    """Says where validation chose the lowest or the highest of an arm's rates, beyond which it may learn better."""
+    tried = {_rate(run) for control in RATES for run in _cell(runs, arm, control)}
+    is_edge = rate == chosen(runs, arm, task) and rate in (min(tried), max(tried))
+    return " (at the edge)" if is_edge else ""
+
+
+def _rate(run: RunRecord) -> float:
+    return float(run.config["optim"]["lr"])
 
 
 def _tasks(runs: Sequence[RunRecord]) -> Iterator[tuple[str, Task, Mapping[str, str]]]:

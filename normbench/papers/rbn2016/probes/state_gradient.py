@@ -23,8 +23,9 @@ DEVIATIONS = np.linspace(0, 1, 101)
 def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
     """||dL/dh_t|| of each step t, averaged over a batch of training images, in training mode and float64 (Fig. 1a).
 
-    L is the mean cross-entropy after the last step T. h_t = tanh(N(W_h h_{t-1} + W_x x_t)) with W_h = I, W_x and the
-    softmax's matrix orthogonal, and Gaussian noise of standard deviation `noise` for h_0. `decades` is
+    L is the mean cross-entropy after the last step T. h_t = tanh(N(W_h h_{t-1} + W_x x_t)) with W_h = I or orthogonal
+    (`recurrent_weights`), W_x and the softmax's matrix orthogonal, and Gaussian noise of standard deviation `noise` for
+    h_0. `decades` is
     log10(||dL/dh_1|| / ||dL/dh_T||). Fig. 1b: `derivative` is E tanh'(s z), z ~ N(0, 1), with the gain for s;
     `derivative_rise` its largest difference from one s in 0, 0.01, ..., 1 to the next.
     """
@@ -36,7 +37,10 @@ def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
     x = images["inputs"].double().transpose(0, 1)
     cell = RNNCell(x.shape[2], size, sites=Sites(spec.config, spec.sites), path="rnn", bias="none").double()
     with torch.no_grad():
-        cell.weight_hh.copy_(torch.eye(size))
+        if options["recurrent_weights"] == "identity":
+            cell.weight_hh.copy_(torch.eye(size))
+        else:
+            cell.weight_hh.copy_(torch.linalg.qr(draw("recurrent", size, size)).Q)
         cell.weight_ih.copy_(torch.linalg.qr(draw("inputs", size, x.shape[2])).Q)
     readout = torch.linalg.qr(draw("readout", size, spec.config["data"]["declares"]["classes"])).Q
 

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Trains the planned runs of open claims, one claim after another, and stops cleanly; the same command goes on.
+#
+#     scripts/campaign.sh until TIME [JOBS]   TIME as `date -d` reads it: 18:00, '+3 hours'; JOBS: processes, of one thread each
+#     scripts/campaign.sh publish             brings what is done into results/, judged and drawn
+#
+# Needs NORMBENCH_DATA, and NORMBENCH_RESULTS: a folder outside of the checkout, which gets the runs. They are trained by a
+# copy of the last commit, so that the checkout may be edited meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# artifact, fidelity, and what is trained of it; core-hours
+plan=(
+    "rbn2016/fig1 paper --only RBN-6 --controls"                     # minutes
+    "ours/today reduced --only NOW-2"                                # 0.9; NOW-1b has the same runs
+    "ours/today proxy --only NOW-3 --controls"                       # 1.8
+    "ours/today reduced --only recall80-none --only recall80-layer --only recall80-dyt --controls"  # 1.5: rates of NOW-2b first
+    "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
+)
+
+case "${1:-}" in
+until)
+    : "${NORMBENCH_DATA:?is the folder of the data sets}" "${NORMBENCH_RESULTS:?is a folder outside of the checkout}"
+    end=$(date -d "$2" +%s)
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    git clone --quiet . "$copy"
+    cd "$copy"
+    git log -1 --format='trained by commit %h: %s'
+    export PYTHONPATH=$copy OMP_NUM_THREADS=1
+    for entry in "${plan[@]}"; do
+        read -r artifact fidelity only <<<"$entry"
+        left=$((end - $(date +%s)))
+        [ "$left" -gt 0 ] || break
+        # a failed run stands in its folder; the next claim does not wait for it
+        # shellcheck disable=SC2086
+        python -m normbench reproduce "$artifact" --fidelity "$fidelity" $only --jobs "${3:-2}" --max-time "${left}s" ||
+            echo "$artifact: exit code $?"
+    done
+    ;;
+publish)
+    for entry in "${plan[@]}"; do
+        read -r artifact fidelity _ <<<"$entry"
+        python -m normbench reproduce "$artifact" --fidelity "$fidelity" --controls --max-time 0 \
+            --results results --from "$NORMBENCH_RESULTS"
+    done
+    ;;
+*)
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac
