@@ -34,7 +34,8 @@ until)
         [ "$left" -gt 0 ] || break
         # a failed run stands in its folder; the next claim does not wait for it
         # shellcheck disable=SC2086
-        python -m normbench reproduce "$artifact" --fidelity "$fidelity" $only --jobs "${3:-2}" --max-time "${left}s" ||
+        python -m normbench reproduce "$artifact" --fidelity "$fidelity" $only --from results \
+            --jobs "${3:-2}" --max-time "${left}s" ||
             echo "$artifact: exit code $?"
     done
     ;;
