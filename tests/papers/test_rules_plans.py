@@ -49,15 +49,29 @@ def test_smallest_effects_by_data_set(kind: str, metric: str, scale: str, data: 
     assert rules.smallest_effect(replace(part, delta={"is": 7, "why": "w"}), data) == 7
     shifted = replace(part, delta={"is": None, "why": "shifted by a quarter"})
     assert rules.smallest_effect(shifted, data) is None
-    rules.check_smallest_effect(shifted, data, "here")
+    rules.check_smallest_effect(shifted, None, "here")
     assert rules.smallest_effect(replace(part, kind="equivalence", within=1.0), data) is None
     if expected is None:
         with pytest.raises(
             NormbenchError, match=r"^here: part 'p': rules.yaml has no smallest effect for .*why: \.\.\.\}"
         ):
-            rules.check_smallest_effect(part, data, "here")
+            rules.check_smallest_effect(part, expected, "here")
     else:
-        rules.check_smallest_effect(part, data, "here")
+        rules.check_smallest_effect(part, expected, "here")
+
+
+def test_the_smallest_effect_is_that_of_the_data_of_the_cells_of_a_part() -> None:
+    planned = artifacts.Plan(artifacts.load("ours/today"), "reduced")
+
+    def effect(*arms: str) -> float | None:
+        end = Endpoint("chosen", split="test", mode="eval", metric="nll", epoch="best")
+        cells = tuple((weight, {"arm": arm}) for weight, arm in zip((1.0, -1.0), arms, strict=True))
+        return planned.smallest_effect(direction(endpoint=end, contrast=cells, scale="linear"))
+
+    assert effect("mnist-layer", "mnist-dyt") == 0.005
+    assert effect("imdb-layer", "imdb-dyt") == effect("imdb-layer", "recall-layer") == 0.02
+    with pytest.raises(NormbenchError, match=r"compares imdb and mnist, .*delta: \{is: 0.1"):
+        effect("imdb-layer", "mnist-layer")
 
 
 # --- what no plan could decide is refused when it is read -------------------------------------------------------------

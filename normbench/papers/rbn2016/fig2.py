@@ -51,7 +51,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         still_falling.append(f"{at_the_end} of {len(cell)} runs of {ARMS[arm].name}")
     clipped = statistics.fmean(record["clipped"] for run in compared for record in run.records if "clipped" in record)
     return [
-        "RBN-2 is judged after 10 of the paper's 200 epochs, while the networks still learn: the lowest validation error "
-        f"is that of the last epoch in {' and '.join(still_falling)}. It says who learns faster rather than who "
+        "RBN-2 is judged after 10 of the paper's 200 epochs, while the networks still learn: the lowest validation "
+        f"error is that of the last epoch in {' and '.join(still_falling)}. It says who learns faster rather than who "
         f"generalizes better. {100 * clipped:.0f} % of the updates were clipped."
     ]
