@@ -151,12 +151,17 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
 
 
 def test_what_stands_behind_a_but_is_published_so(script: ModuleType):
-    """`rests` of questions.yaml: words of parts, and which of several rows of a table has the lowest mean."""
+    """`rests` of questions.yaml: words of parts, effects of parts under a control, and the lowest mean of a table."""
     questions = yaml.safe_load(script.QUESTIONS.read_text())
     answers = [one for question in questions for one in question["answers"] if "but" in one]
     for one in answers:
         for rest in one["rests"]:
             name = rest.get("artifact", one["artifact"])
+            if "control" in rest:
+                _, claim = script.verdicts(artifacts.load(name), ROOT / "results")[one["claim"]]
+                parts = {control["name"]: control["parts"] for control in claim["controls"]}[rest["control"]]
+                assert {part["id"]: part["effect"] for part in parts}[rest["part"]] == rest["effect"], one["but"]
+                continue
             if "part" in rest:
                 _, claim = script.verdicts(artifacts.load(name), ROOT / "results")[one["claim"]]
                 words = {part["id"]: part["word"] for part in (*claim["parts"], *claim["reported"])}
