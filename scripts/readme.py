@@ -7,6 +7,7 @@ people write, as the models have them that validate these files.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -95,31 +96,33 @@ def findings(results: Path) -> str:
     for source, counted in counts(results).items():
         if not (total := sum(number for number, _ in counted.values())):
             continue
-        cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, COLUMNS)]
+        cells = [f"{n} ({computed} computed)" if computed else str(n) for n, computed in map(counted.get, COLUMNS)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def summary(results: Path) -> str:
     """How many claims are decided, by training or without, how many are amended, and how many may be wrong."""
-    found = counts(results).values()
-    total = sum(number for source in found for number, _ in source.values())
-    texts = []
-    for column in ("reproduced", "contradicted"):
-        number, exact = (sum(source[column][end] for source in found) for end in (0, 1))
-        texts.append(f"{number} are {column} ({exact} by computation, without training)")
+    columns = counts(results).values()
+    total = sum(number for source in columns for number, _ in source.values())
+    reproduced, contradicted = (
+        [sum(ends) for ends in zip(*(source[name] for source in columns), strict=True)]
+        for name in ("reproduced", "contradicted")
+    )
     loaded = [artifacts.load(name) for name in artifacts.ids()]
     amended = sum(any(a["claim"] == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
     paths = (results / a.id / fidelity / "verdicts.json" for a in loaded for fidelity in fidelities(a.id, results))
     wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths)
+    most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
     return (
-        f"Of {total} claims {' and '.join(texts)}; {amended} were amended; at most {wrong:.2g} verdicts are expected "
-        "to be wrong by chance."
+        f"Of {total} claims {reproduced[0]} are reproduced and {contradicted[0]} are contradicted, {reproduced[1]} and "
+        f"{contradicted[1]} of them by computation or probe; {amended} were amended; at most {most:g} verdicts are "
+        "expected to be wrong by chance."
     )
 
 
 def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
-    """By source and column, how many claims have such a verdict, and how many of these are exact ones."""
+    """By source and column, how many claims have such a verdict, and how many of these without training."""
     papers = artifacts.papers()
     sources = [paper.title.split(" (")[0] for paper in papers.values()]
     found = {source: dict.fromkeys(COLUMNS, (0, 0)) for source in (*sources, OURS)}
@@ -129,8 +132,8 @@ def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
         for claim in artifact.claims:
             own = found[OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]]
             column = _column(*judged[claim.id]) if claim.id in judged else rules.NOT_RUN
-            number, exact = own[column]
-            own[column] = number + 1, exact + (claim.kind == "exact")
+            number, computed = own[column]
+            own[column] = number + 1, computed + claim.computed
     return found
 
 

@@ -16,7 +16,9 @@ from normbench.norms.sites import Site
 class GhostBatchNorm(Normalizer):
     """Batch normalization of each chunk of `ghost_size` samples by its own moments; gain and shift are shared.
 
-    Training updates r <- (1 - momentum) r + momentum s once per chunk, in order (paper, algorithm 1). Evaluation: r.
+    Training updates r <- (1 - momentum) r + momentum s once per chunk, in order, so that the last chunk weighs most: as
+    the authors' code does (eladhoffer/bigBatch, main_gbn.py). Whether the paper's algorithm 1 does was not checked.
+    Evaluation: r.
 
     Args:
         ghost_size: samples in a chunk. A remainder of one sample joins the chunk before it.

@@ -48,7 +48,9 @@ def built(data: Any, path: Path) -> claims.Artifact:
 
 def _amendment(given: keys.Amendment, among: Sequence[claims.Claim], where: str) -> dict[str, Any]:
     """As verdicts have it: numbers with the unit of their part, and all that was not given."""
-    read = {"claim": given.claim, "change": given.change, "reason": given.reason}
+    read: dict[str, Any] = {"claim": given.claim, "change": given.change, "reason": given.reason}
+    if given.looked:
+        read["looked"] = {fidelity: seeds.model_dump(by_alias=True) for fidelity, seeds in given.looked.items()}
     if given.stated is None:
         return read
     claim = next(claim for claim in among if claim.id == given.claim)

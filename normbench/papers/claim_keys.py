@@ -398,6 +398,10 @@ class Amendment(Model):
     change: Text = Field(description="what was changed")
     reason: Text = Field(description="the reason, and which results had been seen")
     stated: list[Stated] = optional("the numbers that the reason rests on")
+    looked: Seeds = optional(
+        "the seeds, at least five, on which the claim had a word before: {from: 1, to: 5} for `paper`, or a map by "
+        "fidelity; the chance that this look was wrong is counted as well"
+    )
 
 
 class Artifact(Model):

@@ -136,6 +136,11 @@ class Claim:
     added: tuple[int, int] | None = None
     beside: tuple[str, ...] = ()
 
+    @property
+    def computed(self) -> bool:
+        """Whether a computation or a probe decides it, without training."""
+        return bool(self.parts) and all(part.endpoint.kind == "value" for part in self.parts)
+
     def alone(self, fidelity: str, control: str = "") -> range | None:
         """The seeds that alone decide at this fidelity and setting ("" is the paper's); None: all that are planned."""
         return self.control_seeds.get(control, self.seeds).get(fidelity)
@@ -219,7 +224,7 @@ def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     return {
         "sides": [name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells],
         "quantity": end.quantity(names),
-        "place": name_of(shared, names),
+        "place": ", ".join(filter(None, [name_of(shared, names), "in training mode" if end.mode == "train" else ""])),
         "scale": part.scale,
         "better": end.better if cells and (pair or end.kind == "gain") else "",
         "clock": CLOCKS[end.clock] if end.kind == "time_to_level" else "",

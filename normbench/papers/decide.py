@@ -24,11 +24,13 @@ def decide(
     names: Mapping[str, str] | None = None,
     alpha: float = rules.ALPHA,
     small: float | None = None,
+    earlier: int = 0,
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
     look: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
-    tests, of which a second look has half. small: as of `rules.part_word`.
+    tests, of which a second look has half. small: as of `rules.part_word`. earlier: how many looks at other seeds had
+    given it a word before it was amended.
     """
     alpha = alpha / 2 if look == 2 else alpha
     undecidable = fidelity in claim.not_decidable
@@ -67,7 +69,7 @@ def decide(
         "alone": _alone(claim, fidelity),
         **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
         "alpha": alpha,
-        "spent": _spent(claim, setting, undecidable, look, alpha),
+        "spent": _spent(claim, setting, undecidable, look, alpha, earlier),
         "looks": (claim.added or [headline["planned"]]) if headline and headline["planned"] else [],
         "look": look,
         "runs": sorted({run for part in parts for run in part["runs"]}),
@@ -109,12 +111,12 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
     return rules.vanishing(*settings, alpha=alpha) if word == rules.NEGLIGIBLE and len(settings[0]) > 1 else None
 
 
-def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: float) -> float:
-    """The levels of the looks so far; computed numbers spend none."""
+def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: float, earlier: int) -> float:
+    """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
     judged = parts and all(seen.complete and not seen.gap for _, seen in parts)
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
-    return rules.ALPHA + alpha if look == 2 else rules.ALPHA
+    return rules.ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
 
 
 def _alone(claim: Claim, fidelity: str) -> dict[str, list[int]]:

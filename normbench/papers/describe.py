@@ -245,9 +245,9 @@ def _sure(part: Node) -> list[str]:
     if part["kind"] == "size":
         return [*_paper(part), seeds]
     if part["kind"] == "no_worse" and part["word"] == rules.HOLDS:
-        return [f"not worse by a {_margin(part)} or more", seeds]
+        return [f"not worse by {_margin(part)} or more", seeds]
     if part["tost"] and part["word"] == (rules.HOLDS if part["kind"] == "equivalence" else rules.NEGLIGIBLE):
-        within = f"within a {_margin(part)}" if part["scale"] == "log" else f"less than the {_margin(part)} that matter"
+        within = f"within {_margin(part)}" if part["scale"] == "log" else f"less than the {_margin(part)} that matter"
         return [f"surely {within}, {seeds}"]
     if not part["interval"]:
         return [seeds]
@@ -266,7 +266,7 @@ def _paper(part: Node) -> list[str]:
     """The paper's number, and where one more run would lie."""
     single = len(part["sides"]) == 1 and part["scale"] != "log"  # a number that the paper gives with its digits
     paper = f"{show(part['paper'])}{_unit(part)}" if single else size(part, part["paper"])
-    band = f"within a {_margin(part)}" if part["scale"] == "log" else f"± {_number(part['band'])}"
+    band = f"within {_margin(part)}" if part["scale"] == "log" else f"± {_number(part['band'])}"
     more = [f"one more run would have {_span(part, part['prediction'])}"] if part["prediction"] else []
     return [f"the paper has {paper}, {band}", *more]
 
@@ -332,7 +332,9 @@ def _why(part: Node) -> str:
 
 def _margin(part: Node) -> str:
     margin = part[{"equivalence": "within", "no_worse": "within", "size": "band"}.get(part["kind"], "delta")]
-    return f"factor of {_number(math.exp(margin), True)}" if part["scale"] == "log" else f"{show(margin)}{_unit(part)}"
+    if part["scale"] == "log":
+        return f"a factor of {_number(math.exp(margin), True)}"
+    return f"{show(margin)}{_unit(part)}"
 
 
 def _required(bounds: Mapping[str, float | None]) -> str:

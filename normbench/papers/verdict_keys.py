@@ -106,7 +106,7 @@ class Stated(Published):
 
 
 class Seeds(Published):
-    """`seeds` of a stated number."""
+    """`seeds` of a stated number, and of `looked`."""
 
     first: int = Field(alias="from", description="the first seed")
     last: int = Field(alias="to", description="the last seed")
@@ -119,6 +119,7 @@ class Amendment(Published):
     change: str = Field(description="what was changed")
     reason: str = Field(description="the reason")
     stated: list[Stated] = optional("the numbers that the reason rests on")
+    looked: dict[str, Seeds] = optional("by fidelity: the seeds on which the claim had a word before")
 
 
 class Suggestion(Published):
@@ -171,7 +172,7 @@ class Claim(Published):
     level: Number | None = optional("the level of this interval")
     detectable: Number | None = optional("`detectable` of the part that decides")
     alpha: Number = optional("the level of its tests")
-    spent: Number = optional("the sum of the levels of its looks so far")
+    spent: Number = optional("the sum of the levels of its looks so far, of those before an amendment too")
     looks: list[int] = Field(description="the planned number of seeds at each look")
     look: Whole = optional("the last look whose runs are finished")
     runs: list[str] = Field(description="the ids of the runs behind it")

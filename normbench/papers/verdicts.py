@@ -36,8 +36,9 @@ def judge(
     """The content of verdicts.json for runs of one fidelity; `previous` is the last such content, of this artifact.
 
     `examples` gives the spread over test examples where the runs stored their outcomes. `expected_wrong` is the sum of
-    the levels spent by looks at statistical claims: an upper bound of the number of verdicts wrong by chance. Numbers
-    are rounded to 6 digits, missing ones are None, and neither the order of the runs nor the clock changes a byte.
+    the levels spent by looks at statistical claims, those before an amendment too: an upper bound of the number of
+    verdicts wrong by chance. Numbers are rounded to 6 digits, missing ones are None, and neither the order of the runs
+    nor the clock changes a byte.
     Raises NormbenchError for two runs of one seed in a cell.
     """
     claims = [_Evidence(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
@@ -79,10 +80,12 @@ class _Evidence:
             [(part, self.observe(part, "")) for part in parts] for parts in (claim.parts, claim.reported)
         )
         controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        found = decide(claim, self.fidelity, setting, controls, reported, self.look(""), self.artifact.names)
+        amendments = [entry for entry in self.artifact.amendments if entry["claim"] == claim.id]
+        earlier = sum(self.fidelity in entry.get("looked", {}) for entry in amendments)
+        look, names = self.look(""), self.artifact.names
+        found = decide(claim, self.fidelity, setting, controls, reported, look, names, earlier=earlier)
         for control in found["controls"]:
             control["parts"] = control["parts"] if self.groups[control["name"]] else []
-        amendments = [entry for entry in self.artifact.amendments if entry["claim"] == claim.id]
         return {**found, "suggestion": None, "rules_sha256": self.plan.sha256(claim), "amendments": amendments}
 
     def observe(self, part: Part, control: str) -> Observed:

@@ -62,5 +62,6 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         seen = gather(part, [run for run in runs if not run.control], claim.alone("paper"))
         if part.id in claim.beside and seen.seeds:
             word = {rules.HOLDS: "faster", rules.OPPOSITE: "slower"}.get(rules.part_word(part, seen), "not told apart")
-            texts.append(f"{word} to {part.endpoint.level:g} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
+            level = f"{part.endpoint.level:g}{' in training mode' if part.endpoint.mode == 'train' else ''}"
+            texts.append(f"{word} to {level} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
     return [f"LN against BN on all layers at batch 128, epochs to a train NLL: {', '.join(texts)}."] if texts else []
