@@ -116,8 +116,8 @@ def summary(results: Path) -> str:
     most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
     return (
         f"Of {total} claims {reproduced[0]} are reproduced and {contradicted[0]} are contradicted, {reproduced[1]} and "
-        f"{contradicted[1]} of them by computation or probe; {amended} were amended; at most {most:g} verdicts are "
-        "expected to be wrong by chance."
+        f"{contradicted[1]} by computation or probe; {amended} were amended; at most {most:g} verdicts are expected to "
+        "be wrong by chance."
     )
 
 

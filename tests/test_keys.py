@@ -43,6 +43,7 @@ CLAIMS: dict[str, Any] = {
         "claim": "direction", "change": "c", "reason": "r",
         "stated": [{"part": "p", "seeds": {"from": 1, "to": 5}, "effect": 1, "interval": [0, 2], "control": "low",
                     "fidelity": "proxy", "level": 0.9, "test": "sign"}],
+        "looked": {"proxy": {"from": 1, "to": 5}},
     }],
     "claims": [
         _claim(
@@ -132,7 +133,7 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
         "papers/x/fig.yaml",
         CLAIMS,
         lambda folder, path: claim_file.load(path),
-        ("reference", "deviations", "contrast", "order", "of", "cell", "control_seeds", "not_decidable"),
+        ("reference", "deviations", "contrast", "order", "of", "cell", "control_seeds", "not_decidable", "looked"),
     ),
     "experiment": (
         "experiment/x/fig.yaml",

@@ -22,7 +22,7 @@ import yaml
 import normbench
 from normbench import cli
 from normbench.commands.reproduce import Reproduce
-from normbench.config import plan
+from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.launch.run_missing import missing
 from normbench.models import base
@@ -99,7 +99,13 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
     assert sum(total.values()) == sum(map(len, claims.values()))
     assert total["Our own hypotheses"] == sum(claim.ours for own in claims.values() for claim in own)
     blog = next(source for source in total if "overview" in source)  # no paper, and nothing of it needs training
-    assert total[blog] == len(claims["ln2016/properties"]) == sum(exact for _, exact in counted[blog].values())
+    assert total[blog] == len(claims["ln2016/properties"]) == sum(computed for _, computed in counted[blog].values())
+    for name, own in claims.items():
+        arms = plan.experiment(artifacts.load(name).experiment, None)
+        words = [word for arm in arms["arms"].values() for word in [*arms["base"], *arm]]
+        models = {word.removeprefix("model=") for word in words if word.startswith("model=")}
+        trained = any(not compose.declaration("model", model).get("probe") for model in models)
+        assert all(claim.computed != trained for claim in own if claim.parts), name
     table = script.findings(ROOT / "results").splitlines()
     assert [line.split(" | ")[1] for line in table[2:]] == [str(number) for number in total.values() if number]
 

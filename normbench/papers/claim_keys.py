@@ -448,7 +448,7 @@ class Artifact(Model):
             self._check_logged()
         check_ids([claim.id for claim in self.claims])
         for number, amendment in enumerate(self.amendments or ()):
-            if amendment.stated:
+            if amendment.stated or amendment.looked:
                 check_names(f"amendments[{number}].claim", [amendment.claim], [claim.id for claim in self.claims])
         return self
 

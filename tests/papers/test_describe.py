@@ -1,11 +1,12 @@
 """Sentences about verdicts: ratios, sides and margins of a table of numbers, and every published claim."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import TIME, Plan, arms, artifact, direction, only, timed_run
+from judged import ERROR, TIME, Plan, arms, artifact, direction, only, timed_run
 
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published
@@ -46,6 +47,38 @@ def test_a_number_is_a_ratio_or_has_a_side(part: dict[str, Any], value: float, t
 def test_an_answer_has_one_number_and_how_sure_it_is(claim: Any, runs: Any, plan: Plan, numbers: list[str]) -> None:
     found = describe.answer(only(claim, runs, planned=plan)).replace("95 % interval", "")
     assert re.findall(r"(?<![\w.])\d+(?:\.\d+)?", found) == numbers, found
+
+
+@pytest.mark.parametrize(
+    ("part", "margin"),
+    [
+        ({"kind": "no_worse", "within": 2.0}, r"by 2 points or more"),
+        ({"kind": "no_worse", "within": 0.5, "scale": "log"}, r"by a factor of 1\.65 or more"),
+        ({"kind": "no_worse", "within": 0.001}, r"less than 0\.001 points$"),
+        ({"kind": "no_worse", "within": 0.001, "scale": "log"}, r"less than a factor of 1$"),
+        ({"kind": "equivalence", "within": 2.0}, r"less than the 2 points that"),
+        ({"kind": "equivalence", "within": 0.5, "scale": "log"}, r"within a factor of 1\.65,"),
+        (
+            {"kind": "direction", "delta": {"is": 0.5, "why": "w"}, "expect": "negative", "scale": "log"},
+            r"within a factor of 1\.65,",
+        ),
+    ],
+)
+def test_a_margin_has_an_article_where_it_is_a_factor(part: dict[str, Any], margin: str) -> None:
+    claim = artifact(direction(**{"expect": None, **part}), kind=part["kind"])
+    plan = Plan(5, delta=part.get("delta", {}).get("is"))
+    text = describe.answer(only(claim, arms(0.0, base=100.0), planned=plan))
+    assert re.search(margin, text), text
+
+
+def test_a_sentence_on_training_mode_says_so() -> None:
+    runs = [
+        replace(run, records=[{**record, "mode": mode} for record in run.records for mode in ("eval", "train")])
+        for run in arms(-1.0)
+    ]
+    parts = [direction(replace(ERROR, mode=mode), name=mode) for mode in ("eval", "train")]
+    evaluated, trained = map(describe.sentence, only(artifact(*parts), runs)["parts"])
+    assert evaluated != trained == evaluated.replace(" in final test error", " in final test error in training mode")
 
 
 def test_runs_without_a_number_are_counted_by_seed() -> None:

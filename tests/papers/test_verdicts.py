@@ -441,6 +441,23 @@ def test_the_levels_of_looks() -> None:
     assert judge(undecidable, arms(-1.0), "paper")["expected_wrong"] == 0
 
 
+@pytest.mark.parametrize(
+    ("claim", "fidelity", "n", "spent"),
+    [
+        ("C1", "paper", 5, 0.1),
+        ("C1", "paper", 4, 0.0),  # a claim without a word cannot be wrong
+        ("C1", "proxy", 5, 0.05),
+        ("C2", "paper", 5, 0.05),
+    ],
+)
+def test_a_word_on_other_seeds_before_an_amendment_counts(claim: str, fidelity: str, n: int, spent: float) -> None:
+    looked = {"claim": claim, "change": "c", "reason": "r", "looked": {fidelity: {"from": 11, "to": 15}}}
+    plain = {"claim": "C1", "change": "c", "reason": "r"}
+    amended = replace(artifact(direction()), amendments=(looked, plain))
+    found = judge(amended, arms(-1.0, n=n), "paper")
+    assert (found["claims"][0]["spent"], found["expected_wrong"]) == (spent, spent)
+
+
 @pytest.mark.parametrize("fidelity", ["reduced", "proxy", "smoke"])
 def test_below_paper_fidelity_the_words_are_weaker(fidelity: str) -> None:
     claim, opened = artifact(direction()), artifact(direction(), open=["learning rate"])
