@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 from ast import literal_eval
 from collections.abc import Sequence
@@ -13,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from normbench import output
 from normbench.errors import NormbenchError, code_of, did_you_mean, unknown
 
 EPILOG = """examples:
@@ -129,28 +128,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console script."""
     from normbench.draw.text import visible_lines
 
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name may have characters that the terminal's encoding lacks
-            stream.reconfigure(errors="backslashreplace")
+    output.guard()
     line = ""
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
+        if not code and (error := output.lost()):
+            line, code = f"standard output: {error.strerror}.", code_of(error)
     except NormbenchError as error:
         line, code = str(error), error.code
     except KeyboardInterrupt:
         line, code = "interrupted; the same command goes on.", 130
-    except BrokenPipeError:  # `normbench status | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except OSError as error:  # a path that is too long, unreadable or gone
-        place = error.filename or "a file"
-        try:
-            sys.stdout.flush()
-        except OSError:  # standard output itself failed; its buffer would fail again at exit
-            place = "standard output"
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        line, code = f"{place}: {error.strerror or error}.", code_of(error)
+        line, code = f"{error.filename or 'a file'}: {error.strerror or error}.", code_of(error)
     except MemoryError as error:
         line, code = f"there is not enough memory{f': {error}' if str(error) else ''}.", 4
     if line:

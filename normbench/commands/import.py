@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -133,4 +134,5 @@ def _yaml(content: Any) -> str:
 
 
 def _agreed(console: Console) -> bool:
-    return console.is_terminal and console.input("Import so? [y/N] ").strip().lower() in ("y", "yes")
+    answers = console.is_terminal and sys.stdin.isatty()
+    return answers and console.input("Import so? [y/N] ").strip().lower() in ("y", "yes")

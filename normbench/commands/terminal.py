@@ -30,18 +30,8 @@ class Terminal(Console):
     def render_str(self, text: str, **keywords: Any) -> Text:
         return super().render_str(visible_lines(text), **keywords)
 
-    def on_broken_pipe(self) -> None:
-        """The reader has closed the pipe (`| head`); rich would exit with 1."""
-        raise BrokenPipeError
-
     def print(self, *objects: Any, **keywords: Any) -> None:
-        try:
-            super().print(*objects, **{"crop": False, **keywords})
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            place = "standard error" if self.stderr else "standard output"
-            raise OSError(error.errno, error.strerror, place) from None
+        super().print(*objects, **{"crop": False, **keywords})
 
 
 def console(stderr: bool = False) -> Console:

@@ -236,20 +236,6 @@ def test_commands_import_what_they_need_alone(tmp_path: Path):
     assert dict(zip(expected, done.stderr.strip().splitlines(), strict=True)) == expected
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path: Path):
-    for words in ("list artifacts", "data"):
-        command = f"{sys.executable} -m normbench {words} | true; echo ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.stdout, done.stderr) == ("0\n", ""), words
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_an_output_that_takes_nothing_is_one_line(tmp_path: Path):
-    command = f"exec {sys.executable} -m normbench list artifacts > /dev/full"
-    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (4, "normbench: standard output: No space left on device.\n")
-
-
 def test_an_artifact_without_its_data_leaves_the_others(normbench, capfd, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
     assert normbench("reproduce", "bln2022/fig6", "ln2016/table1", "--results", str(tmp_path), "--jobs", "1") == 2
