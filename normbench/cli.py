@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from normbench import output
-from normbench.errors import NormbenchError, code_of, did_you_mean, unknown
+from normbench.errors import NormbenchError, code_of, did_you_mean, line_of, unknown
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in half a minute, on embedded data
@@ -138,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         line, code = str(error), error.code
     except KeyboardInterrupt:
         line, code = "interrupted; the same command goes on.", 130
+    except SystemExit as error:  # of a user's file: the code that it names says nothing about this command
+        line, code = f"sys.exit was called{line_of(error)}: nothing after that was done.", 4
     except OSError as error:  # a path that is too long, unreadable or gone
         line, code = f"{error.filename or 'a file'}: {error.strerror or error}.", code_of(error)
     except MemoryError as error:

@@ -7,19 +7,23 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from normbench.errors import NormbenchError, line_of
 
+Result = TypeVar("Result")
 NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or a choice that names the file of the class
 NEVER_LOCAL = {*sys.stdlib_module_names, "normbench", "torch"}
 _folders: dict[str, str] = {}  # module that a user's file imports: its folder
 _loaded: dict[str, str] = {}  # and the hash of its files when it was imported
+executed = False  # whether this process has run a user's file, which may have changed torch
 __path__: list[str] = []  # makes this module a package: users' files become its submodules
 
 
@@ -77,6 +81,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
 
     The module is in `sys.modules`, where dataclasses and pickle look. Its `local_imports` are found last.
     """
+    global executed
     name = f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}"
     for helper, files in local_imports(path).items():
         _check_import(helper, files, path)
@@ -84,6 +89,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is made in the user's folder
+    executed = True
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # any error in the user's code
@@ -93,6 +99,25 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     finally:
         sys.dont_write_bytecode = before
     return module
+
+
+def apart(place: Path | str, work: Callable[..., Result], *arguments: Any) -> Result:
+    """What `work` returns, called in a process of its own, which users' files of `place` may change or end.
+
+    All is pickled. NormbenchError if their code ended the process.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:  # it has torch, which has no threads
+        try:
+            return process.submit(_call, place, work, *arguments).result()
+        except BrokenExecutor:
+            raise NormbenchError(f"{place} ended the process that tried it.", code=4) from None
+
+
+def _call(place: Path | str, work: Callable[..., Result], *arguments: Any) -> Result:
+    try:
+        return work(*arguments)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise NormbenchError(f"{place} raised {type(error).__name__}{line_of(error)}.", code=4) from None
 
 
 def function(path: Path, name: str, *parameters: str) -> Callable[..., Any]:

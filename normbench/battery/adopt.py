@@ -145,6 +145,12 @@ def _file_of(choice: bytes) -> str:
 
 def _file(path: Path, conf: Path, trains: bool = False) -> Adopted:
     """The normalizer of a file, as a choice in the folder `conf`."""
+    adopted = user_code.apart(path, _tried, path, conf, trains)
+    compose.forget()
+    return adopted
+
+
+def _tried(path: Path, conf: Path, trains: bool) -> Adopted:
     node, derived = described(path)
     return _place(node, conf, path if derived else _yaml(path) or path, derived, trains)
 

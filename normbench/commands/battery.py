@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from normbench import runs
+from normbench import runs, user_code
 from normbench.battery import answer, trials
 from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
@@ -35,6 +35,7 @@ from normbench.web import battery_page
 
 if TYPE_CHECKING:  # imports torch
     from normbench.battery.adopt import Adopted
+    from normbench.battery.contract import Finding
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
@@ -225,9 +226,8 @@ class Battery(options.Answering):
 
         if adopted.remark:
             self.say(adopted.remark)
-        subject = adopted.subject()
         passed, failures = [], []
-        findings = list(contract.examine(subject))
+        findings = user_code.apart(self.norm, _findings, adopted)
         for check, layouts, broken in contract.summary(findings):
             if not broken:
                 passed.append((check.title, layouts))
@@ -254,6 +254,12 @@ class Battery(options.Answering):
 
 
 command = Battery
+
+
+def _findings(adopted: Adopted) -> list[Finding]:
+    from normbench.battery import contract
+
+    return list(contract.examine(adopted.subject()))
 
 
 def _specs(planned: Sequence[Trial], probes: Mapping[str, ResolvedRun | str] | None = None) -> list[ResolvedRun]:

@@ -159,6 +159,7 @@ class _Launch:
         for event in events:
             if event["event"] == "end":
                 self._finish(worker, Outcome(event["status"], event.get("reason", ""), event.get("code", 0)))
+                last = last or event.get("last", False)  # it has run a user's code
             elif worker.spec is not None:
                 self.listen(worker.spec, event)
         if last:

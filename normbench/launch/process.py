@@ -1,5 +1,7 @@
 """A worker process: trains the runs that it receives on its standard input, one by one; imports torch once.
 
+It ends after a run with a user's code, which may have changed torch for all runs of its process.
+
 It reads and writes lines of JSON. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor whose
 number is the only argument: the events `progress` and `end`. A run's printed output goes to its log instead.
 The end of the input means that the parent has ended: the run is saved and the worker ends; so it does on SIGTERM, which
@@ -21,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from normbench import user_code
 from normbench.launch.run_one import train_one
 from normbench.runs import writing
 
@@ -44,6 +47,8 @@ def main() -> None:
     threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
     while not terminated and (job := jobs.get()) is not None:
         _run(job, events, stopping, lambda: terminated or stopping.is_set())
+        if user_code.executed:
+            return
 
 
 def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
@@ -72,7 +77,7 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event, stopped: C
 
     run = writing.RunDirectory(Path(job["path"]))
     outcome = train_one(job["run"], run, lambda event: send({"event": "progress"} | event), stopped)
-    send({"event": "end"} | vars(outcome))
+    send({"event": "end", "last": user_code.executed} | vars(outcome))
 
 
 if __name__ == "__main__":

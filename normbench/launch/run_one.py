@@ -37,10 +37,10 @@ def train_one(
         if error.code == 2:
             _remove_if_empty(run.path)
         return Outcome("busy" if error.code == 5 else "refused", f"{error}{line_of(error)}", error.code)
-    except Exception as error:  # raised by a model or a user's code: this run has failed, the others continue
+    except BaseException as error:  # raised by a model or a user's code, as sys.exit does: the other runs continue
         if isinstance(error, OSError) and error.errno in FULL:  # where the run does not handle it itself
             return Outcome("refused", f"{run.path}: {error.strerror}", 4)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0] + line_of(error)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ") + line_of(error)
         _record_failure(run, reason)
         return Outcome("failed", reason)
 

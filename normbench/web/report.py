@@ -123,7 +123,7 @@ def _pages(
         try:
             content = _content(entry, paper)
             pages.append(_Page(entry, file, paper, content, _samples_of(entry, [*content["names"]], damaged, raw)))
-        except Exception as error:  # of any type: one file must not cost the others their page
+        except (Exception, SystemExit) as error:  # of any type: one file must not cost the others their page
             reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
             damaged.append(published.Damaged(entry.place, reason))
     return pages
