@@ -27,3 +27,8 @@ def own(results: Path) -> Path:
     runs, artifacts and experiments of a `--config-dir`), laid out as the published results and never among them.
     """
     return results / "own"
+
+
+def choices(results: Path, config_dir: Path | None) -> Path | None:
+    """The folder of choices: that of --config-dir, else where `train` keeps the normalizers of files, if it has any."""
+    return own(results) if config_dir is None and (own(results) / "norm").is_dir() else config_dir

@@ -73,13 +73,13 @@ def test_a_file_that_ends_its_process_in_its_trial_is_refused(tmp_path: Path, en
 
 @pytest.mark.parametrize("ends", ["sys.exit(0)", "os._exit(0)", "raise KeyboardInterrupt"])
 def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path, ends: str) -> None:
-    late = ENDS.format(0, ends).replace("if Mine", "if torch.is_grad_enabled() and len(x) > 9 and Mine")
+    late = ENDS.format(0, ends).replace("if Mine", "if sys.argv[0].endswith('process.py') and Mine")  # in a worker
     (tmp_path / "mine.py").write_text(HEAD + late)
     code, output = normbench(tmp_path, "train", "-m", *WORDS, "norm=mine.py,layer")
     assert code == 4, output
     assert "mine.py, line" in output or "its worker ended unexpectedly (exit code 0)" in output
-    states = {run.arm: run.state for run in store.scan(tmp_path / "results" / "runs")}
-    assert {state for arm, state in states.items() if "layer" in arm} == {"done"} and len(states) == 2
+    states = [run.state for run in store.scan(tmp_path / "results" / "runs")]
+    assert len(states) == 2 and states.count("done") == 1
 
 
 def test_a_data_set_that_calls_exit_is_a_failure(tmp_path: Path) -> None:
