@@ -17,7 +17,7 @@ from normbench.compare import answer, configuration, describe, groups, metrics, 
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
 from normbench.errors import NormbenchError
-from normbench.runs import table
+from normbench.runs import choices, table
 from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -98,7 +98,7 @@ def command(
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
     given = {"metric": metric, "split": split, "at": at, "against": against, "by": by, "level": level}
     asked = {name: value for name, value in given.items() if value}
-    console = terminal.console()
+    console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")

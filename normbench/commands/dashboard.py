@@ -39,6 +39,7 @@ def command(
     heads = index.heads
     configuration.select(filters, heads)
     token = secrets.token_urlsafe(24)
+    config_dir = choices(results, config_dir)
     given = format.repeated(results, config_dir)
     serve = server_of(index, token, lambda c: suggested_seeds.suggested_commands(c, config_dir, given))
     with listen(port) as listener:

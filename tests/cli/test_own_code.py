@@ -184,3 +184,8 @@ def test_the_normalizer_in_the_readme_trains(normbench, capfd, tmp_path: Path):
     words = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "norm=squash.py")
     assert normbench("train", *words) == 0
     assert " squash " in capfd.readouterr().out
+    assert normbench("train", *words[:-1], "norm=none") == 0
+    assert normbench("compare", "model=mnist_mlp") == 0
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("to decide")]
+    assert "norm=none,squash" in line or "norm=squash,none" in line
+    assert line.endswith("/results/own"), "where train keeps it"
