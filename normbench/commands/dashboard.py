@@ -15,6 +15,7 @@ from normbench.commands.options import ConfigDir, Filters, Results, option
 from normbench.compare import configuration, suggested_seeds
 from normbench.compare.answer import Comparison
 from normbench.errors import NormbenchError
+from normbench.runs import choices
 from normbench.web.index import Index
 
 EPILOG = """examples:
