@@ -27,6 +27,8 @@ class Mine(nn.Module):
         return x.tanh()
 """
 )
+SLOW = [pytest.param(ends, marks=pytest.mark.slow) for ends in ("os._exit(0)", "raise KeyboardInterrupt")]
+ENDINGS = ["sys.exit(0)", *SLOW]
 ENDS = """
 class Mine(nn.Module):
     passes = 0
@@ -51,7 +53,7 @@ def curves(results: Path) -> dict[str, bytes]:
     return {run.path.name: (run.path / "curve.jsonl").read_bytes() for run in store.scan(results / "runs")}
 
 
-@pytest.mark.parametrize("launcher", ["local", "pool"])
+@pytest.mark.parametrize("launcher", ["local", pytest.param("pool", marks=pytest.mark.slow)])
 def test_a_file_that_changes_torch_changes_no_other_run(tmp_path: Path, launcher: str) -> None:
     (tmp_path / "mine.py").write_text(PATCHES)
     words = (*WORDS, f"launcher={launcher}", "--results")
@@ -62,7 +64,7 @@ def test_a_file_that_changes_torch_changes_no_other_run(tmp_path: Path, launcher
     assert len(alone) == 1 and len(beside) == 2 and beside.items() >= alone.items()
 
 
-@pytest.mark.parametrize("ends", ["sys.exit(0)", "os._exit(0)", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("ends", ENDINGS)
 def test_a_file_that_ends_its_process_in_its_trial_is_refused(tmp_path: Path, ends: str) -> None:
     (tmp_path / "mine.py").write_text(HEAD + ENDS.format(0, ends))
     for words in (("train", *WORDS, "norm=mine.py"), ("battery", "--norm", "mine.py")):
@@ -71,7 +73,7 @@ def test_a_file_that_ends_its_process_in_its_trial_is_refused(tmp_path: Path, en
     assert not (tmp_path / "results" / "runs").exists()
 
 
-@pytest.mark.parametrize("ends", ["sys.exit(0)", "os._exit(0)", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("ends", ENDINGS)
 def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path, ends: str) -> None:
     late = ENDS.format(0, ends).replace("if Mine", "if sys.argv[0].endswith('process.py') and Mine")  # in a worker
     (tmp_path / "mine.py").write_text(HEAD + late)
@@ -82,6 +84,7 @@ def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path, ends: str) -> N
     assert len(states) == 2 and states.count("done") == 1
 
 
+@pytest.mark.slow
 def test_a_data_set_that_calls_exit_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "own" / "data").mkdir(parents=True)
     examples = Path(__file__).parents[2] / "examples" / "own_data" / "data"
