@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,12 +15,14 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import series
 
 Points = dict[float, float]  # value by step
+LEAST = 0.8  # of the median length of the runs: where the common steps end before it, nothing is said of their ends
 
 
 @dataclass(frozen=True)
 class AtCommonSteps:
     """The runs as if they had been logged at the common steps alone; `end`: the last of these, `last`: of any run;
-    `points`: how many they are, `most`: of any run up to the end.
+    `points`: how many they are, `most`: of any run up to the end. `short`: where the common steps end far before most
+    runs do, their end, the median length, and the shortest run with its length, as texts; else empty.
     """
 
     runs: Sequence[RunRecord]
@@ -27,6 +30,7 @@ class AtCommonSteps:
     last: float = 0
     points: int = 0
     most: int = 0
+    short: tuple[str, ...] = ()
 
 
 def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCommonSteps:
@@ -64,7 +68,11 @@ def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCom
         records = _only(run, split, metric, end.metric, steps)
         found.append(replace(run, records=records, steps=int(at), status=status, reason=reason))
     most = max(sum(step <= at for step in curves[run.id]) for run in logged)
-    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged), len(steps), most)
+    median = statistics.median(ends.values())
+    shortest = min(whole, key=lambda run: ends[run.id])
+    is_short = length == COMMON and at < LEAST * median
+    short = (f"{at:g}", f"{median:g}", named(shortest), f"{ends[shortest.id]:g}") if is_short else ()
+    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged), len(steps), most, short)
 
 
 def _curve(part: Part, run: RunRecord) -> Points:

@@ -1,7 +1,9 @@
 """One part of a claim against logged runs.
 
-Effects are paired by seed where all seeds of the smaller cell are shared, else the means of all runs are compared
-(Welch 1947).
+All runs of the compared cells count. Effects are paired by seed where all cells have the same seeds; else the means of
+all runs are compared (Welch 1947), because pairs would leave runs out, and somebody chose which seeds there are. Where
+one side has more than twice as many runs as the other there is no word: if losses are skewed, Welch's interval is then
+too narrow on one side (results/check/judge_null.md). Runs of one cell have one configuration.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from normbench.compare import configuration
+from normbench.compare.difference import MOST_UNEVEN
+from normbench.errors import NormbenchError
 from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
-from normbench.judge.declared import declared
+from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
 from normbench.papers.claims import Part, format_cell
 from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
@@ -22,15 +27,17 @@ from normbench.stats.statistics import Interval, welch
 from normbench.stored import IMPORT
 
 Cells = Sequence[Mapping[int, RunRecord]]  # of each cell of the contrast the run of a seed
+MOST_NAMED = 6  # seeds
 
 
 @dataclass(frozen=True)
 class Logged(Observed):
     """Observations on logged runs. `lost`: how many runs of each cell diverged; `compared`: how runs were compared, and
-    what else a reader has to know, in sentences."""
+    what else a reader has to know, in sentences. `step`: where the end is compared, None where all runs end there."""
 
     lost: tuple[int, ...] = ()
     compared: tuple[str, ...] = ()
+    step: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,22 +82,27 @@ class Unpaired(Logged):
 def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alone: Sequence[int] | None) -> Logged:
     """The part against runs of one control setting; of them only the seeds `alone`, where these are given.
 
-    Raises NormbenchError for what the logs do not declare, or declare otherwise, and for ends that differ.
+    Raises NormbenchError for what the logs do not declare, or declare otherwise, for ends that differ, and for runs of
+    one cell that differ in more than their seed.
     """
     counted = [run for run in runs if alone is None or run.seed in alone]
     cells, shared = paired_runs(part, counted)
     if part.kind == "exact" or not all(cells):
         return _as_logged(gather(part, counted, least=least, delta=_delta(part)))
-    pairs = len(cells) == 1 or (len(shared) == min(map(len, cells)) and all(map(_has_seed, counted)))
-    cells = [{seed: cell[seed] for seed in (shared if pairs else cell)} for cell in cells]
+    _check_cells(part, cells)
     compared = [*{run.id: run for cell in cells for run in cell.values()}.values()]
+    ids = tuple(run.id for run in compared)
     part = declared(part, compared)
+    end, monitor = part.endpoint, compared[0].monitor
+    if at_best(end) and monitor["split"] == end.split:
+        return Logged(part, rules.NOT_DECIDABLE, "chosen by itself", (end.split,), runs=ids)
     at_common = at_common_steps(part, compared, length)
     if not at_common.runs:
-        return Logged(part, rules.NOT_DECIDABLE, "no common steps", runs=tuple(run.id for run in compared))
-    relative = part.endpoint.of or part.endpoint.least
-    if not pairs and (sorted(w for w, _ in part.contrast) != [-1, 1] or part.test == "sign" or relative):
-        return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=tuple(run.id for run in compared))
+        return Logged(part, rules.NOT_DECIDABLE, "no common steps", runs=ids)
+    same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
+    pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
+    if not pairs and (sorted(w for w, _ in part.contrast) != [-1, 1] or part.test == "sign" or end.of or end.least):
+        return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=ids)
     cells = paired_runs(part, at_common.runs)[0]
     if pairs:
         seen = _as_logged(gather(part, at_common.runs, shared, least, _delta(part)))
@@ -98,8 +110,39 @@ def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alon
         seen = _unpaired(part, cells, least)
     if seen.why == "no record":
         seen = replace(seen, about=(_lacking(seen, at_common.runs),))
+    if at_common.short and not seen.gap:
+        seen = replace(seen, complete=False, why="cut short", about=at_common.short)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)
-    return replace(seen, lost=lost, compared=tuple(_compared(part, cells, pairs, at_common, lost)))
+    step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
+    return replace(seen, lost=lost, step=step, compared=tuple(_compared(part, cells, pairs, at_common, lost)))
+
+
+def _check_cells(part: Part, cells: Cells) -> None:
+    """NormbenchError where runs of one cell differ in an axis or option: a mean over both would depend on how many runs
+    each has."""
+    for (_, cell), found in zip(part.contrast, cells, strict=True):
+        runs = [*found.values()]
+        if not (values := _differing(runs)):
+            continue
+        key, has = next(iter(values.items()))
+        others = f" (and {', '.join([*values][1:])})" if len(values) > 1 else ""
+        is_axis = any(key in run.axes for run in runs)
+        name_it = f"name it in the cell of the claim, {{{key}: {has[0]}}}, or " if is_axis else ""
+        raise NormbenchError(
+            f"part '{part.id}': runs of {format_cell(cell)} differ in {key}{others}: {', '.join(has)}. They are not "
+            f"averaged: {name_it}choose among the runs, --runs NAME --runs '{key}={has[0]}'."
+        )
+
+
+def _differing(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
+    """The axes that runs differ in, or else the options, with their values; runs of several imports may be of one
+    cell."""
+    axes = configuration.differing(run.axes for run in runs)
+    options = configuration.differing(configuration.flats([run.config for run in runs]))
+    if all(run.logged for run in runs):
+        options.pop("model", None)  # the import
+    found = {key: [*map(configuration.text, values)] for key, values in (axes or options).items()}
+    return {key: values if len(values) > 1 else [*values, "none"] for key, values in found.items()}  # some lack it
 
 
 def _has_seed(run: RunRecord) -> bool:
@@ -131,11 +174,15 @@ def _unpaired(part: Part, cells: Cells, least: int) -> Logged:
         sides = (sides_of(replace(part, contrast=(term,)), [outcome]) for outcome in outcomes)
         groups.append(tuple(side[0] - side[1] for side in sides if side is not None))
         values.append({"cell": dict(term[1]), "weight": term[0], "values": [*map(str, outcomes)]})
-    timed, smaller = part.endpoint.kind == "time_to_level", min(map(len, cells))
+    timed, smaller, larger = part.endpoint.kind == "time_to_level", min(map(len, cells)), max(map(len, cells))
     every = [outcome for outcomes in seen for outcome in outcomes]
+    enough = smaller >= max(least, rules.FEWEST)
+    uneven = enough and larger > MOST_UNEVEN * smaller
     return Unpaired(
         part=part,
-        complete=smaller >= max(least, rules.FEWEST),
+        why="uneven" if uneven else "",
+        about=(f"{smaller}", f"{larger}", f"{math.ceil(larger / MOST_UNEVEN)}") if uneven else (),
+        complete=enough and not uneven,
         delta=_delta(part),
         seeds=next(tuple(sorted(cell)) for cell in cells if len(cell) == smaller),
         least=least,
@@ -165,8 +212,10 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         reason = next(run.reason for cell in cells for run in cell.values() if run.status == "diverged")
         texts.append(f"diverged: {', '.join(each)} ({reason})")
     if len(cells) > 1:
-        texts.append("pairs of equal seeds" if pairs else "seeds are not shared: all runs of both sides (Welch)")
-    if at_common.end < at_common.last:
+        texts.append("pairs of equal seeds" if pairs else f"{_not_paired(cells, part)}: all runs of both sides (Welch)")
+    if at_common.end < at_common.last and part.endpoint.kind == "final":
+        texts.append(f"the last step that all have is {at_common.end:g} of {at_common.last:g}")
+    elif at_common.end < at_common.last:
         texts.append(f"up to step {at_common.end:g} of {at_common.last:g}")
     if at_common.points < at_common.most and part.endpoint.kind != "final":
         texts.append(f"at the {at_common.points} steps that all have, of {at_common.most}")
@@ -176,3 +225,20 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         if any(side != sides[0] for side in sides):
             texts.append(f"the sides also differ in {key}: {' and '.join(', '.join(side) for side in sides)}")
     return texts
+
+
+def _not_paired(cells: Cells, part: Part) -> str:
+    """Why runs are no pairs: `seeds 6, 7 of arm rms have no partner`."""
+    if not all(_has_seed(run) for cell in cells for run in cell.values()):
+        return "seeds are counted, not logged"
+    shared = set.intersection(*(set(cell) for cell in cells))
+    if not shared:
+        return "seeds are not shared"
+    texts, count = [], 0
+    for found, (_, cell) in zip(cells, part.contrast, strict=True):
+        count += len(found.keys() - shared)
+        if alone := sorted(found.keys() - shared):
+            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
+            seeds = f"seed{'s' * (len(alone) > 1)} {', '.join(map(str, alone[:MOST_NAMED]))}{more}"
+            texts.append(f"{seeds} of {format_cell(cell)}")
+    return f"{' and '.join(texts)} {'has' if count == 1 else 'have'} no partner"

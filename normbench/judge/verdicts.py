@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,6 +61,9 @@ class _Seen:
 
         self.setting, self.reported = parts(claim.parts, ""), parts(claim.reported, "")
         self.controls = {name: parts(claim.parts, name) for name in claim.controls}
+        cells = [cell for part in claim.parts for _, cell in part.contrast]
+        compared = [run for run in runs if any(map(run.matches, cells))]
+        self.left_out = Counter(run.control for run in compared if run.control not in ("", *claim.controls))
 
     def verdict(self, alpha: float) -> Verdict:
         setting, reported = _with_parts(self.setting), _with_parts(self.reported)
@@ -70,10 +74,13 @@ class _Seen:
         for seen, part in zip(self.setting, found["parts"], strict=True):
             if isinstance(seen, Unpaired):
                 part["unpaired"] = [len(cell["values"]) for cell in seen.cells]
+            if seen.step is not None:
+                part["quantity"] = f"{part['quantity'].removeprefix('final ')} at step {seen.step:g}"
         worse = any(_lost(seen, 1) > _lost(seen, -1) for seen in self.setting)
         if worse and found["setting"] not in (*rules.DECIDED, rules.NOT_RUN):
             found |= {"setting": rules.DIVERGED, "verdict": rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)}
         compared = dict.fromkeys(text for seen in self.setting for text in seen.compared)
+        compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         # a suggestion would be of runs that an experiment plans
         found |= {"diverged": worse, "compared": "; ".join(compared), "suggestion": None}
         return found | {"answer": describe.evidence(found)}

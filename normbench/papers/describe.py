@@ -31,7 +31,13 @@ WHY = {  # what keeps a part from a word
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
-    "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not shared",
+    "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not the same",
+    "uneven": "{about[0]} runs against {about[1]}: no verdict where one side has more than twice as many, for skewed "
+    "losses fool Welch's interval; train {about[2]} of the smaller side",
+    "cut short": "the last step that all runs have is {about[0]}, and their median length is {about[1]} ({about[2]} ends "
+    "at {about[3]}): no verdict below 80 % of it",
+    "chosen by itself": "the best evaluation is chosen on {about}, where it is compared: noise of evaluations would look "
+    "like a better arm; compare the final one, or another split",
     "no common steps": "the runs have no logged step in common",
 }
 _VERBS = {  # of one, of several
@@ -325,7 +331,7 @@ def _why(part: Node) -> str:
         return str(part["why"])
     needed = max(part["planned"] or 0, rules.FEWEST)
     margin = _margin(part) if part["delta"] or part["within"] else ""
-    about = part["about"] if part["why"] == "hardly begun" else ", ".join(part["about"])
+    about = part["about"] if "{about[" in WHY[part["why"]] else ", ".join(part["about"])
     planned = f"{needed} planned" if needed > rules.FEWEST else needed
     return WHY[part["why"]].format(about=about, needed=planned, margin=margin)
 

@@ -26,7 +26,7 @@ STEPS = range(0, 101, 10)
 FINAL: dict[str, Any] = {"kind": "final", "split": "valid", "metric": "loss"}
 AREA = FINAL | {"kind": "area"}
 TIME = FINAL | {"kind": "time_to_level", "level": 1.0, "clock": "step"}
-BEST = FINAL | {"kind": "chosen", "epoch": "best"}
+BEST = FINAL | {"kind": "chosen", "epoch": "best", "split": "test"}
 MONITOR = {"split": "valid", "metric": "loss", "goal": "min"}
 
 
@@ -37,7 +37,8 @@ def run(
     noise = np.random.default_rng([seed, *arm.encode()]).normal(0, 0.01) + np.random.default_rng(seed).normal(0, 0.02)
     loss: list[Any] = [8 * 2.0 ** (-step / 10) + 0.5 + worse + noise for step in steps]
     loss = [*loss[:-1], "NaN"] if lost else loss
-    curve = Curve.of_columns([{"split": "valid", "mode": "logged", "columns": {"step": [*steps], "loss": loss}}])
+    columns = {"step": [*steps], "loss": loss}
+    curve = Curve.of_columns({"split": split, "mode": "logged", "columns": columns} for split in ("test", "valid"))
     facts: dict[str, Any] = {"metrics": {"loss": {"goal": "min"}}, "about": {"clocks": ["step"]}, "monitor": MONITOR}
     facts |= given | ({"diverged": "loss ends without a number"} if lost else {})
     return imported.record("x", f"{arm}/{seed}", arm, seed, curve, steps[-1], **facts)
@@ -76,14 +77,31 @@ def test_a_difference_is_found_and_none_is_not(endpoint, steps) -> None:
 
 @pytest.mark.parametrize("endpoint", [FINAL, AREA, TIME, BEST], ids=lambda end: end["kind"])
 def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) -> None:
-    cut = arms(of("a", steps=STEPS[:7]), of("b"))
-    one = arms(lambda seed: run("a", seed, steps=STEPS[:7] if seed == 3 else STEPS), of("b"))
+    cut = arms(of("a", steps=STEPS[:10]), of("b"))
+    one = arms(lambda seed: run("a", seed, steps=STEPS[:10] if seed == 3 else STEPS), of("b"))
     for runs in (cut, one):
         with pytest.raises(NormbenchError, match="length: common"):
             word(runs, endpoint)
         assert word(runs, endpoint, "common") == "undecided"
-    better = arms(of("a", worse=-0.1, steps=STEPS[:7]), of("b"))
+    better = arms(of("a", worse=-0.1, steps=STEPS[:10]), of("b"))
     assert word(better, endpoint, "common") == "holds"
+    far = arms(lambda seed: run("a", seed, -0.1, STEPS[:7] if seed == 3 else STEPS), of("b"))
+    (found,) = judge(claims(claim(endpoint), length="common"), far)
+    assert found["setting"] == "undecided" and found["parts"][0]["why"] == "cut short"
+    assert "a seed 3 ends at 60" in found["answer"]
+
+
+def test_a_number_before_the_end_is_not_called_final() -> None:
+    runs = arms(lambda seed: run("a", seed, -0.1, STEPS[:10] if seed == 3 else STEPS), of("b"))
+    (found,) = judge(claims(claim(), length="common"), runs)
+    assert "in valid loss at step 90" in found["answer"] and "final" not in found["answer"]
+    assert "the last step that all have is 90 of 100" in found["compared"]
+
+
+def test_an_arm_is_not_chosen_by_the_numbers_that_are_compared() -> None:
+    for endpoint in (BEST | {"split": "valid"}, BEST | {"split": "valid", "epoch": "own"}):
+        (found,) = judge(claims(claim(endpoint)), arms(of("a", worse=-0.1), of("b")))
+        assert found["setting"] == "not decidable here" and "chosen on valid" in found["answer"]
 
 
 def test_steps_that_are_nowhere_common_decide_nothing() -> None:
@@ -104,14 +122,73 @@ def test_seeds_that_are_not_shared_are_compared_by_welch(seeds) -> None:
     assert found["parts"][0]["unpaired"] == [7, 5]
 
 
-def test_pairs_where_all_seeds_of_the_smaller_arm_are_shared() -> None:
-    runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, SEEDS[:5]))
+@pytest.mark.parametrize("seeds", [(SEEDS, SEEDS[:5]), (SEEDS[:5], SEEDS)], ids=["more of a", "more of b"])
+def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
+    runs = arms(of("a", worse=-0.1), of("b"), seeds)
     (found,) = judge(claims(claim()), runs)
-    ends = {(one.arm, one.seed): [dict(record)["loss"] for record in one.records][-1] for one in runs}
-    pairs = [ends["a", seed] - ends["b", seed] for seed in SEEDS[:5]]
-    low, high = stats.ttest_1samp(pairs, 0).confidence_interval(0.95)
-    assert found["interval"] == pytest.approx((low, high), rel=1e-9)
-    assert found["n"] == 5 and found["compared"] == "pairs of equal seeds"
+    ends = {arm: [dict(one.records[-1])["loss"] for one in runs if one.arm == arm] for arm in "ab"}
+    low, high = stats.ttest_ind(ends["a"], ends["b"], equal_var=False).confidence_interval(0.95)
+    assert found["interval"] == pytest.approx((low, high), rel=1e-9) and found["setting"] == "holds"
+    assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found["compared"]
+    one_more = arms(of("a"), of("b"), (SEEDS, SEEDS[:6]))
+    assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0]["compared"]
+
+
+@pytest.mark.parametrize("further", [2, 12])
+def test_bad_runs_without_a_partner_refute_a_good_mean(further) -> None:
+    """They were left out once: 12 of 17 runs at a loss of 60, and `supported` on the five others."""
+    bad = [run("a", 10 + seed, worse=60.0) for seed in range(further)]
+    runs = [*arms(of("a", worse=-0.1), of("b"), (SEEDS[:5], SEEDS[:5])), *bad]
+    assert word(runs) == "undecided"
+    lost = [run("a", 10 + seed, lost=True) for seed in range(further)]
+    assert word([*runs[:10], *lost]) == "diverged"
+
+
+@pytest.mark.parametrize(("n", "found"), [(10, "holds"), (11, "undecided")])
+def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_runs(n, found) -> None:
+    for seeds in ((range(n), range(100, 105)), (range(100, 105), range(n))):
+        (judged,) = judge(claims(claim()), arms(of("a", worse=-0.1), of("b"), seeds))
+        assert judged["setting"] == found and ("train 6 of the smaller side" in judged["answer"]) == (n == 11)
+
+
+def test_runs_of_other_controls_are_named() -> None:
+    runs = [*arms(of("a", worse=-0.1), of("b")), *(run("a", seed, 9.0, control="low") for seed in (1, 2))]
+    (found,) = judge(claims(claim()), runs)
+    assert found["setting"] == "holds" and "2 runs of the control low are left out" in found["compared"]
+
+
+@pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["the same seeds", "other seeds"])
+@pytest.mark.parametrize("counts", [(5, 5), (3, 7)], ids=str)
+def test_an_axis_that_the_cell_does_not_name_is_not_averaged_over(seeds, counts) -> None:
+    """Two tasks, in both of which a is better; the mean over both is that of how many runs each has."""
+    runs = [run("a", s, -0.1 + 9 * (k >= counts[0]), axes={"env": "hard" if k >= counts[0] else "easy"})
+            for k, s in enumerate(seeds[0])]  # fmt: skip
+    runs += [run("b", s, 9 * (k >= counts[1]), axes={"env": "hard" if k >= counts[1] else "easy"})
+             for k, s in enumerate(seeds[1])]  # fmt: skip
+    with pytest.raises(NormbenchError, match="arm a differ in env: easy, hard") as error:
+        word(runs)
+    assert "env=easy" in str(error.value)
+    easy = [one for one in runs if one.axes["env"] == "easy"]
+    assert judge(claims(claim()), easy)[0]["n"] == min(counts)
+    each = [[weight, cell | {"env": "easy"}] for weight, cell in claim()["parts"][0]["contrast"]]
+    assert judge(claims(claim(contrast=each)), runs)[0]["n"] == min(counts)
+
+
+def test_runs_of_other_options_are_not_averaged() -> None:
+    """Of the program's own runs the options are in the configuration and in no axis."""
+
+    def own(arm: str, seed: int) -> RunRecord:
+        made = run(arm, seed)
+        return replace(made, config=made.config | {"optim": {"name": "adam", "lr": 0.1 if seed < 4 else 0.01}})
+
+    with pytest.raises(NormbenchError, match=r"optim\.lr: 0\.1, 0\.01"):
+        word(arms(partial(own, "a"), of("b")))
+
+
+def test_one_arm_may_be_of_several_imports() -> None:
+    runs = arms(of("a", worse=-0.1), of("b"))
+    renamed = replace(runs[0], config=runs[0].config | {"model": {"name": "imported/y"}})
+    assert word([renamed, *runs[1:]]) == "holds"
 
 
 def test_what_needs_pairs_has_no_word_without_them() -> None:
@@ -220,7 +297,7 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
         runs = arms(of("a", **facts), of("b", **facts))
         (found,) = judge(claims(claim(AREA)), runs)
         areas[log] = float(found["parts"][0]["cells"][0]["values"][0])
-    loss = np.array([dict(record)["loss"] for record in run("a", 1).records])
+    loss = np.array([dict(record)["loss"] for record in run("a", 1).records if record["split"] == "valid"])
     assert areas[False] == pytest.approx(np.trapezoid(loss, STEPS) / 100, rel=5e-3)
     assert areas[True] == pytest.approx(np.exp(np.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
 
@@ -318,7 +395,7 @@ def test_which_way_is_better_is_not_assumed() -> None:
 
 def test_the_answer_says_where_runs_are_compared_and_what_else_differs() -> None:
     runs = arms(of("a", steps=STEPS[:3], axes={"optim.lr": 0.1}), of("b", axes={"optim.lr": 0.01}))
-    (found,) = judge(claims(claim(), length="common"), runs)
+    (found,) = judge(claims(claim(AREA), length="common"), runs)
     assert "up to step 20 of 100" in found["compared"] and "differ in optim.lr: 0.1 and 0.01" in found["compared"]
 
 
@@ -327,9 +404,11 @@ def test_the_answer_says_how_many_steps_are_common() -> None:
     assert "at the 6 steps that all have, of 11" in judge(claims(claim(AREA)), runs)[0]["compared"]
 
 
-def test_a_run_outside_the_pairs_cuts_nothing() -> None:
+def test_a_run_without_a_partner_that_ends_early_is_not_left_out() -> None:
     runs = [*arms(of("a", worse=-0.1), of("b")), run("a", 8, steps=STEPS[:2])]
-    assert word(runs) == "holds"
+    with pytest.raises(NormbenchError, match="a seed 8"):
+        word(runs)
+    assert word(runs, length="common") == "undecided"
 
 
 def test_a_run_that_diverged_later_than_the_others_end_diverged() -> None:
