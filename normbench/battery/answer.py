@@ -17,6 +17,7 @@ from normbench.compare.difference import (
     FEWEST,
     SURVIVORS,
     UNDECIDED,
+    UNEVEN,
     Difference,
     difference_of,
     judge,
@@ -84,6 +85,8 @@ class Comparison:
             return self.not_yet
         if d.why == SURVIVORS:
             return f"{d.lost[d.leader]} of {sides[d.leader]} diverged"
+        if d.why == UNEVEN:
+            return f"{d.n} seeds against {d.most}"
         seeds = f"about {self.needed} seeds would show it" if self.needed else f"out of reach (more than {REACH} seeds)"
         return f"significant alone, not after Holm's correction; {seeds}" if d.why == ALONE else seeds
 
@@ -128,7 +131,7 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, Metric]]:
 
 
 def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]) -> list[Comparison]:
-    """For each quantity the paired difference from each opponent; `runs`: normalizer -> finished runs of the trial."""
+    """For each quantity the difference from each opponent; `runs`: normalizer -> finished runs of the trial."""
     opponents = [norm for norm in trial.specs if norm != name]
     asked = quantities([run for own in runs.values() for run in own])
     if not asked:
@@ -141,11 +144,10 @@ def _compare(
 ) -> Comparison:
     first, second = (_finals(runs, split, metric) for runs in (ours, theirs))
     lost = len(ours) - len(first), len(theirs) - len(second)
-    first, second = ({seed: own[seed] for seed in first.keys() & second.keys()} for own in (first, second))
     difference = difference_of(first, second, names, bool(metric.rising), lost)
     not_yet = "" if difference.sd else "all seeds alike"
-    if len(first) < FEWEST:
-        not_yet = f"{len(first)} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
+    if difference.n < FEWEST:
+        not_yet = f"{difference.n} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
     elif not any(_learned(runs, split, metric) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"

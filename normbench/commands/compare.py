@@ -33,10 +33,11 @@ filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidel
 train.epochs and train.steps choose the length; * matches any text. A word without = is an experiment, an arm, or the
 beginning of an id.
 
-Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs of equal
-seeds, or by Welch's interval where seeds are not shared. A longer run is also compared at the length of shorter ones,
-and a line says so. A winner is ahead of every other arm; below 5 seeds there is no verdict. Diverged runs are counted,
-and an arm with a diverged run is never ahead.
+Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs where
+two arms have the same seeds, else by Welch's interval over all their runs. A longer run is also compared at the length
+of shorter ones, and a line says so. A winner is ahead of every other arm; below 5 seeds there is no verdict, nor where
+one arm has more than twice as many as the other. Diverged runs are counted, and an arm with a diverged run is never
+ahead.
 
 All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
 is at most 5 %. Each table and each metric is judged separately. The 5 % hold if you look once: if you add seeds until
@@ -73,6 +74,9 @@ def command(
     metric: Annotated[
         str | None, option("the metric to compare", "METRIC", show_default="the model's first rate, such as error")
     ] = None,
+    better: Annotated[
+        Literal["lower", "higher"] | None, option("which way the metric is better", show_default="as the runs declare")
+    ] = None,
     split: Annotated[
         str | None, option("the split to compare on", "SPLIT", show_default="test, else the one that is monitored")
     ] = None,
@@ -96,7 +100,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
-    given = {"metric": metric, "split": split, "at": at, "against": against, "by": by, "level": level}
+    given = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by, "level": level}
     asked = {name: value for name, value in given.items() if value}
     console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)

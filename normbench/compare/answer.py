@@ -1,8 +1,9 @@
 """The numbers of a comparison, computed once for the terminal, JSON and the page; `describe` has their words.
 
-Each cell has a mean with its interval. Cells are compared where their facets are equal: by pairs of equal seeds where
-possible, else by Welch's test. All pairs of arms of a group, including those with the baseline, share Holm's
-adjustment: the chance of any false word is at most ALPHA. Each group is a family of its own, and so is each metric.
+Each cell has a mean with its interval. Cells are compared where their facets are equal: by pairs where both have the
+same seeds, else by Welch's test over all runs. All pairs of arms of a group, including those with the baseline, share
+Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family of its own, and so is each
+metric.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
+from normbench.compare.difference import AHEAD, CHOSEN, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
@@ -175,6 +176,9 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
         ]
     )
+    if question.at == BEST and any(run.monitor["split"] == question.split for cell in cells for run in cell.runs):
+        # the noisier an arm's evaluations, the better the best of them: half of all verdicts would be false
+        pairs = [replace(pair, word=UNDECIDED, why=CHOSEN, sd=None) for pair in pairs]
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 

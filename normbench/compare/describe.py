@@ -9,18 +9,30 @@ from typing import Any
 
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Comparison, Group, Row, early
-from normbench.compare.difference import AHEAD, ALIKE, ALONE, FEW, SURVIVORS, UNDECIDED, UNDIRECTED, Difference
+from normbench.compare.difference import (
+    AHEAD,
+    ALIKE,
+    ALONE,
+    CHOSEN,
+    FEW,
+    MOST_UNEVEN,
+    SURVIVORS,
+    UNDECIDED,
+    UNDIRECTED,
+    UNEVEN,
+    Difference,
+)
 from normbench.compare.groups import Task
-from normbench.compare.question import BEST, END, TUNED
+from normbench.compare.question import BEST, END, TUNED, has_logged
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
-from normbench.draw.text import minus
+from normbench.draw.text import format_seeds, minus
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
 TUNED_EACH = " (each at its own best learning rate)"
 NOT_LOGGED = "not logged"
-UNEVEN = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
+LOADED = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
 
 def heading(c: Comparison) -> str:
@@ -74,6 +86,10 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
         return _early_sentences(group, c, how)
+    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
+    if c.question.metric.rising is None:
+        undirected = f"nothing says whether a lower or a higher {c.question.metric.title} is better"
+        return [f"No winner{how}: {undirected} (--better; of an import: goal in its map).", *lost], []
     few = [row.arm for row in rows if row.at.n < FEWEST and not row.lost]
     front = [arm for arm in group.front if arm not in few]
     if group.winner:
@@ -86,7 +102,6 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
         if few:
             why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
         first = f"No winner{how}: {front[0]} is in front, but {why}."
-    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
     rest = [
         f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit, forms)})"
@@ -141,7 +156,7 @@ def _join(words: Sequence[str]) -> str:
 
 
 def difference(d: Difference | None, unit: str = "", forms: Forms | None = None) -> str:
-    """`−0.62 [−1.01, −0.23] points`, with a note where seeds are unpaired or one side has more of them.
+    """`−0.62 [−1.01, −0.23] points`, with a note where seeds are unpaired.
 
     forms: of its comparison.
     """
@@ -149,7 +164,7 @@ def difference(d: Difference | None, unit: str = "", forms: Forms | None = None)
         return ""
     seeds = f" (n = {d.n})"
     if d.interval:
-        seeds = ", unpaired" if not d.paired else f", {d.n} pairs" if d.n < d.most else ""
+        seeds = "" if d.paired else ", unpaired"
     estimate = minus(format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None))
     return f"{estimate}{unit and f' {unit}'}{seeds}"
 
@@ -160,7 +175,9 @@ def because(d: Difference, unit: str = "") -> str:
         FEW: f"n = {d.n}: no verdict",
         ALIKE: "all seeds alike: a spread of zero decides nothing",
         ALONE: "significant alone, not after Holm's correction",
-        UNDIRECTED: "no verdict: the model does not declare which way is better",
+        UNDIRECTED: "no verdict: nothing says which way is better",
+        UNEVEN: f"{d.n} seeds against {d.most}: no verdict where one side has more than {MOST_UNEVEN} times as many",
+        CHOSEN: "no verdict: the best evaluation is chosen on the split that is compared",
         SURVIVORS: f"{d.lost[d.leader]} diverged of {(d.first, d.second)[d.leader]}: its mean is one of survivors",
     }
     if d.word != UNDECIDED or d.why or d.detectable is None:
@@ -247,6 +264,10 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
         yield f"Not counted: {', '.join(f'{count} {state}' for state, count in sorted(unfinished.items()))}."
     if unlogged := [row.arm for group in c.groups if not group.tuned for row in group.rows if row.unlogged]:
         yield f"{_join(unlogged)}: no such number is logged, so there is nothing to compare."
+    for row in (row for group in c.groups if not group.tuned for row in group.rows if not row.unlogged):
+        if without := [run.seed for run in row.cell.done if not has_logged(run, q)]:
+            yield f"{row.arm}: {format_seeds(without)} logs no such number, and is left out."
+    yield from _unpaired_notes(c)
     if q.split != "test" and not any(block.split == "test" for run in task.runs for block in run.records.blocks):
         yield f"No run has a test split: compared on {q.split}."
     if diverged := sum(row.diverged for group in c.groups if not group.tuned for row in group.rows):
@@ -254,7 +275,19 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
     if (compared := sum(len(group.rows) > 1 for group in c.groups)) > 1:
         yield f"{compared} groups are judged separately, each at {100 * ALPHA:g} %."
     if q.at == BEST and task.monitored.get("split") == q.split:
-        yield f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic."
+        yield f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic, and no verdict."
+
+
+def _unpaired_notes(c: Comparison) -> Iterator[str]:
+    """The seeds that have no partner, where arms share some seeds and not all."""
+    for group in (group for group in c.groups if not group.tuned):
+        seeds = {row.arm: {seed for seed, value in row.values.items() if value is not None} for row in group.rows}
+        counted = [own for own in seeds.values() if own]
+        shared = set.intersection(*counted) if counted else set()
+        alone = [f"{format_seeds(sorted(own - shared))} of {arm}" for arm, own in seeds.items() if own - shared]
+        if shared and alone:
+            place = f"{group.place}: " if group.place else ""
+            yield f"{place}{_join(alone)}: not in every arm. Arms with other seeds: all runs count (Welch)."
 
 
 def _level_notes(c: Comparison) -> Iterator[str]:
@@ -275,7 +308,7 @@ def _time_notes(task: Task) -> Iterator[str]:
             yield f"Trained on different {many} ({', '.join(sorted(found))}): seconds do not compare."
             return
     spread = max((max(cell.paces) / min(cell.paces) for cell in task.cells if cell.paces), default=1)
-    if spread > UNEVEN:
+    if spread > LOADED:
         times = f"{spread:.2g} times as long as others"
         yield f"Seeds of one arm took up to {times}, at different loads: seconds do not compare."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +12,9 @@ from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, welch
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"  # reasons for no word
+# reasons for no word
+ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"
+UNEVEN, CHOSEN = "uneven", "chosen"
 MOST_UNEVEN = 2  # times as many runs on one side: beyond it Welch's test has no word (results/check/judge_null.md)
 ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
 Values = Mapping[int, float | None]  # by seed; None without a number
@@ -20,9 +24,10 @@ Values = Mapping[int, float | None]  # by seed; None without a number
 class Difference:
     """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
 
-    `rising`: whether higher is better; None where the model does not say. `lost`: the diverged runs of each side.
-    `sd`: of one pair; two groups have no single spread. `most`: seeds of the larger side. `word`: of the first against
-    the second; `why`: the reason for no word, "" for a lack of power. `tests`: how many share Holm's adjustment.
+    `rising`: whether higher is better; None where nothing says so. `lost`: the diverged runs of each side. `sd`: of one
+    pair, also of two runs that are none. `n`: seeds of the smaller side, `most`: of the larger one. `word`: of the
+    first against the second; `why`: the reason for no word, "" for a lack of power. `tests`: how many share Holm's
+    adjustment.
     """
 
     first: str
@@ -77,17 +82,19 @@ def difference_of(
     rising: bool | None = False,
     lost: tuple[int, int] = (0, 0),
 ) -> Difference:
-    """first − second over pairs of equal seeds; by Welch over all seeds if the smaller side has unpaired ones.
+    """first − second over pairs of equal seeds where both sides have numbers for the same seeds; else by Welch over all
+    numbers, because pairs would leave some out.
 
     No word yet: see `judge`.
     """
     a, b = ({seed: v for seed, v in values.items() if v is not None} for values in (first, second))
-    shared = sorted(a.keys() & b.keys())
-    pairs = bool(shared) and len(shared) == min(len(a), len(b))
+    pairs = bool(a) and a.keys() == b.keys()
     if pairs:
-        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
+        estimate = paired([a[seed] for seed in sorted(a)], [b[seed] for seed in sorted(a)], 1 - ALPHA)
     else:
         estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
+        if min(len(a), len(b)) > 1:
+            estimate = replace(estimate, sd=math.hypot(statistics.stdev(a.values()), statistics.stdev(b.values())))
     interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
     if interval and interval[1] - interval[0] <= ROUNDING * largest:
         estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
@@ -108,7 +115,8 @@ def judge(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _judge_one(d: Difference) -> Difference:
-    """A word needs FEWEST seeds a side and, after Holm's adjustment, an interval that excludes 0.
+    """A word needs FEWEST seeds a side, no side with more than MOST_UNEVEN times as many as the other, and, after
+    Holm's adjustment, an interval that excludes 0.
 
     Seeds without any spread have no interval and no word. A side that lost runs is never ahead, because its mean is one
     of survivors.
@@ -117,6 +125,8 @@ def _judge_one(d: Difference) -> Difference:
         return replace(d, why=UNDIRECTED, sd=None)  # more seeds would not help
     if d.n < FEWEST:
         return replace(d, why=FEW)
+    if d.most > MOST_UNEVEN * d.n:
+        return replace(d, why=UNEVEN)
     if d.holm is None or d.p is None:
         return replace(d, why=ALIKE)
     if d.holm > ALPHA:

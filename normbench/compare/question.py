@@ -15,7 +15,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.stats.series import Censored, Point, Reached, Series, at_epoch, level_at_share, series, time_to_level
-from normbench.stats.statistics import t_interval
+from normbench.stats.statistics import t_interval, welch
 
 END, BEST = "end", "best"
 TUNED = "optim.lr"  # each arm is also compared at its own best value of it
@@ -64,7 +64,8 @@ class Question:
 
     @classmethod
     def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
-        """A question from words: split, metric, at, by (keys, comma), against, level; those missing get their default.
+        """A question from words: split, metric, better, at, by (keys, comma), against, level; those missing get their
+        default.
 
         NormbenchError where the task has no such thing, or no record at all.
         """
@@ -85,6 +86,12 @@ class Question:
         others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
         why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
+        if better := asked.get("better", ""):
+            if metric.better not in ("", better):
+                raise NormbenchError(
+                    f"better={better}: the runs declare that a {metric.better} {metric.name} is better."
+                )
+            metric = replace(metric, rising=better == "higher")
         at = part("at", END, (END, BEST), "that is no point of a run.")
         if at == BEST and not task.has_best:
             raise NormbenchError(f"at={BEST}: {task.title} declares no metric that chooses the best.")
@@ -190,17 +197,19 @@ def _point(run: RunRecord, question: Question, at: str, variant: str | None = No
 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
-    """first − second over pairs of equal seeds, as logged, with its interval, at every evaluation that both have."""
-    seconds = {run.seed: run for run in second.done}
-    pairs = [
-        [dict(series(run, *question.where, x=clock)) for run in (run, seconds[run.seed])]
-        for run in first.done
-        if run.seed in seconds
-    ]
+    """first − second, as logged, with its interval, at every evaluation that both have: over pairs of equal seeds where
+    both have the same seeds, else by Welch over all runs, as `difference_of`."""
+    sides = [{run.seed: dict(series(run, *question.where, x=clock)) for run in cell.done} for cell in (first, second)]
+    paired = sides[0].keys() == sides[1].keys()
     points = []
-    for place in sorted({place for a, b in pairs for place in a.keys() & b.keys()}):
-        gaps = [a[place] - b[place] for a, b in pairs if place in a and place in b]
-        finite = [gap for gap in gaps if math.isfinite(gap)]
-        estimate = t_interval(finite)
-        points.append(Point(place, estimate.mean, estimate.interval, estimate.n, len(gaps) - len(finite)))
+    for place in sorted(set.intersection(*({x for curve in side.values() for x in curve} for side in sides))):
+        values = [{seed: curve[place] for seed, curve in side.items() if place in curve} for side in sides]
+        if paired:
+            gaps = [value - values[1][seed] for seed, value in values[0].items() if seed in values[1]]
+            finite = [gap for gap in gaps if math.isfinite(gap)]
+            estimate, lost = t_interval(finite), len(gaps) - len(finite)
+        else:
+            numbers = [[value for value in side.values() if math.isfinite(value)] for side in values]
+            estimate, lost = welch(*numbers), sum(map(len, values)) - sum(map(len, numbers))
+        points.append(Point(place, estimate.mean, estimate.interval, estimate.n, lost))
     return points

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from normbench.compare import configuration
 from normbench.compare.answer import Comparison
+from normbench.compare.difference import MOST_UNEVEN, UNEVEN
 from normbench.compare.groups import Cell
 from normbench.config.identity import edited
 from normbench.config.plan import ADHOC
+from normbench.draw.text import format_seeds, ranges
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.rules import FEWEST
@@ -26,18 +28,18 @@ MOST = 4  # comparisons
 def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
     """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
 
-    Runs under way count as there. Empty where all is decided, under way or out of reach. Seeds that a filter would
-    leave out get a line that says so. `given`: options that are added to all commands.
+    First those that the other side has, so that there are pairs, then the lowest that no side has. Runs under way count
+    as there. Empty where all is decided, under way or out of reach. Seeds that a filter would leave out get a line that
+    says so. `given`: options that are added to all commands.
     """
-    lacking = _lacking(c)[0]
-    further = [replace(cells[0].runs[0], id="", seed=last) for (_, last), cells in lacking.items()]
-    fitting, found = c.task.fitting(further), []
-    for run, ((first, last), cells) in zip(further, lacking.items(), strict=True):
+    lacking, found = _lacking(c)[0], []
+    further = [replace(cells[0].runs[0], id="", seed=seeds[-1]) for seeds, cells in lacking.items()]
+    fitting = c.task.fitting(further)
+    for run, (seeds, cells) in zip(further, lacking.items(), strict=True):
         if run in fitting:
-            found += commands(cells, first, last, config_dir, given)
+            found += commands(cells, seeds, config_dir, given)
         else:
-            seeds = f"seed {last}" if first == last else f"seeds {first} to {last}"
-            found.append(f"# The filter leaves out {seeds}, which a verdict needs.")
+            found.append(f"# The filter leaves out {format_seeds(seeds)}, which a verdict needs.")
     return list(dict.fromkeys(found))
 
 
@@ -46,29 +48,36 @@ def under_way(c: Comparison) -> int:
     return _lacking(c)[1]
 
 
-def _lacking(c: Comparison) -> tuple[dict[tuple[int, int], list[Cell]], int]:
-    """The cells by the first and last of the seeds that they lack, the fewest first; and how many others are coming."""
+def _lacking(c: Comparison) -> tuple[dict[tuple[int, ...], list[Cell]], int]:
+    """The cells by the seeds that they lack, the fewest first; and how many others are coming."""
     asked: list[tuple[int, Cell, Cell]] = []  # (seeds needed, the two cells)
     for group in c.groups:
         cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
-            wanted = FEWEST if d.n < FEWEST else d.needed or REACH + 1
-            if d.n < wanted <= REACH:
+            wanted = FEWEST if d.n < FEWEST else math.ceil(d.most / MOST_UNEVEN) if d.why == UNEVEN else d.needed
+            if wanted and d.n < wanted <= REACH:
                 asked.append((wanted, cells[d.first], cells[d.second]))
-    nearest = sorted(asked, key=lambda one: one[0])[:MOST]
-    seeds: dict[str, int] = {}  # how many each cell needs in total
-    for wanted, *pair in nearest:
-        for cell in pair:
-            seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
-    lacking: dict[tuple[int, int], list[Cell]] = {}
-    coming = 0
+    has = {cell.key: {run.seed for run in (*cell.done, *cell.under_way)} for cell in c.task.cells}
+    taken = {cell.key: {run.seed for run in cell.runs} | cell.left_out for cell in c.task.cells}
+    done = {cell.key: len(cell.done) for cell in c.task.cells}
+    added: dict[str, list[int]] = {key: [] for key in has}
+    coming: dict[str, int] = {}
+    for wanted, *pair in sorted(asked, key=lambda one: one[0])[:MOST]:
+        first, second = sorted((cell.key for cell in pair), key=lambda key: -len(has[key]))
+        for key, other in ((first, second), (second, first)):
+            coming[key] = max(coming.get(key, 0), min(wanted, len(has[key])) - done[key])
+            of_other = (*sorted(has[other]), *added[other])
+            free = (seed for seed in itertools.count(1) if seed not in taken[key] | taken[other])
+            for seed in itertools.chain(of_other, free):
+                if len(has[key]) + len(added[key]) >= wanted:
+                    break
+                if seed not in taken[key] and seed not in added[key]:
+                    added[key].append(seed)
+    lacking: dict[tuple[int, ...], list[Cell]] = {}
     for cell in c.task.cells:
-        needed = max(0, seeds.get(cell.key, 0) - len(cell.done))
-        coming += min(needed, len(cell.under_way))
-        if (more := needed - len(cell.under_way)) > 0:
-            last = max({run.seed for run in cell.runs} | cell.left_out)
-            lacking.setdefault((last + 1, last + more), []).append(cell)
-    return dict(sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])), coming
+        if seeds := tuple(sorted(added[cell.key])):
+            lacking.setdefault(seeds, []).append(cell)
+    return dict(sorted(lacking.items(), key=lambda item: len(item[0]))), sum(coming.values())
 
 
 def out_of_reach(c: Comparison) -> list[str]:
@@ -80,10 +89,9 @@ def out_of_reach(c: Comparison) -> list[str]:
 
 
 def commands(
-    cells: Sequence[Cell], first: int, last: int, config_dir: Path | None = None, given: Sequence[str] = ()
+    cells: Sequence[Cell], seeds: Sequence[int], config_dir: Path | None = None, given: Sequence[str] = ()
 ) -> list[str]:
-    """Commands that run these cells with the seeds from `first` to `last`: `reproduce` for runs of an artifact,
-    `train` for others.
+    """Commands that run these cells with these seeds: `reproduce` for runs of an artifact, `train` for others.
 
     A cell whose choices are not known here gets a line that says why: they are a user's own, or another version's.
     """
@@ -118,10 +126,12 @@ def commands(
     found = []
     for (head, axes_words), names in arms.items():
         only = [part for name in dict.fromkeys((*names, *axes_words)) for part in ("--only", name)]
-        found.append(["reproduce", *head, *only, "--seeds", f"{first}-{last}"])
+        found += [["reproduce", *head, *only, "--seeds", f"{part[0]}-{part[-1]}"] for part in ranges(seeds)]
+    is_range = len(seeds) > 1 and len(ranges(seeds)) == 1
+    word = f"seed=range({seeds[0]},{seeds[-1] + 1})" if is_range else f"seed={','.join(map(str, seeds))}"
     for sweep in itertools.chain.from_iterable(map(_sweeps, trained.values())):
-        found.append(["train", "-m", *sweep, f"seed=range({first},{last + 1})", "launcher=pool"])
-    reasons = (f"# seeds {first} to {last} of {', '.join(norms)}: {why}" for why, norms in without.items())
+        found.append(["train", "-m", *sweep, word, "launcher=pool"])
+    reasons = (f"# {format_seeds(seeds)} of {', '.join(norms)}: {why}" for why, norms in without.items())
     return [*(shlex.join(["normbench", *words, *given]) for words in found), *reasons]
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from normbench.draw.panels import Line, Panel
+from normbench.draw.text import ranges
 
 ONE_LINE = 0.015  # of an axis' height, about the width of a line: curves that are nowhere further apart look like one
 
@@ -96,13 +97,7 @@ def _places(texts: Mapping[tuple[str, str], str]) -> dict[str, str]:
 
 def _ranges(seeds: Sequence[int]) -> str:
     """`1–5, 7` of 1, 2, 3, 4, 5, 7."""
-    runs: list[list[int]] = []
-    for seed in sorted(set(seeds)):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges(sorted(set(seeds))))
 
 
 def _enumerate(names: Iterable[str]) -> str:

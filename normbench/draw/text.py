@@ -70,6 +70,23 @@ def _with_gaps(words: Sequence[str], chosen: Set[int]) -> str:
     return " ".join(piece for piece, _ in itertools.groupby(pieces))
 
 
+def format_seeds(seeds: Sequence[int]) -> str:
+    """`seed 6`, `seeds 3 to 5`, `seeds 3, 4, 7`; of seeds in their order."""
+    texts = [f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in ranges(seeds)]
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(texts)}"
+
+
+def ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Those that follow on one another together: [[3, 4, 5], [7]] of 3, 4, 5, 7."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
 def minus(text: str) -> str:
     """The text of numbers with true minus signs."""
     return text.replace("-", "\N{MINUS SIGN}")

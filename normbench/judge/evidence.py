@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 
 from normbench.compare import configuration
 from normbench.compare.difference import MOST_UNEVEN
+from normbench.draw.text import format_seeds
 from normbench.errors import NormbenchError
 from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
@@ -27,7 +28,6 @@ from normbench.stats.statistics import Interval, welch
 from normbench.stored import IMPORT
 
 Cells = Sequence[Mapping[int, RunRecord]]  # of each cell of the contrast the run of a seed
-MOST_NAMED = 6  # seeds
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,5 @@ def _not_paired(cells: Cells, part: Part) -> str:
     for found, (_, cell) in zip(cells, part.contrast, strict=True):
         count += len(found.keys() - shared)
         if alone := sorted(found.keys() - shared):
-            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
-            seeds = f"seed{'s' * (len(alone) > 1)} {', '.join(map(str, alone[:MOST_NAMED]))}{more}"
-            texts.append(f"{seeds} of {format_cell(cell)}")
+            texts.append(f"{format_seeds(alone)} of {format_cell(cell)}")
     return f"{' and '.join(texts)} {'has' if count == 1 else 'have'} no partner"

@@ -355,7 +355,7 @@ class Board:
         keys = configuration.differing([cell.values for cell in pair])
         names, rows = [self.styles[cell.key].name for cell in pair], [self.rows[cell.key] for cell in pair]
         d = difference_of(rows[0].values, rows[1].values)
-        seeds = f", {d.n} pairs" if d.interval and d.paired and d.n == d.most else ""
+        seeds = f", {d.n} pairs" if d.interval and d.paired else ""
         found = (
             f"{describe.difference(d, self.question.metric.step_unit, self.comparison.difference_forms)}{seeds}"
             if d.mean is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from normbench.battery import answer
 from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
 from normbench.battery.trials import Trial, within_budget
 from normbench.runs.record import RunRecord
-from normbench.stats.statistics import REACH, holm, paired
+from normbench.stats.statistics import REACH, holm, paired, welch
 from normbench.web import battery_page
 
 SPECS = fake.specs(8)
@@ -36,6 +37,11 @@ def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, 
     return found
 
 
+def others(found: list[RunRecord]) -> list[RunRecord]:
+    """With other seeds."""
+    return [replace(run, seed=run.seed + 100) for run in found]
+
+
 def outcome(ours: list[RunRecord], experiment: str = "a/b", **others: list[RunRecord]) -> Outcome:
     trial = Trial(experiment, experiment, {}, {name: [SPECS[0]] for name in ("mine", *others)})
     groups = {"mine": ours, **others}
@@ -56,13 +62,15 @@ def decided(*outcomes: Outcome) -> list[answer.Comparison]:
         (runs(0.3005, 1), runs(0.3), UNDECIDED, f"out of reach (more than {REACH} seeds)"),
         (runs(0.302, 1), runs(0.3), UNDECIDED, "about 25 seeds would show it"),
         (runs(0.2, seeds=4), runs(0.3, 1), NOT_YET, "4 of 5 seeds"),
-        (runs(0.2, seeds=6, diverged=2), runs(0.3, 1), NOT_YET, "3 of 5 seeds, 2 diverged"),
+        (runs(0.2, seeds=6, diverged=2), runs(0.3, 1), NOT_YET, "4 of 5 seeds, 2 diverged"),
         (runs(0.9, 1), runs(0.95), NOT_YET, "at chance: no better than before training"),
         (runs(0.9, 1), runs(0.5), WORSE, ""),  # at chance on one side alone
         (runs(0.2), runs(0.2), NOT_YET, "all seeds alike"),
         (runs(0.2), runs(0.3), NOT_YET, "all seeds alike"),  # up to rounding
         (runs(0.2, seeds=7, diverged=1), runs(0.3, 1, seeds=7), UNDECIDED, "1 of its runs diverged"),
         (runs(0.3, seeds=7, diverged=1), runs(0.2, 1, seeds=7), WORSE, ""),
+        (runs(0.2), runs(0.3, 1, seeds=8), BETTER, ""),
+        (runs(0.2), [*runs(0.3, 1, seeds=8), *others(runs(0.3))], UNDECIDED, "5 seeds against 13"),
         (runs(0.2, diverged=5), runs(0.3), WORSE, "all its runs diverged"),
         (runs(0.2), runs(0.3, diverged=5), BETTER, "all the runs of layer diverged"),
         ([], [], NOT_YET, "0 of 5 seeds"),
@@ -76,10 +84,9 @@ def test_a_comparison_has_a_word_and_a_number_only_where_that_tells_something(
     assert c.quantity in ("test error", "") and not c.difference.rising
     assert c.has_number == (word != NOT_YET and not why.startswith("all "))
     if c.has_number:
-        pairs = [run.records[-1]["error"] * 100 for run in ours if run.status == "done"]
-        other = {run.seed: run.records[-1]["error"] * 100 for run in theirs if run.status == "done"}
-        seeds = [run.seed for run in ours if run.status == "done"]
-        wanted = paired(pairs, [other[seed] for seed in seeds])
+        done = [{r.seed: r.records[-1]["error"] * 100 for r in side if r.status == "done"} for side in (ours, theirs)]
+        by_pairs = done[0].keys() == done[1].keys()
+        wanted = (paired if by_pairs else welch)(*([*side.values()] for side in done))
         assert (c.difference.mean, c.difference.interval, c.difference.n) == (wanted.mean, wanted.interval, wanted.n)
         assert c.unit == "points"
 

@@ -14,6 +14,7 @@ from normbench.compare.configuration import flat
 from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
+from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord
 from normbench.stats.series import best_step, series
 from normbench.web import board
@@ -121,6 +122,62 @@ def test_axes_and_controls_tell_cells_apart() -> None:
     task = only([*runs, *(logged.run("ln", s, control="low", axes={"optim.lr": 0.1}) for s in SEEDS)])
     assert len(task.cells) == 3 and {*task.differing} == {"optim.lr", "train.control"}
     assert not {"schedule", "clip", "train.sampler"} & flat(runs[0].config).keys(), "nobody knows"
+
+
+@pytest.mark.parametrize("end", [60.0, "NaN"], ids=["bad", "diverged"])
+@pytest.mark.parametrize("more", [2, 12])
+def test_bad_runs_without_a_partner_are_not_left_out(end: float | str, more: int) -> None:
+    """The runs of the judge's test of the same kind: the verdict of compare and the page is no other one."""
+    runs = [logged.run(arm, seed, end=end_) for arm, end_ in (("base", None), ("ln", 0.01)) for seed in range(1, 6)]
+    assert compare(only(runs), metric="loss").groups[0].winner == "ln"
+    task = only([*runs, *(logged.run("ln", 10 + seed, end=end) for seed in range(more))])
+    c = compare(task, metric="loss", against="base")
+    assert c.groups[0].winner == "" and c.groups[0].pairs[0].word != "ahead"
+    page = board.Board(task, c.question, {"x": "step"})
+    assert "Winner" not in str(page.json()["answer"])
+    first, second = (cell.key for cell in page.cells)
+    pair = page.pair(first, second)
+    assert pair is not None and ("unpaired" in pair[0]["text"]) == (end == 60.0)
+    points = pair[1]
+    assert abs(points[-1].mean or 0.0) > 10 or end == "NaN", "the curve of the difference is of all runs, too"
+
+
+def test_a_run_that_lacks_the_number_is_named() -> None:
+    runs = [logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS]
+    bare = Curve.of_columns(b for b in [dict(b.place, columns=b.columns) for b in runs[0].records.blocks]
+                            if "acc" not in b["columns"])  # fmt: skip
+    c = compare(only([replace(runs[0], records=bare), *runs[1:]]), metric="acc")
+    assert any("base: seed 1 logs no such number" in line for line in describe.notes(c))
+
+
+def test_the_values_of_an_axis_are_not_averaged() -> None:
+    """Of each value a group, whether seeds are shared or not: as the judge refuses a mean over both."""
+    runs = [logged.run(arm, 10 * (env == "hard") + seed, key=f"{arm}{env}{seed}", axes={"env": env})
+            for arm in ("base", "ln") for env in ("easy", "hard") for seed in SEEDS]  # fmt: skip
+    c = compare(only(runs), metric="loss")
+    assert {group.place for group in c.groups} == {"train.env=easy", "train.env=hard"}
+    assert {row.at.n for group in c.groups for row in group.rows} == {6}
+
+
+def test_nobody_is_in_front_where_nothing_says_which_way_is_better() -> None:
+    runs = [
+        logged.run(arm, s, metrics={}, monitor=None) for arm, n in (("base", 6), ("ln", 5)) for s in range(1, n + 1)
+    ]
+    text = describe.sentence(compare(only(runs), metric="loss"))
+    assert "in front" not in text and "ln" not in text and "lower or a higher loss is better" in text
+    lower, higher = (compare(only(runs), metric="loss", better=way) for way in ("lower", "higher"))
+    assert {lower.groups[0].winner, higher.groups[0].winner} == {"base", "ln"}
+    declared = only([logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS])
+    with pytest.raises(NormbenchError, match="better=higher"):
+        compare(declared, metric="loss", better="higher")
+
+
+def test_an_arm_is_not_ahead_by_the_numbers_that_chose_it() -> None:
+    task = only([logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS])
+    assert compare(task, metric="loss").groups[0].winner
+    c = compare(task, metric="loss", at="best")
+    assert c.groups[0].winner == "" and "chosen on the split that is compared" in describe.sentence(c)
+    assert not suggested_seeds.suggested_commands(c)
 
 
 def test_no_command_here_makes_further_seeds_of_them() -> None:

@@ -34,12 +34,34 @@ def test_seeds_that_are_not_shared_are_compared_by_welch_and_that_is_said() -> N
     assert math.isclose(difference.p or 0, scipy.stats.ttest_ind(first, second, equal_var=False).pvalue, rel_tol=1e-9)
 
 
-def test_one_seed_that_a_side_lacks_leaves_pairs_and_one_that_each_lacks_does_not() -> None:
+def test_all_runs_count_where_one_side_lacks_seeds() -> None:
+    """Pairs of the seeds that both have once left out the bad runs of a side, without a word."""
     runs = sweep({"none": 0.2, "layer": 0.1}, seeds=8)
-    for lacking, paired, n in (({"layer": {3}}, True, 7), ({"layer": {1, 2}, "none": {7, 8}}, False, 6)):
+    for lacking, paired, n in (
+        ({}, True, 8),
+        ({"layer": {3}}, False, 7),
+        ({"layer": {1, 2}, "none": {7, 8}}, False, 6),
+    ):
         left = [r for r in runs if r.seed not in lacking.get(r.config["norm"]["name"], set())]
-        (difference,) = asked(left).groups[0].against
+        found = asked(left)
+        (difference,) = found.groups[0].against
         assert (difference.paired, difference.n, difference.word) == (paired, n, AHEAD)
+        assert any("not in every arm" in note for note in describe.notes(found)) == bool(lacking)
+    good = [r for r in runs if r.config["norm"]["name"] == "none" or r.seed < 6]
+    assert asked(good).groups[0].winner == "layer"
+    bad = [run(0.9, "layer", seed) for seed in (11, 12)]
+    assert asked([*good, *bad]).groups[0].winner == ""
+
+
+@pytest.mark.parametrize(("n", "word"), [(10, AHEAD), (11, UNDECIDED)])
+def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_seeds(n: int, word: str) -> None:
+    runs = [*sweep({"layer": 0.1}, seeds=5), *(run(0.2 + SPREAD[seed % 6], "none", seed) for seed in range(1, n + 1))]
+    found = asked(runs)
+    (difference,) = found.groups[0].against
+    assert difference.word == word
+    if word == UNDECIDED:
+        assert "5 seeds against 11" in describe.sentence(found)
+        assert "norm=layer" in (line := " ".join(suggested_seeds.suggested_commands(found))) and "seed=6" in line
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -165,13 +187,6 @@ def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
     assert asked(lost).groups[0].rows[0].lost and "Every run diverged." in describe.sentence(
         asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))])
     )
-
-
-def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
-    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *(run(0.2, "none", seed) for seed in (7, 8, 9))])
-    layer = next(row.difference for row in found.groups[0].rows if row.difference)
-    assert layer.paired and layer.n == 6 and describe.difference(layer).endswith(" 6 pairs")
-    assert "pairs" not in str(describe.sentence(asked(sweep({"none": 0.2, "layer": 0.1}))))
 
 
 @pytest.mark.parametrize("gap, far", [(0.003, False), (0.0001, True)])

@@ -54,9 +54,9 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
         for spec in specs
     ]).cells  # fmt: skip
     options = ["--results", "a b", "--config-dir", str(own)]
-    lines = suggested_seeds.commands(cells, 2, 5, own, options)
+    lines = suggested_seeds.commands(cells, range(2, 6), own, options)
     assert "norm=centre" in " ".join(lines) and all(line.endswith(shlex.join(options)) for line in lines)
-    command, reason = suggested_seeds.commands(cells, 2, 5)  # told once for both learning rates
+    command, reason = suggested_seeds.commands(cells, range(2, 6))  # told once for both learning rates
     assert "norm=layer" in command and "centre" not in command
     assert reason.startswith("# seeds 2 to 5 of centre: norm=centre is not")
     assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in reason
@@ -81,10 +81,9 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     hashes = [str(cell.values["norm.own_file"]) for cell in task.cells]
     assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
     assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
-    reason, line = sorted(suggested_seeds.commands(task.cells, 4, 5, own))
+    reason, line = sorted(suggested_seeds.commands(task.cells, (4, 5), own))
     assert (
-        reason
-        == f"# seeds 4 to 5 of centre: {file} was changed since the run was trained: undo that, or train it anew."
+        reason == f"# seeds 4, 5 of centre: {file} was changed since the run was trained: undo that, or train it anew."
     )
     assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
 
@@ -97,7 +96,7 @@ def test_a_file_of_ones_own_is_an_option_of_what_it_is(name: str, key: str) -> N
 
 def test_normalizers_that_are_not_known_here_have_one_line() -> None:
     runs = [run(0.1 + 0.1 * n, norm, seed) for n, norm in enumerate(("mine", "other")) for seed in (1, 2)]
-    (line,) = suggested_seeds.commands(_task(runs).cells, 3, 5)
+    (line,) = suggested_seeds.commands(_task(runs).cells, range(3, 6))
     assert line.startswith("# seeds 3 to 5 of mine, other: norm=")
 
 
@@ -105,10 +104,10 @@ def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) 
     ours = {"experiment": "x/y", "fidelity": "proxy"}
     runs = [run(0.1, "layer", s, arm="ln", **ours) for s in (1, 2)] + [run(0.2, arm="none", **ours)]
     (task,) = tasks(runs)
-    lines = suggested_seeds.commands(task.cells, 3, 5)
+    lines = suggested_seeds.commands(task.cells, range(3, 6))
     assert lines == ["normbench train -m experiment=x/y arm=ln,none fidelity=proxy 'seed=range(3,6)' launcher=pool"]
     monkeypatch.setattr(suggested_seeds.artifacts, "ids", lambda extra: ["x/y"])
-    lines = suggested_seeds.commands(task.cells, 3, 5)
+    lines = suggested_seeds.commands(task.cells, range(3, 6))
     assert lines == ["normbench reproduce x/y --fidelity proxy --only ln --only none --seeds 3-5"]
 
 
@@ -122,8 +121,35 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
                   control=spec.control, steps=spec.steps, config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip
-    (line,) = suggested_seeds.commands(_task(runs).cells, 1, 2, tmp_path)
+    (line,) = suggested_seeds.commands(_task(runs).cells, (1, 2), tmp_path)
     assert {spec.id for spec in train_specs(shlex.split(line)[3:-1], True, tmp_path)} == {spec.id for spec in specs}
+
+
+def _needing(seeds: dict[str, Sequence[int]]) -> dict[str, list[int]]:
+    """By normalizer the seeds of the commands that would decide between arms with these seeds."""
+    errors = {"none": 0.5, "layer": 0.1}
+    found = asked([run(errors[norm] + 0.001 * k, norm, s) for norm, own in seeds.items() for k, s in enumerate(own)])
+    wanted: dict[str, list[int]] = {}
+    for line in suggested_seeds.suggested_commands(found):
+        specs = train_specs(shlex.split(line)[3:-1], True)
+        for spec in specs:
+            wanted.setdefault(spec.config["norm"]["name"], []).append(spec.seed)
+    return {norm: sorted(own) for norm, own in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "wanted"),
+    [
+        ({"layer": (1, 2, 7), "none": (1, 2)}, {"layer": [3, 4], "none": [3, 4, 7]}),
+        ({"layer": (1, 2, 3), "none": (1, 2, 3, 4, 5)}, {"layer": [4, 5]}),
+        ({"layer": (1, 2**63 - 1), "none": (1,)}, {"layer": [2, 3, 4], "none": [2, 3, 4, 2**63 - 1]}),
+        ({"layer": (11, 12), "none": (1, 2)}, {"layer": [1, 2, 3], "none": [3, 11, 12]}),
+    ],
+    ids=str,
+)
+def test_both_sides_get_the_same_seeds(seeds: dict[str, Sequence[int]], wanted: dict[str, list[int]]) -> None:
+    """Those that the other side has, then the lowest that neither has: as many pairs as there can be."""
+    assert _needing(seeds) == wanted
 
 
 def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command() -> None:
