@@ -25,13 +25,15 @@ EPILOG = """examples:
   normbench judge --runs mine --compare rms ln --metric loss --better lower     is rms better than ln?
   normbench judge claims.yaml --runs mine --init                 write a claims file about these runs, to be edited
   normbench judge claims.yaml                                    judge it
+  normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
-  normbench judge claims.yaml --fail-on opposite,diverged,not-run --junit verdicts.xml          for CI: docs/ci.md
+  normbench judge claims.yaml --fail-on GATE --junit verdicts.xml                               for CI: docs/ci.md
 
 A claim is supported or refuted, as logged: nothing is reproduced, because how the runs were made is not looked at.
-Arms are compared at the steps that all runs have, by pairs of equal seeds, or by Welch's interval over all runs where
-seeds are not shared. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you look
-once. Below 5 seeds everything is undecided.
+All runs of both arms count, at the steps that all have: by pairs where the arms have the same seeds, else by Welch's
+interval. Undecided is everything below 5 seeds, with more than twice as many runs on one side, or with a curve that was
+cut far below the others. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you
+look once.
 """
 KEYS = (  # of a claim in --json
     "id", "statement", "setting", "verdict", "answer", "effect", "unit", "interval", "level", "n", "diverged",
@@ -48,7 +50,11 @@ class Judge(Judging):
     ] = None
     runs: Annotated[
         list[str] | None,
-        option("an imported name, a pack, or filters as of compare (repeatable)", "NAME|PATH", show_default=False),
+        option(
+            "an imported name or a pack; KEY=VALUE after it chooses among its runs, as in compare (repeatable)",
+            "NAME|PATH",
+            show_default=False,
+        ),
     ] = None
     compare: Annotated[
         tuple[str, str] | None, option("without a file: is arm A better than arm B at the end?", "A B")
@@ -125,8 +131,7 @@ class Judge(Judging):
         if self.compare is None and len(arms) < 2:
             raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
         pair = self.compare or (arms[1], arms[0])
-        content = template.better(found, pair, self.metric, self.split, self.better)
-        content["length"] = self.length or EQUAL
+        content = template.better(found, pair, self.metric, self.split, self.better, self.length or EQUAL)
         if self.init and self.claims:
             files.atomic_write(self.claims, template.commented(found, words, content).encode())
             self.say(f"{self.claims}: edit it, then normbench judge {self.claims}")

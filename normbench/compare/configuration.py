@@ -275,6 +275,12 @@ def select(
     ]
 
 
+def is_filter(word: str) -> bool:
+    """Whether a word has a key and a value, `norm=layer`, `-lr>1e-3`: it is no name."""
+    key, sign, _ = (*_SIGN.split(word.removeprefix("-"), maxsplit=1), "", "")[:3]
+    return bool(key and sign)
+
+
 def fitting(words: Sequence[str], runs: Sequence[RunRecord], further: Sequence[RunRecord]) -> list[RunRecord]:
     """Which further runs these words, which fit among the runs, would select too."""
     found = {id(run) for run in select(words, [*runs, *further])}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from normbench.errors import NormbenchError, unknown
+from normbench.compare import configuration
+from normbench.errors import NormbenchError, did_you_mean
 from normbench.runs import imported, pack
 from normbench.runs.record import RunRecord
 
@@ -14,37 +15,61 @@ def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str
     """The runs that these words name, each once, and lines about what could not be read.
 
     A word is a name that something was imported as; a published artifact and its fidelity, `ln2016/fig6/paper`; a pack,
-    or its folder; or filters as of `normbench compare`, with spaces between. Raises NormbenchError for a word that
-    names nothing.
+    or its folder; or filters as of `normbench compare`, with spaces between. KEY=VALUE after another word, as a further
+    one or with a space between, chooses among the runs of that word. Raises NormbenchError for a word that names
+    nothing.
     """
+    named: list[tuple[str, list[str]]] = []  # names with their filters
+    for word in words:
+        first, *filters = word.split() or [word]
+        if named and not _pack(word, results) and all(map(configuration.is_filter, (first, *filters))):
+            named[-1][1].extend((first, *filters))
+        elif filters and _pack(first, results) and all(map(configuration.is_filter, filters)):
+            named.append((first, filters))
+        else:
+            named.append((word, []))
     found: dict[str, RunRecord] = {}
     notes: list[str] = []
-    for word in words:
-        runs, lines = _named(word, results)
-        found |= {run.id: run for run in runs}
+    for word, filters in named:
+        runs, lines = _runs(word, results)
+        try:
+            chosen = configuration.select(filters, runs)
+        except NormbenchError as error:
+            raise NormbenchError(f"--runs {word}: {error}") from None
+        if not chosen:
+            raise NormbenchError(f"--runs {word}: no run fits {' '.join(filters)}.")
+        found |= {run.id: run for run in chosen}
         notes += lines
     return [*found.values()], notes
 
 
-def _named(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
+def _pack(word: str, results: Path) -> Path | None:
+    """The pack of a name, of an artifact or of a path; None where there is none."""
+    name = word.removeprefix(f"{imported.FOLDER}/")
+    if name in imported.names(results):
+        return imported.place(results, name)
+    path = Path(word).expanduser()
+    packs = (packed for packed in (results / word / pack.NAME, path / pack.NAME, path) if packed.is_file())
+    return next((packed for packed in packs if packed.name.endswith(".jsonl.gz")), None)
+
+
+def _runs(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
     if not word.strip():
         raise NormbenchError(f"--runs '{word}' names no runs. (normbench import --list)")
-    names, name = imported.names(results), word.removeprefix(f"{imported.FOLDER}/")
-    if name in names:
-        return pack.load(imported.place(results, name)).runs, []
+    if packed := _pack(word, results):
+        return pack.load(packed).runs, []
     path = Path(word).expanduser()
-    for packed in (results / word / pack.NAME, path / pack.NAME, path):
-        if packed.is_file() and packed.name.endswith(".jsonl.gz"):
-            return pack.load(packed).runs, []
     if path.exists() and (path.is_absolute() or not (results / word).exists()):
         raise NormbenchError(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
-    from normbench.compare import configuration
     from normbench.runs import table
 
+    near = did_you_mean(word, imported.names(results))
     try:
         runs, notes = table.finished(results, lambda heads: configuration.select(word.split(), heads))
     except NormbenchError as error:
-        raise NormbenchError(f"--runs {word}: {error} Or a name of normbench import --list, or a pack.") from None
+        reason = near or f" {error} Or a name of normbench import --list, or a pack."
+        raise NormbenchError(f"--runs {word}:{' no runs have that name.' if near else ''}{reason}") from None
     if not runs:
-        raise unknown(f"--runs {word}: no finished run below {results} fits.", word, names, "normbench import --list")
+        listing = "" if near else " (normbench import --list)"
+        raise NormbenchError(f"--runs {word}: no finished run below {results} fits.{near}{listing}")
     return runs, notes

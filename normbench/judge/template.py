@@ -12,18 +12,19 @@ from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, unknown
 from normbench.judge.evidence import observe
 from normbench.papers import rules
-from normbench.papers.claims import Endpoint, Part
+from normbench.papers.claims import EQUAL, Endpoint, Part
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import detectable_effect
 from normbench.stored import IMPORT
 
 
 def better(
-    runs: Sequence[RunRecord], pair: Sequence[str], metric: str | None, split: str | None, way: str | None
+    runs: Sequence[RunRecord], pair: Sequence[str], metric: str | None, split: str | None, way: str | None, length: str
 ) -> dict[str, Any]:
     """The content of a claims file with one claim: the first arm is better than the second at the end.
 
     metric, split: None for the one that the runs monitor. way: `lower` or `higher`; None for what the runs declare.
+    length: `equal`, or `common`: at the last common step.
     Raises NormbenchError for an arm, a split or a metric that no run has, and for one without a way.
     """
     if pair[0] == pair[1]:
@@ -39,16 +40,17 @@ def better(
             "the map of the import."
         )
     first, second = pair
+    quantity = f"final {split} {found.name}" if length == EQUAL else f"{split} {found.name} at the last common step"
     part = {
-        "id": f"{first} against {second}, final {split} {found.name}",
+        "id": f"{first} against {second}, {quantity}",
         "endpoint": {"kind": "final", "split": split, "metric": found.name, "better": way},
         "contrast": [[1, {"arm": first}], [-1, {"arm": second}]],
         "scale": "percent" if found.share else "linear",
         "unit": "points" if found.share else _unit(runs, found.name),
         "expect": "positive" if way == "higher" else "negative",
     }
-    statement = f"{first} is better than {second} in final {split} {found.name}"
-    return {"claims": [{"id": "C1", "kind": "direction", "statement": statement, "parts": [part]}]}
+    statement = f"{first} is better than {second} in {quantity}"
+    return {"length": length, "claims": [{"id": "C1", "kind": "direction", "statement": statement, "parts": [part]}]}
 
 
 def _metric(runs: Sequence[RunRecord], metric: str | None, split: str | None) -> tuple[str, Metric]:

@@ -72,6 +72,7 @@ class _Seen:
             self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=rules.ALPHA
         )
         for seen, part in zip(self.setting, found["parts"], strict=True):
+            part["logged"] = True
             if isinstance(seen, Unpaired):
                 part["unpaired"] = [len(cell["values"]) for cell in seen.cells]
             if seen.step is not None:

@@ -34,6 +34,8 @@ def load(path: Path) -> claims.Artifact:
 def built(data: Any, path: Path) -> claims.Artifact:
     """The artifact of a file's content, checked as by `load`."""
     given = validate(keys.Artifact, data, path)
+    if not given.experiment and given.seeds is not None and given.seeds < FEWEST:
+        raise NormbenchError(f"{path}: seeds: {given.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
     values = {**LOGGED, "id": path.stem, "title": path.stem, **_given(given)}
     # of the experiments' models lower is better where a claim says nothing; of foreign logs the map may say
     values["claims"] = tuple(_claim(claim, "lower" if given.experiment else "") for claim in given.claims)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normbench.draw.panels import Panel
-from normbench.draw.text import show
+from normbench.draw.text import minus, show
 from normbench.papers import rules
 
+MOST_DIGITS = 7  # of the ends of an interval that look alike
 APART = 2.0  # times, from which a difference of curves is plain
 Node = Mapping[str, Any]  # of verdicts.json
 WHY = {  # what keeps a part from a word
@@ -208,16 +209,16 @@ def effect(part: Node) -> str:
     return f"{median}{size(part, part['effect'])}{span}"
 
 
-def size(part: Node, value: float, unit: bool = True) -> str:
-    """`0.6 times`, `1.8 points better`, `0.28 lower`; of a single cell the number itself."""
+def size(part: Node, value: float, unit: bool = True, digits: int = 2) -> str:
+    """`0.6 times`, `1.8 points better`, `0.28 lower`; of a single cell the number itself; digits: at least so many."""
     if part.get("scale") == "log" or part["unit"] == "log ratio":
-        return f"{_number(math.exp(value), ratio=True)}{' times' if unit else ''}"
+        return f"{_number(math.exp(value), ratio=True, digits=digits)}{' times' if unit else ''}"
     if not _turned(part):
-        return f"{_number(value)}{_unit(part) if unit else ''}"
+        return f"{_number(value, digits=digits)}{_unit(part) if unit else ''}"
     words = ("better", "worse") if part["better"] else ("lower", "higher")
     words = ("sooner", "later") if part.get("clock") else words
     side = words[(value > 0) != _rises(part)] if value else ""
-    return f"{_number(abs(value))}{_unit(part) if unit else ''} {side}".rstrip()
+    return f"{_number(abs(value), digits=digits)}{_unit(part) if unit else ''} {side}".rstrip()
 
 
 def _compared(part: Node) -> str:
@@ -285,12 +286,18 @@ def _claimed(part: Node) -> list[str]:
 
 
 def _span(part: Node, interval: Sequence[float]) -> str:
-    """Both ends, the better one last; each with its side where they differ."""
+    """Both ends, the better one last; each with its side where they differ; of logged runs with as many digits as tell
+    them apart. Published answers keep their words."""
     low, high = _ends(part, interval)
-    if (low < 0) == (high < 0) and _turned(part):
-        low, high = sorted((abs(low), abs(high)))
-        return f"{_number(low)} to {_number(high)}"
-    return f"{size(part, low, unit=False)} to {size(part, high, unit=False)}"
+    texts: list[str] = []
+    for digits in range(2, MOST_DIGITS + 1 if part.get("logged") else 3):
+        if (low < 0) == (high < 0) and _turned(part):
+            texts = [_number(end, digits=digits) for end in sorted((abs(low), abs(high)))]
+        else:
+            texts = [size(part, end, unit=False, digits=digits) for end in (low, high)]
+        if texts[0] != texts[1]:
+            break
+    return " to ".join(texts)
 
 
 def _ends(part: Node, interval: Sequence[float]) -> tuple[float, float]:
@@ -359,10 +366,10 @@ def _unit(part: Node) -> str:
     return "" if part["unit"] in bare else f" {part['unit']}"
 
 
-def _number(value: float, ratio: bool = False) -> str:
-    """Two digits, of a ratio around 1 three."""
-    digits = 3 if ratio and 0.95 < value < 2 else 2
-    return show(float(f"{value:.{digits}g}"))
+def _number(value: float, ratio: bool = False, digits: int = 2) -> str:
+    """Two digits, or as many as are asked for, of a ratio around 1 three."""
+    digits = max(digits, 3 if ratio and 0.95 < value < 2 else 2)
+    return show(float(f"{value:.{digits}g}")) if digits <= 3 else minus(f"{value:.{digits}g}")
 
 
 def _usual(part: Node) -> bool:

@@ -75,6 +75,18 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     assert {claim["setting"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
 
+@pytest.mark.parametrize("words", [("mine", "seed=1-5"), ("mine seed=1-5",), ("imported/mine", "seed>0 seed<6")])
+def test_a_key_and_a_value_after_a_name_choose_among_its_runs(
+    mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...]
+) -> None:
+    given = [part for word in words for part in ("--runs", word)]
+    (claim,) = said(normbench, capfd, *given, *COMPARE, "--better", "lower")["claims"]
+    assert claim["n"] == 5 and claim["verdict"] == "supported, as logged"
+    (mine / "c.yaml").write_text(json.dumps(CLAIMS | {"runs": [*words]}))
+    (claim,) = said(normbench, capfd, "c.yaml")["claims"]
+    assert claim["n"] == 5
+
+
 def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
     words = ("--results", str(PUBLISHED), "--runs", "ln2016/fig6 fidelity=paper train.batch_size=4")
     (claim,) = said(normbench, capfd, *words, "--compare", "ln", "none")["claims"]
@@ -95,7 +107,10 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "logs/ln_s1.csv", *COMPARE), "normbench import"),
         (("c.yaml", "--better", "lower"), "--better"),
         (("ours.yaml",), "reproduce"),
-        (("--runs", "mien", *COMPARE), "mine"),
+        (("--runs", "mien", *COMPARE), "Did you mean 'mine'"),
+        (("--runs", "mine", "--runs", "sed=1", *COMPARE), "'seed'"),
+        (("--runs", "mine", "--runs", "seed=9", *COMPARE), "seed=9"),
+        (("--runs", "mine", "--runs", "seed=1", "--runs", "arm=ln", "--runs", "seed=2", *COMPARE), "no run fits"),
         (("--runs", "logs", *COMPARE), "normbench import logs"),
         (("--runs", "mine", "--compare", "ln", "bm"), "'bn'"),
         (("--runs", "mine", *COMPARE, "--metric", "los"), "'loss'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -302,7 +303,20 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
     assert areas[True] == pytest.approx(np.exp(np.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
 
 
+def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
+    """It read "95 % interval 0.05 to 0.05"."""
+
+    def narrow(arm: str, seed: int) -> RunRecord:
+        end = 1 + 0.05 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
+        return curves(arm, seed, {("valid", "loss"): {0: 3.0, 10: end}})
+
+    (found,) = judge(claims(claim()), arms(partial(narrow, "a"), partial(narrow, "b")))
+    low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", found["answer"])[0]
+    assert found["setting"] == "opposite" and 0.05 <= float(low) < float(high) <= 0.0501
+
+
 FILE_ERRORS = {
+    "few seeds": ({"seeds": 3}, "seeds: 3 must be at least 5"),
     "an experiment needs what a paper's claims have": ({"experiment": "x/y"}, "'id' is missing"),
     "length": ({"length": "shortest"}, "length"),
     "a key": ({"lenght": "common"}, "length"),
