@@ -25,7 +25,9 @@ SETTINGS = {
     "not-run": rules.NOT_RUN,
     "not-decidable": rules.NOT_DECIDABLE,
 }
-WORDS = (*SETTINGS, rules.DIVERGED, "contradicted", "refuted")
+INCOMPLETE = ("incomplete", "uneven", "cut short")  # why a part is undecided for want of runs, or of their ends
+WORDS = (*SETTINGS, "incomplete", rules.DIVERGED, "contradicted", "refuted")
+GATE = "opposite,diverged,not-run,incomplete,not-decidable"  # nothing passes that runs should have decided and did not
 LOOKS = (
     "Each run of CI is a look of its own, and CI has no memory of looks: a claim that is judged after every push is "
     "decided falsely more often than its level says."
@@ -36,12 +38,13 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]") 
 
 @dataclass(frozen=True)
 class Judged:
-    """The claims of one file; `error`: why they could not be judged."""
+    """The claims of one file; `error`: why they could not be judged; `absent`: what they name and no run has."""
 
     id: str
     title: str
     claims: Sequence[Verdict] = ()
     error: str = ""
+    absent: Sequence[str] = ()
 
 
 def fail_words(given: Sequence[str]) -> list[str]:
@@ -56,16 +59,26 @@ def fail_words(given: Sequence[str]) -> list[str]:
 def failing(claim: Verdict, words: Sequence[str]) -> str:
     """The first of these words that a claim has; "" for none."""
     first = claim["verdict"].partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
-    has = {claim["setting"], first, rules.DIVERGED if claim.get("diverged") else ""}
+    has = {claim["setting"], first}
+    is_open = claim["setting"] not in rules.DECIDED
+    if claim.get("diverged") or (is_open and any(part["diverged"] for part in claim["parts"])):
+        has.add(rules.DIVERGED)
+    if is_open and any(part["why"] in INCOMPLETE for part in claim["parts"]):
+        has.add("incomplete")
     return next((word for word in words if SETTINGS.get(word, word) in has), "")
 
 
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
-    """NormbenchError with the code FAILED that names the claims which fail."""
+    """NormbenchError where the command must not succeed: with the code FAILED that names the claims which fail; with
+    any word also, as bad input, where no claim was judged, or claims name what no run has."""
     found = [(name, failing(claim, words)) for name, claim in _named(judged)]
     if failed := [f"{name} ({word})" for name, word in found if word]:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
         raise NormbenchError(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})", FAILED)
+    if words and not any(one.claims for one in judged):
+        raise NormbenchError("no claim was judged, so none can pass. (--fail-on)")
+    if words and (absent := [text for one in judged for text in one.absent]):
+        raise NormbenchError(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
 
 
 def warnings(judged: Sequence[Judged]) -> Iterator[str]:
@@ -74,9 +87,9 @@ def warnings(judged: Sequence[Judged]) -> Iterator[str]:
         if not one.claims and not one.error:
             yield _warning(f"{one.id}: no claim was judged")
     for name, claim in _named(judged):
-        few = claim["n"] < rules.FEWEST or any(part["why"] == "incomplete" for part in claim["parts"])
+        few = claim["n"] < rules.FEWEST or any(part["why"] in INCOMPLETE for part in claim["parts"])
         if claim["setting"] == rules.UNDECIDED and few:
-            yield _warning(f"{name} is undecided for want of seeds ({claim['n']}): {claim['statement']}")
+            yield _warning(f"{name} is undecided for want of runs ({claim['n']} seeds): {claim['statement']}")
 
 
 def _warning(line: str) -> str:
@@ -95,7 +108,8 @@ def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
 def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     """The comment on a pull request. asked: what was judged, by which the comment of the last push is found."""
     head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
-    entries = [("", f"**{_text(one.id)}** was not judged: {_text(one.error)}") for one in judged if one.error]
+    # not why: an error may quote a row of a file, which is not for everybody
+    entries = [("", f"**{_text(one.id)}** was not judged: the log says why.") for one in judged if one.error]
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim["verdict"])
         cells = (f"{_text(name)}: {_text(claim['statement'])}", f"**{verdict}**" if word else verdict)

@@ -27,7 +27,7 @@ EPILOG = """examples:
   normbench judge claims.yaml                                    judge it
   normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
-  normbench judge claims.yaml --fail-on GATE --junit verdicts.xml                               for CI: docs/ci.md
+  normbench judge claims.yaml --fail-on opposite,diverged,not-run,incomplete,not-decidable      for CI: docs/ci.md
 
 A claim is supported or refuted, as logged: nothing is reproduced, because how the runs were made is not looked at.
 All runs of both arms count, at the steps that all have: by pairs where the arms have the same seeds, else by Welch's
@@ -82,6 +82,7 @@ class Judge(Judging):
         """Judge the claims of a file, or one between two arms."""
         from normbench.judge import sources, verdicts
         from normbench.papers import claim_file
+        from normbench.papers.rules import NOT_RUN
 
         self._check_options()
         asked = claim_file.load(self.claims) if self.claims and not self.init else None
@@ -100,8 +101,10 @@ class Judge(Judging):
                 return 0
             asked = claim_file.built(content, Path("--compare"))
         claims = verdicts.judge(asked, found)
-        judged.append(Judged(self.asked, asked.title, claims))
-        notes += _absent(asked, found)
+        absent = _absent(asked, found)
+        not_run = [f"{claim['id']}: {claim['answer']}." for claim in claims if claim["setting"] == NOT_RUN]
+        judged.append(Judged(self.asked, asked.title, claims, absent=absent or not_run))
+        notes += absent
         for note in notes:
             self.say(f"  note: {note}")
         answers = ["; ".join(filter(None, [claim["answer"], claim["compared"]])) for claim in claims]

@@ -16,7 +16,7 @@ from normbench.reading import place
 from normbench.runs import files
 
 STDOUT = Path("-")
-FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)} (repeatable)"
+FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; for a gate: {ci.GATE} (repeatable)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,18 +23,26 @@ from normbench.runs import imported, pack
 ROOT = Path(__file__).parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 LIST = ROOT / "scripts" / "ci" / "requirements.txt"
-NEEDED = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+PINNED = re.findall(r"^[^#\s].*?(?= \\$)", LIST.read_text(), re.MULTILINE)  # `numpy==2.4.6 ; python_full_version < ...`
+NEEDED = ["numpy", "orjson", "protobuf", "pyarrow", "pydantic", "pyyaml", "rich", "scipy", "typer"]
 BASH = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail"]  # GitHub's `shell: bash`
 PYTHON = """#!/usr/bin/env bash
-# python3 -m venv FOLDER: whose pip and normbench are those of the test
+# python3 -m venv FOLDER: whose pip, and python -I -m normbench, are those of the test
 echo "python $*" >>"$CALLS"
-mkdir -p "$3/bin" && cp "$STUBS/normbench" "$STUBS/pip" "$3/bin"
+mkdir -p "$3/bin" "$3/site" && cp "$STUBS/pip" "$3/bin" && cp "$STUBS/inner" "$3/bin/python"
+"""
+INNER = """#!/usr/bin/env bash
+[ "$1" = -I ] || exit 9
+[ "$2" = -c ] && { echo "$(dirname "$(dirname "$0")")/site"; exit; }
+shift 3
+exec "$STUBS/normbench" "$@"
 """
 PIP = '#!/usr/bin/env bash\necho "pip $*" >>"$CALLS"\n'
 NORMBENCH = """#!/usr/bin/env bash
 printf 'normbench %s\\n' "$*" >>"$CALLS"
 echo "results=${NORMBENCH_RESULTS:-}" >>"$CALLS"
 [ "$1" = import ] && { [ "${IMPORTED:-0}" = 0 ] || echo "normbench: logs has no log." >&2; exit "${IMPORTED:-0}"; }
+[ -n "${PRINTED:-}" ] && printf '%b' "$PRINTED"
 while [ $# -gt 0 ]; do
     case "$1" in
         --markdown) printf '%s' "$MARKDOWN" >"$2" ;;
@@ -61,14 +69,14 @@ class Runner:
     """A job: the steps of the action one after another, each until the first that fails."""
 
     def __init__(self, folder: Path, **inputs: str) -> None:
-        self.folder, self.outputs = folder, {}
+        self.folder, self.outputs, self.logs = folder, {}, {}
         self.inputs = {name: str(node.get("default", "")) for name, node in ACTION["inputs"].items()}
         self.inputs |= {"github-token": "secret", "claims": "ci/claims.yaml"}
         self.inputs |= {name.replace("_", "-"): value for name, value in inputs.items()}
         assert self.inputs.keys() == ACTION["inputs"].keys()
         self.stubs = folder / "stubs"
         self.stubs.mkdir()
-        for name, text in {"python3": PYTHON, "pip": PIP, "normbench": NORMBENCH, "gh": GH}.items():
+        for name, text in {"python3": PYTHON, "inner": INNER, "pip": PIP, "normbench": NORMBENCH, "gh": GH}.items():
             (self.stubs / name).write_text(text)
             (self.stubs / name).chmod(0o755)
         (folder / "comments.json").write_text("[]")
@@ -108,7 +116,7 @@ class Runner:
             if self.folder.joinpath("GITHUB_OUTPUT").exists():
                 lines = self.folder.joinpath("GITHUB_OUTPUT").read_text().splitlines()
                 self.outputs = dict(line.split("=", 1) for line in lines)
-            self.log = done.stdout + done.stderr
+            self.logs[step["name"]] = done.stdout + done.stderr
             if done.returncode:
                 break
         self.last = step["name"]
@@ -130,11 +138,12 @@ def test_the_summary_is_always_written_and_the_judges_code_comes_last(code: int,
     assert (done.returncode, runner.last) == (code, ACTION["runs"]["steps"][-1]["name"])
     assert runner.summary == MARKDOWN and runner.outputs["exit-code"] == str(code)
     (line,) = [call for call in runner.calls if call.startswith("normbench")]
-    words = "normbench judge ci/claims.yaml --runs mine --runs our runs --fail-on opposite,diverged,not-run --markdown "
-    assert line == f"{words}{runner.outputs['markdown']} --junit {runner.outputs['junit']}"
+    words = f"normbench judge --runs mine --runs our runs --fail-on {ci.GATE} --markdown "
+    assert line == f"{words}{runner.outputs['markdown']} --junit {runner.outputs['junit']} -- ci/claims.yaml"
     assert Path(runner.outputs["markdown"]).read_text() == MARKDOWN and set(ACTION["outputs"]) == set(runner.outputs)
     installed = [call for call in runner.calls if call.startswith("pip")]
-    assert installed == [f"pip install --quiet -r {LIST}", f"pip install --quiet --no-deps {ROOT}"]
+    assert installed == [f"pip install --quiet --require-hashes --only-binary :all: -r {LIST}"]
+    assert (tmp_path / "runner temp" / "normbench" / "site" / "normbench.pth").read_text().strip() == str(ROOT)
     assert not [call for call in runner.calls if call.startswith("gh")]
 
 
@@ -142,8 +151,8 @@ def test_logs_are_imported_into_a_folder_of_the_job(tmp_path: Path) -> None:
     runner = Runner(tmp_path, runs="logs/a b\n$(touch hacked)", import_as="ours", map="ci/map.yaml", fail_on="")
     assert runner.run(number="").returncode == 0 and not (tmp_path / "hacked").exists()
     first, results, second, same = [call for call in runner.calls if call.startswith(("normbench", "results"))]
-    assert first == "normbench import logs/a b $(touch hacked) --as ours --map ci/map.yaml --yes"
-    assert second.startswith("normbench judge ci/claims.yaml --runs imported/ours --fail-on  --markdown")
+    assert first == "normbench import --as ours --map ci/map.yaml --yes -- logs/a b $(touch hacked)"
+    assert second.startswith("normbench judge --runs imported/ours --fail-on  --markdown")
     assert results == same and Path(results.removeprefix("results=")).is_relative_to(tmp_path / "runner temp")
 
 
@@ -151,23 +160,48 @@ def test_logs_are_imported_into_a_folder_of_the_job(tmp_path: Path) -> None:
 def test_a_failed_import_is_no_old_verdict(tmp_path: Path) -> None:
     runner = Runner(tmp_path, runs="logs", import_as="ours")
     assert runner.run(IMPORTED="2").returncode == 2 and runner.outputs["exit-code"] == "2"
-    marker, *others = runner.summary.splitlines()
-    assert marker == MARKDOWN.splitlines()[0] and "    normbench: logs has no log." in others
+    assert runner.summary.startswith(MARKDOWN.splitlines()[0]) and "exit code 2" in runner.summary
+    assert "has no log" in runner.logs["Judge"] and "has no log" not in runner.summary, "a row of a file may be in it"
     assert (tmp_path / "BODY").read_text() == runner.summary
     assert not [call for call in runner.calls if call.startswith("normbench judge")]
+
+
+def test_no_printed_line_is_a_command_of_the_runner(tmp_path: Path) -> None:
+    """A statement or an arm that is wrapped to the start of a line: the runner reads no command before the token."""
+    runner = Runner(tmp_path)
+    runner.run(number="", PRINTED="  ::error::pwned\\n##[add-mask]x\\n::warning::C1 is undecided\\n::0000::\\nlast")
+    lines = runner.logs["Judge"].splitlines()
+    token = lines[0].removeprefix("::stop-commands::")
+    end = lines.index(f"::{token}::")
+    assert len(token) == 32 and lines.count(f"::{token}::") == 1
+    assert {"  ::error::pwned", "##[add-mask]x", "last"} <= {*lines[1:end]}
+    assert [line for line in lines[end + 1 :] if "::" in line or "##" in line] == [lines[-1]]
+    assert lines[-1].startswith("::warning::A claim is undecided") and "C1" not in lines[-1]
+
+
+def test_a_file_that_is_called_like_an_option_is_a_file(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, claims="--help")
+    assert runner.run(number="", MARKDOWN="").returncode == 2, "help, which ends with 0, is no verdict"
+    (line,) = [call for call in runner.calls if call.startswith("normbench")]
+    assert line.endswith(" -- --help") and "exit code 2" in runner.summary
 
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="no jq")
 def test_one_comment_is_written_and_then_updated(tmp_path: Path) -> None:
     (first := tmp_path / "first").mkdir()
     runner = Runner(first)
-    other = {"id": 1, "body": f"see {MARKDOWN}"}
+    bot, person = {"user": {"type": "Bot"}}, {"user": {"type": "User"}}
+    other = {"id": 1, "body": f"see {MARKDOWN}", **bot}
     (first / "comments.json").write_text(json.dumps([other]))
     assert runner.run(JUDGED="6").returncode == 6
     assert runner.calls[-1].startswith("gh api --silent --method POST repos/us/ours/issues/7/comments -F body=@")
     (second := tmp_path / "second").mkdir()
     runner = Runner(second)
-    (second / "comments.json").write_text(json.dumps([other, *({"id": k, "body": MARKDOWN} for k in (2, 3))]))
+    (second / "comments.json").write_text(
+        json.dumps(
+            [other, {"id": 9, "body": MARKDOWN, **person}, *({"id": k, "body": MARKDOWN, **bot} for k in (2, 3))]
+        )
+    )
     assert runner.run().returncode == 0
     assert runner.calls[-1].startswith("gh api --silent --method PATCH repos/us/ours/issues/comments/2 -F body=@")
     assert (second / "BODY").read_text() == MARKDOWN and "secret" not in "".join(runner.calls)
@@ -210,19 +244,34 @@ def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
 
 
 def test_what_the_action_installs_is_what_the_project_has() -> None:
+    """Exact versions, each with hashes, that the project allows; and all that these need."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    assert set(NEEDED) <= set(declared) and not [line for line in NEEDED if "torch" in line]
+    allowed = {one.name: one for one in map(Requirement, declared)}
+    pinned = [*map(Requirement, PINNED)]
+    assert {one.name for one in pinned} >= {*NEEDED} and "torch" not in {one.name for one in pinned}
+    for one in pinned:
+        (exact,) = one.specifier
+        assert exact.operator == "=="
+        assert one.name not in allowed or exact.version in allowed[one.name].specifier, f"{one} is not allowed"
+    assert LIST.read_text().count("--hash=sha256:") > len(pinned)
+    assert {name.lower() for name in _closure()} <= {one.name.lower() for one in pinned}
+
+
+def _closure() -> set[str]:
+    """What NEEDED needs, as it is installed here."""
+    found, todo = set(), [*map(Requirement, NEEDED)]
+    while todo:
+        if (name := re.sub(r"[-_.]+", "-", (need := todo.pop()).name).lower()) not in found:
+            found.add(name)
+            needs = map(Requirement, importlib.metadata.requires(need.name) or ())
+            todo += [one for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
 
 
 @pytest.mark.slow
 def test_what_the_action_installs_is_enough(tmp_path: Path) -> None:
     """Import, compare and a verdict where no other distribution is installed."""
-    there, todo = set(), [Requirement(line) for line in NEEDED]
-    while todo:
-        if (name := re.sub(r"[-_.]+", "-", (need := todo.pop()).name).lower()) not in there:
-            there.add(name)
-            needs = map(Requirement, importlib.metadata.requires(need.name) or ())
-            todo += [one for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    there = _closure()
     owners = importlib.metadata.packages_distributions()
     named = {module: {re.sub(r"[-_.]+", "-", owner).lower() for owner in own} for module, own in owners.items()}
     missing = sorted(module for module, own in named.items() if not own & {*there, "normbench"})
