@@ -63,7 +63,8 @@ def failing(claim: Verdict, words: Sequence[str]) -> str:
     is_open = claim["setting"] not in rules.DECIDED
     if claim.get("diverged") or (is_open and any(part["diverged"] for part in claim["parts"])):
         has.add(rules.DIVERGED)
-    if is_open and any(part["why"] in INCOMPLETE for part in claim["parts"]):
+    copies = any(part["why"] == "alike" and part["effect"] for part in claim["parts"])  # of one seed, that differ
+    if is_open and (copies or any(part["why"] in INCOMPLETE for part in claim["parts"])):
         has.add("incomplete")
     return next((word for word in words if SETTINGS.get(word, word) in has), "")
 

@@ -199,12 +199,19 @@ def judge(
     (tmp_path / "claims.yaml").write_text(claims)
     (tmp_path / "map.yaml").write_text(map_text.replace("tag:", "column:"))  # of CSV
 
-    def run(*words: str, ours: Callable[[int], float], seeds: int = 5) -> tuple[int, str]:
+    def run(
+        *words: str,
+        ours: Callable[[int], float],
+        seeds: int = 5,
+        main: Callable[[int], float] = lambda seed: 1 + 0.001 * seed,
+        at: int = 2,
+    ) -> tuple[int, str]:
         shutil.rmtree(tmp_path / "logs", ignore_errors=True)
         (tmp_path / "logs").mkdir()
-        for seed in range(1, seeds + 1):
-            for arm, end in (("ours", ours(seed)), ("main", 1 + 0.001 * seed)):
-                (tmp_path / "logs" / f"{arm}_s{seed}.csv").write_text(f"step,valid/loss\n1,3\n2,{end}\n")
+        for arm, end_of, last, step in (("ours", ours, seeds, at), ("main", main, 5, 2)):
+            for seed in range(1, last + 1):
+                rows = f"step,valid/loss\n{step - 1},3\n{step},{end_of(seed)}\n"
+                (tmp_path / "logs" / f"{arm}_s{seed}.csv").write_text(rows)
         assert normbench("import", "logs", "--as", "ours", "--map", "map.yaml", "--yes") == 0
         code = normbench("judge", "claims.yaml", "--runs", "ours", *words, "--junit", "j.xml", "--markdown", "c.md")
         printed = capfd.readouterr()
@@ -219,24 +226,68 @@ def judge(
         (lambda seed: 1 + 0.0011 * seed, 5, "", 0),
         (lambda seed: 1.05 + 0.0011 * seed, 5, "opposite", 6),
         (lambda seed: math.nan, 5, "diverged", 6),
-        (lambda seed: 1.05 + 0.0011 * seed, 3, "undecided", 0),
+        (lambda seed: 1.05 + 0.0011 * seed, 3, "incomplete", 6),
+        (lambda seed: 1 + 0.009 * seed, 5, "undecided", 0),
     ],
 )
 def test_a_pull_request_is_judged_as_the_page_says(
     judge: Any, ours: Callable[[int], float], seeds: int, word: str, code: int
 ) -> None:
     """With the words that fail the action; also with the one that asks for proof."""
-    ended, printed = judge("--fail-on", "opposite,diverged,not-run", ours=ours, seeds=seeds)
+    ended, printed = judge("--fail-on", ci.GATE, ours=ours, seeds=seeds)
     assert ended == code and (f"C1 ({word})" in printed) == (code == 6)
-    assert ("::warning::C1" in printed) == (word == "undecided")
+    assert ("::warning::C1" in printed) == (word == "incomplete")
     (found,) = ElementTree.parse("j.xml").getroot()
     kinds = {"failures": code == 6, "skipped": word == "undecided", "errors": False}
     assert {key: found.attrib[key] for key in kinds} == {key: str(int(value)) for key, value in kinds.items()}
     assert (found.attrib["name"], found.attrib["id"]) == ("Ours against main", "claims.yaml")
     written = Path("c.md").read_text()
     assert written.startswith("<!-- normbench judge claims.yaml -->\n") and f"| {seeds} |" in written
-    proof, _ = judge("--fail-on", "opposite,diverged,not-run,undecided", ours=ours, seeds=seeds)
+    proof, _ = judge("--fail-on", f"{ci.GATE},undecided", ours=ours, seeds=seeds)
     assert proof == (6 if word else 0)
+
+
+@pytest.mark.parametrize(
+    ("logs", "word"),
+    [
+        ({"ours": lambda seed: math.nan, "main": lambda seed: math.nan}, "diverged"),
+        ({"ours": lambda s: math.nan if s < 3 else 1.0, "main": lambda s: math.nan if s < 3 else 1.0 + s}, "diverged"),
+        ({"ours": lambda seed: 100.0, "seeds": 1}, "incomplete"),
+        ({"ours": lambda seed: 100.0, "main": lambda seed: 1.0}, "incomplete"),
+        ({"ours": lambda seed: 1.0, "at": 12, "length": "common"}, "not-decidable"),
+    ],
+    ids=["both arms diverge", "some of both arms diverge", "one seed of five", "copies", "no common step"],
+)
+def test_what_runs_should_have_decided_and_did_not_fails(judge: Any, logs: dict[str, Any], word: str) -> None:
+    """It passed: such a claim is undecided, or not decidable, and these were no words of the action."""
+    length = logs.pop("length", "equal")
+    Path("claims.yaml").write_text(f"length: {length}\n" + Path("claims.yaml").read_text())
+    ended, printed = judge("--fail-on", ci.GATE, **logs)
+    assert ended == 6 and f"C1 ({word})" in printed
+
+
+def test_nothing_passes_where_nothing_was_judged(judge: Any, normbench: Any, capfd: Any) -> None:
+    """Whatever the words are: a wrong arm, a value that no run has, no claim."""
+    judge(ours=lambda seed: 1.0)
+    text = Path("claims.yaml").read_text()
+    wrong = {"arm: mian": "Did you mean 'main'", "arm: main, env: hard": "env 'hard'"}
+    for cell, named in wrong.items():
+        Path("wrong.yaml").write_text(text.replace("arm: main", cell))
+        capfd.readouterr()
+        assert normbench("judge", "wrong.yaml", "--runs", "ours") == 0, "without a gate it is a note"
+        assert normbench("judge", "wrong.yaml", "--runs", "ours", "--fail-on", "refuted") == 2
+        assert named in capfd.readouterr().err.splitlines()[-1]
+    with pytest.raises(NormbenchError, match="no claim was judged") as caught:
+        ci.check([ci.Judged("a", "a")], ["opposite"])
+    assert caught.value.code == 2
+    ci.check([ci.Judged("a", "a")], [])
+
+
+def test_the_action_and_the_help_have_the_words_of_a_gate(normbench: Any, capfd: Any) -> None:
+    action = (RESULTS.parent / "action.yml").read_text()
+    assert f"default: {ci.GATE}\n" in action
+    assert normbench("judge", "--help") == 0
+    assert ci.GATE in "".join(capfd.readouterr().out.split())
 
 
 def test_an_arm_that_was_not_trained_and_a_file_that_is_gone_fail(judge: Any, normbench: Any, capfd: Any) -> None:
