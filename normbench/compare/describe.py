@@ -15,7 +15,9 @@ from normbench.compare.difference import (
     ALONE,
     CHOSEN,
     FEW,
+    LEAST,
     MOST_UNEVEN,
+    SHORT,
     SURVIVORS,
     UNDECIDED,
     UNDIRECTED,
@@ -177,6 +179,7 @@ def because(d: Difference, unit: str = "") -> str:
         ALONE: "significant alone, not after Holm's correction",
         UNDIRECTED: "no verdict: nothing says which way is better",
         UNEVEN: f"{d.n} seeds against {d.most}: no verdict where one side has more than {MOST_UNEVEN} times as many",
+        SHORT: f"no verdict: a run ends before {100 * LEAST:g} % of the median length",
         CHOSEN: "no verdict: the best evaluation is chosen on the split that is compared",
         SURVIVORS: f"{d.lost[d.leader]} diverged of {(d.first, d.second)[d.leader]}: its mean is one of survivors",
     }

@@ -14,7 +14,8 @@ from normbench.stats.statistics import detectable_effect, holm, p_value, paired,
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
 # reasons for no word
 ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors", "undirected"
-UNEVEN, CHOSEN = "uneven", "chosen"
+UNEVEN, CHOSEN, SHORT = "uneven", "chosen", "short"
+LEAST = 0.8  # of the median length of logged runs: with one that ends before it there is no word
 MOST_UNEVEN = 2  # times as many runs on one side: beyond it Welch's test has no word (results/check/judge_null.md)
 ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
 Values = Mapping[int, float | None]  # by seed; None without a number

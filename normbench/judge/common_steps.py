@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from normbench.compare.difference import LEAST
 from normbench.errors import NormbenchError
 from normbench.judge.declared import at_best
 from normbench.papers.claims import COMMON, Part
@@ -15,7 +16,6 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import series
 
 Points = dict[float, float]  # value by step
-LEAST = 0.8  # of the median length of the runs: where the common steps end before it, nothing is said of their ends
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,20 @@ def test_a_comparison_needs_no_file(mine: Path, normbench: Any, capfd: Any, runs
     assert -0.51 < low < high < -0.5 and claim["compared"] == "pairs of equal seeds"
 
 
+def test_an_early_end_is_named_and_not_called_final(mine: Path, normbench: Any, capfd: Any) -> None:
+    longer = "".join(f"{step},1.5\n" for step in range(3, 12))
+    for path in sorted((mine / "logs").glob("*.csv"))[1:]:
+        path.write_text(path.read_text() + longer)
+    assert normbench("import", "logs", "--as", "uneven", "--yes") == 0
+    capfd.readouterr()
+    words = ("--runs", "uneven", *COMPARE, "--better", "lower")
+    assert normbench("judge", *words) == 2
+    assert "bn seed 1" in capfd.readouterr().err
+    (found,) = said(normbench, capfd, *words, "--length", "common")["claims"]
+    assert found["setting"] == "undecided" and "final" not in found["statement"] + found["answer"]
+    assert "at step 2" in found["answer"] and "80 %" in found["answer"]
+
+
 def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: Any) -> None:
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE, "--better", "lower") == 0
     capfd.readouterr()

@@ -113,7 +113,11 @@ def test_a_log_of_epochs_alone_has_no_updates() -> None:
 def test_ends_of_unequal_length_within_a_task_are_said() -> None:
     runs = [logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS]
     shorter = replace(logged.run("ln", 7, points=8), steps=100)
-    assert any("unequal length" in line for line in describe.notes(compare(only([*runs, shorter]))))
+    c = compare(only([*runs, shorter]), metric="loss")
+    assert any("unequal length" in line for line in describe.notes(c)) and c.groups[0].winner == "base"
+    far = replace(logged.run("ln", 7, points=7), steps=100)
+    c = compare(only([*runs, far]), metric="loss")
+    assert c.groups[0].winner == "" and "80 % of the median length" in describe.sentence(c)
     assert not any("unequal length" in line for line in describe.notes(compare(only(runs))))
 
 
