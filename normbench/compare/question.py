@@ -199,17 +199,21 @@ def _point(run: RunRecord, question: Question, at: str, variant: str | None = No
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
     """first − second, as logged, with its interval, at every evaluation that both have: over pairs of equal seeds where
     both have the same seeds, else by Welch over all runs, as `difference_of`."""
-    sides = [{run.seed: dict(series(run, *question.where, x=clock)) for run in cell.done} for cell in (first, second)]
-    paired = sides[0].keys() == sides[1].keys()
+    sides = []  # of each cell the curves by seed
+    for cell in (first, second):
+        sides.append({run.seed: dict(series(run, *question.where, x=clock)) for run in cell.done})
+    is_paired = sides[0].keys() == sides[1].keys()
+    evaluated = [{place for curve in side.values() for place in curve} for side in sides]
     points = []
-    for place in sorted(set.intersection(*({x for curve in side.values() for x in curve} for side in sides))):
-        values = [{seed: curve[place] for seed, curve in side.items() if place in curve} for side in sides]
-        if paired:
-            gaps = [value - values[1][seed] for seed, value in values[0].items() if seed in values[1]]
-            finite = [gap for gap in gaps if math.isfinite(gap)]
+    for place in sorted(evaluated[0] & evaluated[1]):
+        a, b = ({seed: curve[place] for seed, curve in side.items() if place in curve} for side in sides)
+        if is_paired:
+            gaps = [a[seed] - b[seed] for seed in a.keys() & b.keys()]
+            finite = sorted(gap for gap in gaps if math.isfinite(gap))
             estimate, lost = t_interval(finite), len(gaps) - len(finite)
         else:
-            numbers = [[value for value in side.values() if math.isfinite(value)] for side in values]
-            estimate, lost = welch(*numbers), sum(map(len, values)) - sum(map(len, numbers))
+            numbers = [sorted(filter(math.isfinite, side.values())) for side in (a, b)]
+            estimate = welch(numbers[0], numbers[1])
+            lost = len(a) + len(b) - len(numbers[0]) - len(numbers[1])
         points.append(Point(place, estimate.mean, estimate.interval, estimate.n, lost))
     return points
