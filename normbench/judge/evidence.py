@@ -102,7 +102,7 @@ def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alon
     same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
     pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
     if not pairs and (sorted(w for w, _ in part.contrast) != [-1, 1] or part.test == "sign" or end.of or end.least):
-        return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=ids)
+        return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=ids, compared=(_not_paired(cells, part),))
     cells = paired_runs(part, at_common.runs)[0]
     if pairs:
         seen = _as_logged(gather(part, at_common.runs, shared, least, _delta(part)))
