@@ -196,7 +196,7 @@ def _why_none(cells: Sequence[Cell], question: Question) -> str:
     """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
     runs = [run for cell in cells for run in cell.runs]
     if question.at == BEST:
-        # the noisier an arm's evaluations, the better the best of them: half of all verdicts would be false
+        # the noisier an arm's evaluations, the better the best of them: most verdicts would be false
         return CHOSEN if any(run.monitor["split"] == question.split for run in runs) else ""
     ends = [curve[-1][0] for run in runs if run.logged and run.status == "done" and (curve := question.curve(run))]
     return SHORT if ends and min(ends) < LEAST * statistics.median(ends) else ""

@@ -85,7 +85,8 @@ No arm is better, unless the line says so. A share above that of the last column
 | what | seeds | share | at most |
 | - | - | - | - |
 {lines}
-What is refused, and how often there would be a false word without the rule; 2.5 % is the level of one side:
+How often a test alone is wrong, by which is chosen what gets no word: more than twice as many runs on one side, the
+best on the split that chose it, a curve that ends early. 2.5 % is the level of one side.
 
 | what | runs | share |
 | - | - | - |
