@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,19 +28,58 @@ Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed 
 HALF = (torch.bfloat16, torch.float16)
 
 
+def wide(x: Tensor) -> Tensor:
+    """x, in float32 where it is bfloat16 or half."""
+    return x.float() if x.dtype in HALF else x
+
+
+def _types(module: nn.Module, kind: str) -> set[torch.dtype]:
+    """The types of a module's `_parameters` or `_buffers`, its children's too: 4 times as fast as `parameters()`."""
+    found = {tensor.dtype for tensor in vars(module)[kind].values() if tensor is not None}
+    for child in module._modules.values():
+        if child is not None:
+            found |= _types(child, kind)
+    return found
+
+
+@contextmanager
+def _widened(module: nn.Module) -> Iterator[None]:
+    """Parameters of half precision in float32; gradients reach the parameters themselves."""
+    narrow = [
+        (owner, name, parameter)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None and parameter.dtype in HALF
+    ]
+    try:
+        for owner, name, parameter in narrow:
+            owner._parameters[name] = parameter.float()  # type: ignore[assignment]  # as `functional_call` does it
+        yield
+    finally:
+        for owner, name, parameter in narrow:
+            owner._parameters[name] = parameter
+
+
 def _any_batch(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Wraps a method that takes x: an empty x comes back as it is; half precision is computed in the module's type."""
+    """Wraps a method that takes x: an empty x comes back as it is, one of another type is computed in the module's."""
 
     @functools.wraps(call)
     def wrapper(self: Normalizer, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if not x.numel():
             return x
-        if x.dtype not in HALF:
+        types = _types(self, "_parameters") or _types(self, "_buffers")
+        if not x.is_floating_point() or (types <= {x.dtype} and x.dtype not in HALF):
             return call(self, x, *args, **kwargs)
-        dtypes = (tensor.dtype for tensor in (*self.parameters(), *self.buffers()) if tensor.is_floating_point())
-        return call(self, x.to(next(dtypes, torch.float32)), *args, **kwargs).to(x.dtype)
+        dtype = torch.float64 if torch.float64 in types else torch.float32
+        with _widened(self):
+            return call(self, x.to(dtype), *args, **kwargs).to(x.dtype)
 
     return wrapper
+
+
+def in_float32(moved: Tensor, statistic: Tensor) -> Tensor:
+    """A statistic after `module.to`: half precision has too few digits for the mean of thousands of batches."""
+    return statistic.to(moved.device, torch.float32) if moved.dtype in HALF else moved
 
 
 class Normalizer(Scalars, nn.Module):
@@ -62,8 +102,9 @@ class Normalizer(Scalars, nn.Module):
     Several variants at once: a class with `stacks` reads `stack`. It returns the variants one after another along the
     batch axis, and accepts an input of that form.
 
-    An empty batch gives an empty result and changes no statistics. bfloat16 and half are computed in the type of the
-    parameters and buffers (float32 if there are none), and returned in their own type.
+    An empty batch gives an empty result and changes no statistics. The result has x's type; it is computed in the type
+    of the parameters (of the buffers where there are none), in float32 where that or x is bfloat16 or half. `half()`
+    and the like leave the buffers in float32.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -76,7 +117,7 @@ class Normalizer(Scalars, nn.Module):
         own = {"forward", "step"} & vars(cls).keys()
         if own and "fused" not in vars(cls):  # that of its base class is another function
             cls.fused = Normalizer.fused  # type: ignore[method-assign]
-        for name in own:
+        for name in {"forward", "step", "finish"} & vars(cls).keys():
             setattr(cls, name, _any_batch(vars(cls)[name]))
 
     def __init__(self, site: Site) -> None:
@@ -101,6 +142,20 @@ class Normalizer(Scalars, nn.Module):
     def stack(self) -> ForwardContext | None:
         """The context, where the batch at hand has several variants."""
         return self.forward_context if self.forward_context.examples else None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        buffers = [
+            (owner, name, buffer)
+            for owner in self.modules()
+            for name, buffer in owner._buffers.items()
+            if buffer is not None and buffer.is_floating_point() and not is_lazy(buffer)
+        ]
+        super()._apply(fn, recurse)
+        for owner, name, buffer in buffers:
+            moved = owner._buffers[name]
+            assert moved is not None
+            owner._buffers[name] = in_float32(moved, buffer)
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy stands in no pass."""
@@ -193,7 +248,7 @@ class WeightNormalizer(Normalizer):
 
     def norms(self, weight: Tensor) -> Tensor:
         """||w_i||_2 of each output unit i, in a shape that divides the weight."""
-        norms = torch.linalg.vector_norm(weight.flatten(1), dim=1)
+        norms = torch.linalg.vector_norm(wide(weight).flatten(1), dim=1)
         return norms.view(-1, *[1] * (weight.dim() - 1))
 
     def refuse_zero_units(self, weight: Tensor) -> None:
@@ -287,6 +342,8 @@ def build(site: Site, choice: Choice) -> Normalizer:
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
     built = cls(site, **choice.options) if issubclass(cls, Normalizer) else WrappedModule(cls, site, **choice.options)
+    if torch.get_default_dtype() in HALF:
+        built._apply(lambda tensor: tensor)  # buffers in float32
     if choice.file and issubclass(cls, Normalizer) and not issubclass(cls, WeightNormalizer):
         try:
             inspect.signature(built.forward).bind(None, None)

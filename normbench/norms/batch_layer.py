@@ -163,7 +163,7 @@ class BatchLayerNorm(Normalizer):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """y, and of the features mean and 1/std; the batch's moments go into the averages of `moments`."""
         m, d = len(x), self.site.features
-        weight_b, weight_f = _tensors(*self._weights(m), x.dtype, x.device)
+        weight_b, weight_f = self._weights(m)
         flat, x_b = x if x.dim() == 2 else x.reshape(m, -1), None
         if m > 1:  # else x_B is zero; torch refuses one value
             each, positions = gain * weight_b, flat.shape[1] // d
@@ -284,9 +284,3 @@ class BatchLayerNorm(Normalizer):
     def by_pass(self, variant: Variant) -> bool:
         letters, kind = self._chosen(variant)
         return self.gathers or (kind == "recalibrated" and "T" in letters)
-
-
-@functools.cache
-def _tensors(weight_b: float, weight_f: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The weights in the type of the data: a number would be converted at every product with a gain."""
-    return torch.tensor(weight_b, dtype=dtype, device=device), torch.tensor(weight_f, dtype=dtype, device=device)

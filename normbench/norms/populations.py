@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +12,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
+from normbench.norms.base import in_float32
 from normbench.norms.running import average
 from normbench.norms.sites import Site
 
 HELD = 16  # batches whose feature moments are added up together: one large sum instead of many small operations
+
+
+def keeps(method: Callable[..., None]) -> Callable[..., None]:
+    """For methods that make tensors which are kept: those of `inference_mode` could take part in no training."""
+
+    @functools.wraps(method)
+    def wrapper(*args: Any) -> None:
+        with torch.inference_mode(False), torch.no_grad():
+            method(*args)
+
+    return wrapper
 
 
 class Populations(nn.Module):
@@ -73,7 +86,8 @@ class Populations(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Populations:
         super()._apply(fn, recurse)
-        self.held = [(fn(mean), fn(rstd)) for mean, rstd in self.held]  # another device in the middle of an epoch
+        # another device in the middle of an epoch
+        self.held = [(in_float32(fn(mean), mean), in_float32(fn(rstd), rstd)) for mean, rstd in self.held]
         return self
 
     def count(self, shape: Sequence[int]) -> int:
@@ -97,6 +111,7 @@ class Populations(nn.Module):
         if len(self.held) == HELD:
             self._add_up()
 
+    @keeps
     def _add_up(self) -> None:
         if not self.held:
             return
@@ -107,6 +122,7 @@ class Populations(nn.Module):
         self.epoch_feature_std[:m] += rstd.pow(-1 if self.paper else -2).sum(0)  # v + eps; eps goes at the end
         self.held.clear()
 
+    @keeps
     def _make_room(self, m: int, positions: Sequence[int]) -> None:
         """For the positions of the first batch, and for as many slots as the largest batch has."""
         if len(self.counts):
@@ -130,6 +146,7 @@ class Populations(nn.Module):
                 f"{tuple(population.shape[1:])} and met {tuple(positions)}. Pad or cut to one length."
             )
 
+    @keeps
     def finish(self) -> None:
         """The epoch is over: its averages are the populations from now on."""
         self._add_up()
@@ -163,6 +180,7 @@ class Populations(nn.Module):
             return self.feature_mean, self.feature_std
         return self.pooled_mean, self.pooled_std
 
+    @keeps
     def _save_to_state_dict(self, *args: Any) -> None:
         held = [torch.stack(pair) for pair in self.held]
         self.held_moments = torch.stack(held) if held else self.held_moments.new_zeros(0)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import WeightNormalizer, normalizer
+from normbench.norms.base import WeightNormalizer, normalizer, wide
 from normbench.norms.sites import Site
 from normbench.streams import stream
 
@@ -39,7 +39,7 @@ class SpectralNorm(WeightNormalizer):
 
     @torch.no_grad()
     def start(self, weight: Tensor) -> None:
-        matrix = weight.flatten(1)
+        matrix = wide(weight.flatten(1))
         draw = stream(0, "spectral", self.site.path)
         for name, size in zip(("u", "v"), matrix.shape, strict=True):
             vector = torch.from_numpy(draw.standard_normal(size)).to(matrix)

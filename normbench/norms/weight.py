@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import Product, WeightNormalizer, affine, normalizer
+from normbench.norms.base import Product, WeightNormalizer, affine, normalizer, wide
 from normbench.norms.running import average
 from normbench.norms.sites import Site
 
@@ -76,7 +76,7 @@ class WeightNorm(WeightNormalizer):
     def summed(self, product: Product, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.training and (self.track or self.starting) and self.pending:
             with torch.no_grad():
-                self._from_data(product(weight / self.norms(weight), None), bias)
+                self._from_data(product((weight / self.norms(weight)).to(weight.dtype), None), bias)
         if not self.mean_only_bn:
             return product(self(weight), bias)
         z = product(self(weight), None)
@@ -88,7 +88,7 @@ class WeightNorm(WeightNormalizer):
         return affine(z, None, shift.to(z.dtype), self.site.feature_axis)
 
     def _from_data(self, t: Tensor, bias: Tensor | None) -> None:
-        values = t.movedim(self.site.feature_axis, -1).flatten(0, -2)
+        values = wide(t.movedim(self.site.feature_axis, -1).flatten(0, -2))
         variance, mean = torch.var_mean(values, dim=0, correction=0)
         std = (variance + EPS).sqrt() if self.init == "data" else variance.sqrt()
         if len(values) == 1 or not (std > 0).all():

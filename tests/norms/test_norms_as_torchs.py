@@ -90,7 +90,8 @@ def test_half_precision_stays_and_is_near_float32(name, axes, around, dtype, how
             found.end_epoch()
     floats = {key: value for key, value in wanted.state_dict().items() if value.is_floating_point()}
     for key, value in floats.items():
-        assert found.state_dict()[key].dtype == (dtype if how == "of half" else torch.float32)
+        is_parameter = key in dict(found.named_parameters())
+        assert found.state_dict()[key].dtype == (dtype if how == "of half" and is_parameter else torch.float32)
         torch.testing.assert_close(found.state_dict()[key].float(), value, rtol=0.1, atol=0.1)
 
 
@@ -163,3 +164,29 @@ def test_copies_go_on_as_it_does(name, axes, around, copied: Callable[[nn.Module
         module(inputs(axes, 1))
     other = copied(module)
     assert torch.equal(other(inputs(axes, 2)), module(inputs(axes, 2))) and same(other, state(module))
+
+
+@pytest.mark.thinned(2)
+@EACH
+@pytest.mark.parametrize("training", [True, False])
+def test_a_pass_in_inference_mode_leaves_no_tensor_of_that_mode(name, axes, around, training) -> None:
+    """The first use of all in this process, too: nothing of it is kept for others, which could not train then."""
+    module, wanted = make(name, axes, around), make(name, axes, around)
+    for each, mode in ((module, torch.inference_mode), (wanted, torch.no_grad)):
+        each.begin_epoch()
+        with mode():
+            each.train(training)
+            for step in range(2):
+                each(inputs(axes, step))
+            each.state_dict()
+            if not training:
+                each.end_epoch()
+    for step, mode in enumerate((True, True, False)):
+        for each in (module, wanted):
+            each.train(mode)
+            each.begin_epoch()
+            each(inputs(axes, step).requires_grad_()).square().sum().backward()
+            if mode:
+                each.end_epoch()
+    assert not any(tensor.is_inference() for tensor in module.buffers())
+    assert same(module, state(wanted))
