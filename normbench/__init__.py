@@ -1,7 +1,7 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
-The Python API is `create_norm`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its first
-use, because importing torch and pandas is slow and most commands need neither.
+The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its
+first use, because importing torch and pandas is slow and most commands need neither.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any
 from normbench.errors import NormbenchError
 
 if TYPE_CHECKING:
-    from normbench.library.norms import create_norm
+    from normbench.library.norms import create_norm, epoch
     from normbench.library.recurrent import GRU, LSTM
     from normbench.library.runs import load_runs
     from normbench.library.sentences import encode
     from normbench.library.torch_weights import load_torch
 
 __version__ = "0.1.0"
-__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "encode", "load_runs", "load_torch"]
+__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "encode", "epoch", "load_runs", "load_torch"]
 
 _HOME = {
-    **{"create_norm": "norms", "GRU": "recurrent", "LSTM": "recurrent", "load_torch": "torch_weights"},
+    **{
+        "create_norm": "norms",
+        "epoch": "norms",
+        "GRU": "recurrent",
+        "LSTM": "recurrent",
+        "load_torch": "torch_weights",
+    },
     **{"load_runs": "runs", "encode": "sentences"},
 }
 

@@ -1,8 +1,9 @@
-"""Any normalizer as an `nn.Module`, by its name."""
+"""Any normalizer as an `nn.Module`, by its name, and what a training loop of one's own tells it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError, positive, unknown
 from normbench.norms.base import build
 from normbench.norms.layers import NormedLinear
+from normbench.norms.modes import gathering, normalizers
 from normbench.norms.sites import AXES, Site, choose
 from normbench.rnn.cells import filled
 
@@ -29,7 +31,7 @@ def create_norm(
     activation: str = "none",
     **options: Any,
 ) -> nn.Module:
-    """A normalizer as an `nn.Module`: `y = norm(x)`, y of x's shape.
+    """A normalizer as an `nn.Module`: `y = norm(x)`, y of x's shape. `batch_layer` also needs `normbench.epoch`.
 
     >>> import torch
     >>> from normbench import create_norm
@@ -55,9 +57,9 @@ def create_norm(
         activation: of that map: `none`, `relu` or `tanh`; a normalizer that brings one of its own replaces it.
         options: those of `conf/norm/NAME.yaml`, with its defaults.
 
-    Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
-    `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`. Without these
-    calls it evaluates with mean 0 and standard deviation 1.
+    `batch_layer` evaluates with the statistics of the last finished epoch: train inside `with normbench.epoch(model):`.
+    Without it the first evaluation warns; its mean is 0 then and its standard deviation 1.
+    y has x's type; it is computed in the type of the parameters, in float32 where that is bfloat16 or half.
     A mask (batch, time), in the order of x's axes, true at valid positions, is the second argument; a normalizer that
     reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
@@ -74,6 +76,36 @@ def create_norm(
         expected = _Expected(str(node["name"]), site.axes, site.feature_axis, features)
     found.register_forward_pre_hook(expected, with_kwargs=True)
     return found
+
+
+@contextmanager
+def epoch(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
+    """An epoch of training: after it, `batch_layer` evaluates with the statistics of the batches inside the block.
+
+    >>> import torch
+    >>> from normbench import create_norm, epoch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), create_norm("batch_layer", 4))
+    >>> with epoch(model):
+    ...     for batch in torch.randn(10, 25, 8):
+    ...         loss = model(batch).square().mean()  # and an update
+    >>> y = model.eval()(torch.randn(25, 8))
+
+    Other normalizers take no notice of it. After an error inside the block the statistics of the epoch before stay.
+
+    Args:
+        frozen: a pass without updates over the training batches, in training mode. `batch_layer` with
+            populations="recalibrated" and `batch` with eval_stats="per_step_pass" evaluate with the statistics of the
+            last one; running averages do not move in it.
+    """
+    if frozen:
+        with gathering(model):
+            yield
+        return
+    for norm in normalizers(model):
+        norm.begin_epoch()
+    yield
+    for norm in normalizers(model):
+        norm.end_epoch()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,10 @@ REGISTRY: dict[str, type[nn.Module]] = {}
 Marked = TypeVar("Marked", bound=type[nn.Module])
 Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed inputs of a batch
 HALF = (torch.bfloat16, torch.float16)
+NO_PASS = (  # for `warn_of_evaluation`
+    "there was no pass over the training batches with frozen weights",
+    "Pass them through the model inside `with normbench.epoch(model, frozen=True):`, before each evaluation.",
+)
 
 
 def wide(x: Tensor) -> Tensor:
@@ -124,6 +129,7 @@ class Normalizer(Scalars, nn.Module):
         super().__init__()
         self.site = site
         self._elementwise: dict[bool, bool] = {}
+        self._warned = False
 
     @property
     def track(self) -> bool:
@@ -166,6 +172,15 @@ class Normalizer(Scalars, nn.Module):
 
     def end_epoch(self) -> None:
         """After the last batch of an epoch, before it is evaluated."""
+
+    def warn_of_evaluation(self, missing: str, remedy: str) -> None:
+        """Warn once of an evaluation without statistics in a loop of one's own (this package's is meant so)."""
+        if self.track and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.site.path}: {missing}. This evaluation takes mean 0 and standard deviation 1. {remedy}",
+                stacklevel=2,
+            )
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
         """Step t (from 0) of a site with time, inside a time loop: x and mask without their time axis.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
-from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
+from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
 from normbench.norms.running import average
 from normbench.norms.sequence_batch import Places, by_valid
@@ -151,6 +151,8 @@ class BatchNorm(Normalizer):
         if statistics in ("per_step_pass", "pooled_pass"):
             mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
             last = int(seen[-1, 0]) if len(seen) else 0
+            if not len(seen):
+                self.warn_of_evaluation(*NO_PASS)
             if statistics == "pooled_pass":
                 mean, variance = (moment[: last + 1].mean(0).expand_as(moment) for moment in (mean, variance))
         else:

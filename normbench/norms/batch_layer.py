@@ -12,7 +12,7 @@ from torch import Tensor
 
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.kernel import by_kernel
-from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
+from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.blend import Blend
 from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
@@ -198,6 +198,13 @@ class BatchLayerNorm(Normalizer):
         for p in populations:
             if p.samples:
                 p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
+            elif p is self.trained:
+                self.warn_of_evaluation(
+                    "no epoch of training is finished",
+                    "Train each epoch inside `with normbench.epoch(model):`.",
+                )
+            else:
+                self.warn_of_evaluation(*NO_PASS)
         x = x.unflatten(0, (-1, examples))  # (1 or variants, examples, *positions, d)
         sizes = [int(p.samples) or examples for p in populations]
         # before the end of the first epoch, populations of a pass have a size and the others none

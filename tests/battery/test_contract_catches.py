@@ -85,7 +85,7 @@ FAULTS = {
         "self.seen = self.seen or x.shape[0]\nassert x.shape[0] in (1, self.seen, 6, 8, 3)\nreturn self.gain * x",
         "AssertionError",
     ),
-    "bfloat16": ("return self.gain * (x + 1000.0 - 1000.0)", "away"),
+    "bfloat16": ("return self.gain * (x + 1e8 - 1e8)", "away"),
 }
 
 

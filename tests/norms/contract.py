@@ -121,3 +121,17 @@ def near(ours: torch.Tensor, theirs: Any, context: object, tolerance: float = 1e
         atol=tolerance,
         msg=lambda text: f"{text}\n{context}",
     )
+
+
+def _learning_rows() -> list[tuple[str, dict[str, Any]]]:
+    """Names and options of those whose evaluation goes by what training batches were like."""
+    rows = []
+    for name in NORMS:
+        for options in every_option(name):
+            by_own_batch = options.get("eval_stats") == "batch" or options.get("configuration") == "FFFF"
+            if subject(name).mode_dependent(options) and not by_own_batch and (name, options) not in rows:
+                rows.append((name, options))
+    return rows
+
+
+LEARNING_ROWS = _learning_rows()

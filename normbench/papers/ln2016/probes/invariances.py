@@ -15,6 +15,7 @@ from torch import Tensor
 
 from normbench.config.resolve import ResolvedRun
 from normbench.norms import base
+from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
 from normbench.train import probes
 
@@ -80,5 +81,5 @@ def _layers(spec: ResolvedRun, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
 
     fitted = fresh()
     apply(fitted, W, x)
-    fitted.eval()
+    fitted.eval().forward_context = ForwardContext(update_running_stats=False)
     return (lambda W, x, also=0.0: apply(fresh(), W, x, also)), (lambda W, x: apply(fitted, W, x))
