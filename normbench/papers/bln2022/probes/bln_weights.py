@@ -15,6 +15,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
+from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
 from normbench.streams import stream
 from normbench.train import probes
@@ -107,7 +108,7 @@ def _configurations(spec: ResolvedRun, site: base.Site, choice: base.Choice) -> 
             (gradient,) = torch.autograd.grad(y.square().mul(torch.arange(1.0, site.features + 1)).sum(), x)
             results += [y.detach().flatten(), gradient.flatten()]
         trained.append(torch.cat(results))
-        norm.eval()
+        norm.eval().forward_context = ForwardContext(update_running_stats=False)
         with torch.no_grad():
             evaluated.append(norm(batch(3)).flatten())
             norm, others = after_an_epoch(letters, 8), torch.cat([batch(3)[:1], batch(4)[1:]])
