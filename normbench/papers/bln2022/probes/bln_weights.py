@@ -15,7 +15,6 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
-from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
 from normbench.streams import stream
 from normbench.train import probes
