@@ -60,11 +60,20 @@ def create_norm(
     `batch_layer` evaluates with the statistics of the last finished epoch: train inside `with normbench.epoch(model):`.
     Without it the first evaluation warns; its mean is 0 then and its standard deviation 1.
     y has x's type; it is computed in the type of the parameters, in float32 where that is bfloat16 or half.
+    Tools of torch that go by the class `nn.modules.batchnorm._BatchNorm`, as those with statistics of batches have it:
+    `torch.optim.swa_utils.update_bn` renews the averages, of `batch_layer` too; `convert_sync_batchnorm` is refused;
+    a checkpointed pass (`torch.utils.checkpoint`) moves averages twice, as those of `nn.BatchNorm1d`: once more when it
+    is computed again. An average with momentum=None is refused.
     A mask (batch, time), in the order of x's axes, true at valid positions, is the second argument; a normalizer that
     reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
     """
     node, given = find(name)
+    if options.get("momentum", given.get("momentum", 0)) is None:
+        raise NormbenchError(
+            f"{node['name']}: momentum=None, the plain average of all batches, is not served: give a number, and take "
+            "plain averages by torch.optim.swa_utils.update_bn(batches, model) at the end."
+        )
     site = _site(str(node["name"]), node["declares"], features, axes, space, inputs, activation)
     choice = choose(site, node, {**given, **options})
     of_weights = set(node["declares"]["kinds"]) <= set(WEIGHT_KINDS)

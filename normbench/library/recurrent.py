@@ -15,11 +15,15 @@ Compared with `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
 | jit.trace, export | yes | yes, the number of steps is fixed, by the reference loop |
 | compile | outside the graph | outside the graph, as fast as without |
 | autocast | outputs are bfloat16 | products are, states and outputs keep the weights' type; by the reference loop |
-| bfloat16, half | served | served, by the reference loop |
+| bfloat16, half | served | by the reference loop, normalizers in float32; in half a gradient of 1/eps may be inf |
 | pickle, deepcopy, state_dict | yes | yes; rows and names of the weights are ours: `load_torch` |
 | dropout | between layers | between layers, by torch's generator; input_dropout, state_dropout take rng= |
 | bias | True, False | these, or the papers' kinds, see `normbench.rnn.cells.Cell` |
-| proj_size | served | refused |
+| proj_size | served | refused; the attribute is 0 |
+| flatten_parameters() | compacts weights | does nothing |
+| bidirectional, bias, num_layers, ... | attributes | attributes of the same values |
+| swa_utils.update_bn | no averages | renews running averages of its normalizers |
+| utils.checkpoint | once | averages move once more when the pass is computed again, as nn.BatchNorm1d's |
 """
 
 from __future__ import annotations
@@ -103,6 +107,22 @@ class Normed(layers.Recurrent):
         mask = (torch.arange(len(x.batch_sizes)) < lengths[:, None]).to(padded.device)
         y, end = super().forward(padded, mask if self.batch_first else mask.T, state, rng, drop)
         return pack_padded_sequence(y, lengths, self.batch_first, x.sorted_indices is None), end
+
+    def flatten_parameters(self) -> None:
+        """Of torch's interface: there is nothing to do."""
+
+    @property
+    def bidirectional(self) -> bool:
+        return self.directions == 2
+
+    @property
+    def bias(self) -> bool:
+        """Whether the cells have biases of their own, of whatever kind."""
+        return any(cell.bias_kind != "none" for cell in self.cells)
+
+    @property
+    def proj_size(self) -> int:
+        return 0
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         super()._check(x, mask)

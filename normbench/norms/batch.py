@@ -12,13 +12,13 @@ from normbench.errors import NormbenchError
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
-from normbench.norms.running import average
+from normbench.norms.running import Averaging, average
 from normbench.norms.sequence_batch import Places, by_valid
 from normbench.norms.sites import Site
 
 
 @normalizer("batch")
-class BatchNorm(Normalizer):
+class BatchNorm(Normalizer, Averaging):
     """y = gain * (x - mu_B) / sqrt(var_B + eps) + bias, moments over batch, time and space axes per feature.
 
     Training normalizes with the batch and updates r <- (1 - momentum) r + momentum s; evaluation uses r. The LN
@@ -84,7 +84,8 @@ class BatchNorm(Normalizer):
         self.eps, self.allow_single, self.single_running = eps, allow_single, single_running
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
-        self.momenta, self.eval_stats = [momentum, *dict.fromkeys(also_momenta)], eval_stats
+        self.momentum, self.eval_stats = momentum, eval_stats
+        self.momenta = [momentum, *dict.fromkeys(also_momenta)]
         self.variants = tuple({"momentum": other} for other in self.momenta[1:])
         self.gathers = eval_stats == "per_step_pass"
         self.factor = fixed_factor(scale, site)
@@ -224,15 +225,21 @@ class BatchNorm(Normalizer):
             found = None if found is None else self.places.rows(found, steps, stored)
             place = slice(steps.start, steps.start + len(mean))
         if not self.gathering:
-            for row, momentum in enumerate(self.momenta):
-                average(
-                    (self.running_mean[row, place], self.running_var[row, place]), (mean, variance), momentum, found
-                )
+            if self.momentum is None:
+                shares = [self._plain_share(steps)] * len(self.momenta)
+            else:
+                shares = [self.momentum, *self.momenta[1:]]
+            for row, share in enumerate(shares):
+                average((self.running_mean[row, place], self.running_var[row, place]), (mean, variance), share, found)
             return
         batches = self.pass_batches[place]
         batches += 1 if found is None else found.any(1, keepdim=True)
         share = 1 / batches.clamp(min=1).to(mean.dtype)
         average((self.pass_mean[place], self.pass_var[place]), (mean, variance), share, found)
+
+    def _plain_share(self, steps: range) -> float:
+        """In a time loop all steps of a batch have the share of its first."""
+        return self.share() if steps.start == 0 else 1 / max(self.averaged, 1)
 
     def begin_pass(self) -> None:
         self.pass_mean.zero_()

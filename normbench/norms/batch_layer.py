@@ -15,6 +15,7 @@ from normbench.kernel import by_kernel
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.blend import Blend
 from normbench.norms.populations import Populations
+from normbench.norms.running import Averaging
 from normbench.norms.sites import Site
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
@@ -26,7 +27,7 @@ GUARD = 1e-12  # the paper's standard deviation over features has no eps
 
 
 @normalizer("batch_layer")
-class BatchLayerNorm(Normalizer):
+class BatchLayerNorm(Normalizer, Averaging):
     """y = gain * z + bias, z = [(1 - (1/m + eps_w)) x_B + (1/m - eps_w) x_F] / sqrt(d) (paper, eq. 16-17).
 
     x_B is normalized over the m samples, per position and feature (eq. 14); x_F over the d features, per sample and
@@ -184,6 +185,20 @@ class BatchLayerNorm(Normalizer):
             self.trained.finish()
         if self.epochs is not None:
             self.epochs += 1
+
+    @property
+    def momentum(self) -> float | None:
+        """Set by torch's `update_bn`, whose pass is an epoch here."""
+        return self._momentum
+
+    @momentum.setter
+    def momentum(self, value: float | None) -> None:
+        if self._momentum is None and value is not None:
+            self.end_epoch()
+        self._momentum = value
+
+    def reset_running_stats(self) -> None:
+        self.begin_epoch()
 
     def begin_pass(self) -> None:
         self.recalibrated.begin()

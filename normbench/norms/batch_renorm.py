@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer, root
-from normbench.norms.running import average
+from normbench.norms.running import Averaging, average
 from normbench.norms.sites import Site
 
 # (update at which the limit begins to move, at which it has arrived, where it starts), paper, section 4
@@ -14,7 +14,7 @@ R_SCHEDULE, D_SCHEDULE = (5000, 40000, 1.0), (5000, 25000, 0.0)
 
 
 @normalizer("batch_renorm")
-class BatchRenorm(Normalizer):
+class BatchRenorm(Normalizer, Averaging):
     """y = gain * (r (x - mu_B) / s_B + d) + bias, moments over batch, space and time per feature (paper, algorithm 1).
 
     r = clip(s_B / s, 1/r_max, r_max) and d = clip((mu_B - mu) / s, -d_max, d_max) take no part in the gradient; mu, s
@@ -81,6 +81,7 @@ class BatchRenorm(Normalizer):
             r = (std / running_std).clamp(1 / r_max, r_max)
             d = ((mean - running_mean) / running_std).clamp(-d_max, d_max)
             if self.track:
-                average((self.running_mean, self.running_std), (mean.flatten(), std.flatten()), self.momentum)
+                share = self.share()
+                average((self.running_mean, self.running_std), (mean.flatten(), std.flatten()), share)
                 self.updates += 1
         return affine(centred / std * r + d, self.gain, self.bias, axis)

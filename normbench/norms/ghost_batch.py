@@ -8,12 +8,12 @@ from torch import Tensor
 
 from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
-from normbench.norms.running import average
+from normbench.norms.running import Averaging, average
 from normbench.norms.sites import Site
 
 
 @normalizer("ghost_batch")
-class GhostBatchNorm(Normalizer):
+class GhostBatchNorm(Normalizer, Averaging):
     """Batch normalization of each chunk of `ghost_size` samples by its own moments; gain and shift are shared.
 
     Training updates r <- (1 - momentum) r + momentum s once per chunk, in order, so that the last chunk weighs most: as
@@ -83,7 +83,7 @@ class GhostBatchNorm(Normalizer):
         if self.track:
             spread = variance if self.unbiased_running else variance * ((count - 1) / count)
             new = mean, spread if self.average == "var" else spread.sqrt()
-            average((self.running_mean, self.running_spread), new, self.momentum)
+            average((self.running_mean, self.running_spread), new, self.share())
         return y
 
     def _single(self, x: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
-from normbench.norms.running import average
+from normbench.norms.running import Averaging, average
 from normbench.norms.sites import Site
 
 
 @normalizer("power")
-class PowerNorm(Normalizer):
+class PowerNorm(Normalizer, Averaging):
     """y = gain * z + bias, z = x / sqrt(s + eps): s is a mean square over batch, time and space, per feature.
 
     Until update `warmup_updates`, s is the batch's m = mean x^2, with its exact gradient (PN-V, algorithm 1). After it,
@@ -60,6 +60,7 @@ class PowerNorm(Normalizer):
     ) -> None:
         super().__init__(site)
         self.eps, self.alpha_fwd, self.alpha_bkd = eps, alpha_fwd, alpha_bkd
+        self.momentum = 1 - alpha_fwd
         self.warmup_updates, self.as_code = warmup_updates, form == "code"
         self.num_groups = num_groups if group_scaling else 0
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
@@ -103,9 +104,9 @@ class PowerNorm(Normalizer):
         else:
             z = _Approximate.apply(x, root.detach(), approximate)
         if self.track:
-            if self.as_code and updates + 1 < self.warmup_updates:
+            if self.as_code and updates + 1 < self.warmup_updates and self.momentum is not None:
                 average([self.running_square], [square.flatten()], 1 / (updates + 1))
-            average([self.running_square], [square.flatten()], 1 - self.alpha_fwd)
+            average([self.running_square], [square.flatten()], self.share())
             self.updates += 1
         return z
 

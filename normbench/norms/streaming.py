@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer, root
+from normbench.norms.running import Averaging
 from normbench.norms.sites import Site
 
 
 @normalizer("streaming")
-class Streaming(Normalizer):
+class Streaming(Normalizer, Averaging):
     """y = gain * (x - mu) / s + bias with (mu, s) = (1 - alpha) long + alpha current, per feature. **Approximate.**
 
     current: mean and spread (mean |x - mu|^p)^(1/p) + eps of the minibatch; long: kappa long + (1 - kappa) current
@@ -48,6 +49,7 @@ class Streaming(Normalizer):
         gain_init: float = 1.0,
     ) -> None:
         super().__init__(site)
+        self.momentum = 1 - kappa
         self.alpha, self.kappa, self.p, self.eps = alpha, kappa, p, eps
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.over = [i for i in range(len(site.axes)) if i != site.feature_axis]
@@ -71,8 +73,9 @@ class Streaming(Normalizer):
                 mean, deviation = now.detach(), spread.detach()
             if self.track:
                 with torch.no_grad():
-                    self.long_mean.copy_(mean.flatten().lerp(now.flatten(), 1 - self.kappa))
-                    self.long_deviation.copy_(deviation.flatten().lerp(spread.flatten(), 1 - self.kappa))
+                    share = self.share()
+                    self.long_mean.copy_(mean.flatten().lerp(now.flatten(), share))
+                    self.long_deviation.copy_(deviation.flatten().lerp(spread.flatten(), share))
                     self.seen += 1
             mean, deviation = mean.lerp(now, self.alpha), deviation.lerp(spread, self.alpha)
         return affine((x - mean) / deviation, self.gain, self.bias, axis)

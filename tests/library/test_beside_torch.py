@@ -343,3 +343,14 @@ def test_what_torch_has_and_ours_has_not_is_one_line() -> None:
     ):
         with pytest.raises(NormbenchError):
             call()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(LSTM, nn.LSTM), (GRU, nn.GRU)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_code_around_torchs_layers_reads_their_attributes(ours: type, theirs: type, bias: bool, bidirectional: bool):
+    options = {"num_layers": 2, "bidirectional": bidirectional, "bias": bias, "dropout": 0.1, "batch_first": True}
+    one, other = ours(4, 6, **options), theirs(4, 6, **options)
+    for name in ("input_size", "hidden_size", "proj_size", *options):
+        assert getattr(one, name) == getattr(other, name), name
+    one.flatten_parameters()

@@ -65,6 +65,12 @@ def test_every_normalizer_by_name(name: str) -> None:
         assert y.shape == x.shape and torch.isfinite(y).all() and x.grad is not None
 
 
+def test_a_plain_average_of_all_batches_is_refused_with_the_way_out() -> None:
+    for given in ({"name": "batch", "momentum": None}, "ghost_batch"):
+        with pytest.raises(NormbenchError, match="momentum=None.*update_bn"):
+            create_norm(given, 8, momentum=None)
+
+
 def test_presets_in_recurrent_layers() -> None:
     """Each site has the values of its name: four gates or two, and the cell as a whole."""
     for layer, wanted in ((LSTM, {4: 2, 1: 1}), (GRU, {2: 2, 1: 2})):

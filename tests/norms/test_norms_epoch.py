@@ -10,7 +10,7 @@ import torch
 from contract import LEARNING_ROWS
 from torch import nn
 
-from normbench import LSTM, create_norm, epoch
+from normbench import LSTM, NormbenchError, create_norm, epoch
 from normbench.norms import modes
 
 
@@ -111,3 +111,38 @@ def test_a_convolutional_network_with_batch_layer_learns() -> None:
                 loss.backward()
                 optimizer.step()
     assert (model.eval()(x).argmax(1) == y).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(("name", "options"), LEARNING_ROWS)
+def test_update_bn_renews_the_statistics(name: str, options: dict[str, Any]) -> None:
+    """Plainly averaged over its batches, whatever was there before; training goes on with the momentum again."""
+    if (
+        name == "instance"
+        or options.get("eval_stats") == "per_step_pass"
+        or options.get("populations") == "recalibrated"
+    ):
+        return  # torch leaves its own InstanceNorm alone; the others evaluate with a pass, `epoch(frozen=True)`
+    batches = [torch.randn(8, 6, generator=torch.Generator().manual_seed(seed)) * 3 + seed for seed in range(3)]
+    module, other = make(name, options), make(name, options)
+    before = {key: value.clone() for key, value in module.state_dict().items() if "mean" in key or "square" in key}
+    train(other)
+    for each in (module, other):
+        momentum = each.momentum
+        torch.optim.swa_utils.update_bn(batches, each.eval())
+        assert each.momentum == momentum and not each.training
+    y, told = evaluated(module)
+    assert not told and torch.equal(evaluated(other)[0], y)
+    moved = module.state_dict()
+    assert any(not torch.equal(moved[key], value) for key, value in before.items())
+    if name == "batch":
+        torchs = nn.BatchNorm1d(6, momentum=None)
+        for x in batches:
+            torchs(x)
+        for mean in module.running_mean:
+            torch.testing.assert_close(mean, torchs.running_mean)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in (row[:2] for row in LEARNING_ROWS)} - {"instance"}))
+def test_synchronized_statistics_are_refused_in_words(name: str) -> None:
+    with pytest.raises(NormbenchError, match="convert_sync_batchnorm"):
+        nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(create_norm(name, 6)))
