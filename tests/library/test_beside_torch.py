@@ -345,7 +345,7 @@ def test_what_torch_has_and_ours_has_not_is_one_line() -> None:
             call()
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(LSTM, nn.LSTM), (GRU, nn.GRU)])
+@pytest.mark.parametrize(("ours", "theirs"), [(normbench.LSTM, nn.LSTM), (normbench.GRU, nn.GRU)])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_code_around_torchs_layers_reads_their_attributes(ours: type, theirs: type, bias: bool, bidirectional: bool):

@@ -67,7 +67,7 @@ def test_every_normalizer_by_name(name: str) -> None:
 
 def test_a_plain_average_of_all_batches_is_refused_with_the_way_out() -> None:
     for given in ({"name": "batch", "momentum": None}, "ghost_batch"):
-        with pytest.raises(NormbenchError, match="momentum=None.*update_bn"):
+        with pytest.raises(NormbenchError, match=r"momentum=None.*update_bn"):
             create_norm(given, 8, momentum=None)
 
 
