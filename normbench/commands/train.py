@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,6 +106,8 @@ class Train(options.Answering):
                 for spec, label in zip(specs, configuration.labels(specs), strict=True):
                     self.say(f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
                 done = sum(found.state(spec) in FINISHED for spec in specs)
+                for line in _simpler(specs):
+                    self.say(f"  {line}")
                 self.say(f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
             else:
                 found, outcomes, code = self._train(specs, command, config_dir)
@@ -123,7 +126,7 @@ class Train(options.Answering):
             self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
             given = format.repeated(self.results, config_dir)
             mirror = describe_unmirrored(logger, found.runs, given, self.results)
-            for line in (*describe_found(found, missing), *mirror):
+            for line in (*describe_found(found, missing), *mirror, *_simpler(specs)):
                 self.say(f"  {line}")
 
         watch = watching(self.console, logger, self.results, launcher)
@@ -194,6 +197,12 @@ def _as_json(
             "reason": (ended.reason if ended else "") or (stored.reason if stored else ""),
             "path": str(stored.path) if stored else None,
         }
+
+
+def _simpler(specs: Sequence[ResolvedRun]) -> Iterator[str]:
+    """Normalizers that are others in runs of this size, with the number of runs."""
+    for sentence, count in Counter(sentence for spec in specs for sentence in spec.simpler).items():
+        yield f"note: {sentence} ({format.plural(count, 'run')})"
 
 
 def _remarks(specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:

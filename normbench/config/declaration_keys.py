@@ -84,6 +84,15 @@ class Coded(Component):
     file: Text = optional("the path of the Python file with its code, relative to this file")
 
 
+class SameAs(Model):
+    """`same_as` of a normalizer's file."""
+
+    norm: Text = Field(description="what it is then")
+    at_most: dict[Annotated[str, OneOf(("batch_size", "updates"))], list[Any]] = Field(
+        description="by a size of the run: the bound up to which that holds, the product of numbers and options"
+    )
+
+
 class Normalizer(Coded):
     """`declares` of a normalizer's file."""
 
@@ -120,6 +129,7 @@ class Normalizer(Coded):
     own_shift: bool = optional("false: it has no learned bias that replaces the preceding layer's")
     reads_mask: bool = optional("true: its statistics leave padding out")
     detaches: bool = optional("true: on purpose, some of its terms have no gradient")
+    same_as: SameAs | None = optional("the simpler normalizer that it is in training where a run is small")
     approximate: bool = optional("true: its gradient is not exactly that of its forward pass")
     measured: Any = optional("results of trying it, in words; written for a module that has no YAML file")
 
@@ -135,6 +145,10 @@ class Normalizer(Coded):
             ("mode_dependent", [mode] if isinstance(mode, str) else ()),
             ("state", self.state or ()),
             ("variants", self.variants or ()),
+            *(
+                (f"same_as.at_most.{size}", [factor for factor in factors if isinstance(factor, str)])
+                for size, factors in (self.same_as.at_most if self.same_as else {}).items()
+            ),
             *((f"at.{part}", options) for part, options in (self.at or {}).items()),
             *((f"apart.{axis}", options) for axis, options in (self.apart or {}).items()),
         ):

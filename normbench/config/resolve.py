@@ -10,7 +10,7 @@ from typing import Any
 from normbench.config import compose, evaluation, identity
 from normbench.config.updates import updates_per_epoch
 from normbench.errors import NormbenchError
-from normbench.norms.sites import Choice
+from normbench.norms.sites import Choice, simpler
 from normbench.stored import LABELS, OWN
 
 
@@ -68,6 +68,12 @@ class ResolvedRun:
     def probe(self) -> bool:
         """Whether it computes records instead of training."""
         return bool(self.config["model"]["declares"].get("probe"))
+
+    @property
+    def simpler(self) -> list[str]:
+        """A sentence for each of its normalizers that is another one in a run of its size."""
+        sizes = {"batch_size": int(self.config["train"]["batch_size"]), "updates": self.steps}
+        return [*filter(None, dict.fromkeys(simpler(choice, sizes) for choice in self.sites.values()))]
 
     def is_of(self, stored: Mapping[str, Any]) -> bool:
         """Whether a stored configuration gives this id, in this version."""

@@ -69,12 +69,24 @@ class Choice:
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
     weight: Choice | None = None  # beside it, of the weight of the layer there
+    same_as: Mapping[str, Any] = field(default_factory=dict)  # the simpler normalizer that it is in a small run
     replaces: str = ""  # the model's non-linearity, where the normalizer brings one of its own
 
     @property
     def label(self) -> str:
         name = self.preset or self.name
         return f"{name}-replaces-{self.replaces}" if self.replaces else name
+
+
+def simpler(choice: Choice, sizes: Mapping[str, int]) -> str:
+    """ "norm=ghost_batch trains as batch: batch_size is at most 128" in a run of these sizes; "" where it does not."""
+    for size, factors in choice.same_as.get("at_most", {}).items():
+        bound = math.prod(choice.options[factor] if isinstance(factor, str) else factor for factor in factors)
+        if sizes[size] <= bound:
+            options = ", ".join(f"{key}={choice.options[key]}" for key in factors if isinstance(key, str))
+            why = f"{size} {sizes[size]} is at most {bound:g}{f' ({options})' if options else ''}"
+            return f"norm={choice.label} trains as {choice.same_as['norm']}: {why}."
+    return ""
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -267,6 +279,7 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
         legacy=schema.legacy_defaults(declares),
         evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},
+        same_as=declares.get("same_as") or {},
         replaces=site.activation if declares.get("replaces") else "",
     )
 

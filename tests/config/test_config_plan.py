@@ -409,3 +409,23 @@ def test_networks_that_are_compared_across_experiments_are_those_of_their_own() 
             other = compared.get((f"{network}-{own.arm}", own.control))
             if cell.items() <= own.axes.items() and other is not None:
                 assert (other.id, other.config["eval"]) == (own.id, own.config["eval"]), (network, own.arm, own.control)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["norm=ghost_batch", "train.batch_size=128"], "norm=ghost_batch trains as batch: batch_size 128"),
+        (["norm=ghost_batch", "train.batch_size=129"], ""),
+        (["norm=ghost_batch", "train.batch_size=128", "norm.ghost_size=64"], ""),
+        (["norm=batch_renorm", "train.steps=5000"], "norm=batch_renorm trains as batch: updates 5000"),
+        (["norm=batch_renorm", "train.steps=5001"], ""),
+        (["norm=batch_renorm", "train.steps=5000", "norm.warmup_frac=0.5"], ""),
+        (["norm=power", "train.steps=10000"], "norm=power trains as PN-V"),
+        (["norm=power", "train.steps=10001"], ""),
+        (["norm=layer"], ""),
+    ],
+)
+def test_a_normalizer_that_is_another_in_a_run_of_this_size_says_so(words: list[str], sentence: str) -> None:
+    epochs = ["train.epochs=0"] if "steps" in " ".join(words) else []
+    (spec,) = plan.train_specs(["model=mnist_mlp", "data=digits", *words, *epochs], False)
+    assert [line.startswith(sentence) for line in spec.simpler] == ([True] if sentence else [])
