@@ -22,6 +22,7 @@ from normbench.norms.sites import INVARIANT, NOT, least_eps
 from normbench.train.probes import deviation
 
 IN_PLACE = "the input was changed in place"
+NOT_FINITE = "it gives NaN or infinity for finite inputs"
 Function = Callable[[Subject, Axes], None]
 
 
@@ -205,6 +206,7 @@ def shape_and_type(subject: Subject, axes: Axes) -> None:
 def repeatable(subject: Subject, axes: Axes) -> None:
     for options in rows(subject, axes):
         one, other = (passes(subject.make(axes, options), subject, axes) for _ in range(2))
+        demand(finite(*one, *other), NOT_FINITE)
         for when, a, b in zip((" in training", " in training", ""), one, other, strict=True):
             words = f"two modules differ{when}{format_row(subject, options)}"
             demand(torch.equal(a, b), f"{words}: is there noise of its own?" if when else words)
@@ -283,7 +285,10 @@ def whole_state(subject: Subject, axes: Axes) -> None:
         words = f"a copy made from it does not go on alike{format_row(subject, options)}: keep statistics in buffers"
         for variant in variants(module):
             with modes.inference(module, variant), modes.inference(other, variant):
-                demand(torch.equal(module(x.clone()), other(x.clone())), words)
+                y = module(x.clone())
+                demand(finite(y), NOT_FINITE)
+                demand(torch.equal(y, module(x.clone())), "it is random in evaluation: draw in training mode alone")
+                demand(torch.equal(y, other(x.clone())), words)
         after = other.state_dict()
         demand(all(torch.equal(value, after[key]) for key, value in module.state_dict().items()), words)
 

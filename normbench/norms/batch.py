@@ -229,8 +229,8 @@ class BatchNorm(Normalizer, Averaging):
                 shares = [self._plain_share(steps)] * len(self.momenta)
             else:
                 shares = [self.momentum, *self.momenta[1:]]
-            for row, share in enumerate(shares):
-                average((self.running_mean[row, place], self.running_var[row, place]), (mean, variance), share, found)
+            for row, of_row in enumerate(shares):
+                average((self.running_mean[row, place], self.running_var[row, place]), (mean, variance), of_row, found)
             return
         batches = self.pass_batches[place]
         batches += 1 if found is None else found.any(1, keepdim=True)

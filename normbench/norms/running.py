@@ -18,6 +18,8 @@ class Averaging(_BatchNorm):
     batches in training mode, and sets `momentum` back. Nothing else of torch's class is used.
     """
 
+    gain: nn.Parameter | None
+    bias: nn.Parameter | None  # type: ignore[assignment]  # torch's class has always one
     track_running_stats = False  # torch.func takes away averages where it is true
     _version = 1  # of the state dictionary: that of nn.Module
     _load_from_state_dict = nn.Module._load_from_state_dict
@@ -28,7 +30,7 @@ class Averaging(_BatchNorm):
         self.averaged = 0  # batches since the reset
 
     @property
-    def momentum(self) -> float | None:  # type: ignore[override]  # an attribute of torch's class
+    def momentum(self) -> float | None:
         return self._momentum
 
     @momentum.setter
@@ -63,8 +65,7 @@ class Averaging(_BatchNorm):
     @property
     def weight(self) -> nn.Parameter | None:  # type: ignore[override]
         """The gain, by torch's name for it."""
-        gain: nn.Parameter | None = self.gain
-        return gain
+        return self.gain
 
 
 @torch.no_grad()

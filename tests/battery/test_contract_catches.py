@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from normbench.battery import contract
-from normbench.battery.adopt import adopt
+from normbench.battery.adopt import adopt, in_words
+from normbench.errors import NormbenchError
 
 HEAD = """
 import torch
@@ -94,6 +95,25 @@ def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
     body, words = FAULTS[name]
     found = breach(name, write(tmp_path, body), tmp_path)
     assert words in found and "\n" not in found and "Traceback" not in found
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return x * float('nan')", "NaN or infinity"),
+        ("return x / (x - x)", "NaN or infinity"),
+        ("return x + torch.randn_like(x) * 0.1", "random in evaluation"),
+    ],
+)
+def test_training_is_refused_for_the_right_reason(body: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(NormbenchError, match=reason):
+        in_words([f"norm={write(tmp_path, body)}"], None, tmp_path / "conf")
+
+
+def test_what_is_not_finite_is_not_called_noise(tmp_path: Path) -> None:
+    findings = list(contract.examine(adopt(str(write(tmp_path, "return x / 0")), None, tmp_path).subject()))
+    assert contract.first_to_mend(findings) == "repeatable"
+    assert {f.broken for f in findings if f.check.name == "repeatable"} == {contract.NOT_FINITE}
 
 
 def test_an_input_changed_in_place_is_named(tmp_path: Path) -> None:

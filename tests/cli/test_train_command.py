@@ -199,6 +199,6 @@ def test_runs_that_an_interrupt_left_are_one_line(normbench, capfd, tmp_path: Pa
 
 def test_a_plan_says_which_normalizer_is_another_one(normbench, capfd) -> None:
     for words in (["--dry-run"], []):
-        assert normbench(*TINY, "-m", "norm=layer,ghost_batch", "seed=1,2", *words) == 0
+        assert normbench(*TINY, "-m", "norm=layer,ghost_batch", "seed=1,2", "train.batch_size=100", *words) == 0
         out = " ".join(capfd.readouterr().out.split())
         assert "note: norm=ghost_batch trains as batch: " in out and "(2 runs)" in out
