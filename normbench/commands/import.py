@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from rich.console import Console
 
 from normbench.commands import format, terminal
@@ -33,6 +32,7 @@ COUNTED = {  # in `counted`: what is said of it
     "repeated": "repeated steps, of which the last counts",
     "rewound": "points that a resumed run logged again",
     "gaps": "gaps between steps",
+    "unordered": "points that were written late: sorted by their steps, of which none comes twice",
     "blank": "rows without the value",
     "nonfinite": "values that are not finite",
 }
@@ -77,16 +77,21 @@ def _import(
     if not paths or name is None:
         raise NormbenchError("import needs PATH and --as NAME, such as: normbench import logs/ --as mine")
     path = imported.place(results, name)
-    read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
+    as_yaml = imports.guess.as_yaml
+    try:
+        read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
+    except imports.guess.OpenMap as error:
+        say(console, f"guessed so far: save it, answer what is open, and use it with --map FILE\n{error.draft}")
+        raise
     notes = [*_found(read), *read.notes]
     say(console, "\n".join(notes))
     if read.guessed:
-        say(console, f"guessed:\n{_yaml(read.guessed)}")
+        say(console, f"guessed:\n{as_yaml(read.guessed)}")
         if not yes and not _agreed(console):
             raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
     for line in imported.write(results, name, read.runs, read.contrasts):
         say(console, line)
-    files.atomic_write(path.with_name("map.yaml"), _yaml(imports.runs.written(read.map)).encode())
+    files.atomic_write(path.with_name("map.yaml"), as_yaml(imports.runs.written(read.map)).encode())
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
     return notes, read.guessed
 
@@ -121,6 +126,8 @@ def _found(read: Any) -> list[str]:
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}
+    if (late := _late(read)) and read.map.series:
+        lines.append(f"  begins differ: {late}")
     if len(ends) > 1 and read.map.series:
         lines.append(f"  ends differ, from {min(ends)} to {max(ends)}: length: common in a map cuts all")
     if diverged := [run for run in read.runs if run.status == "diverged"]:
@@ -129,8 +136,18 @@ def _found(read: Any) -> list[str]:
     return lines
 
 
-def _yaml(content: Any) -> str:
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+def _late(read: Any) -> str:
+    """Which run begins latest and which first, where a series does not begin alike in all runs."""
+    firsts: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)  # by series, a run for each first step
+    for run in read.runs:
+        for block in run.records.blocks:
+            firsts[block.split, [*block.columns][-1]].setdefault(block.columns["step"][0], run)
+    for (split, metric), runs in firsts.items():
+        if len(runs) > 1:
+            first, late = min(runs), max(runs)
+            where = [f"at {step} in {runs[step].arm} seed {runs[step].seed}" for step in (late, first)]
+            return f"{split} {metric} {' and '.join(where)}: is a part of a log lost?"
+    return ""
 
 
 def _agreed(console: Console) -> bool:

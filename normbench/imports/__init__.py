@@ -12,7 +12,7 @@ import yaml
 from normbench import reading
 from normbench.config.validation import validate
 from normbench.errors import NormbenchError
-from normbench.imports import guess, ours, parts, runs, sources
+from normbench.imports import guess, ours, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs.record import RunRecord
 
@@ -45,12 +45,21 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
         found, whole = ours.runs(name, logs, map), Map(source=logs[0].source)
         contrasts = logs[0].contrasts if len(logs) == 1 else b""
         return Read(found, whole, {} if map.source else {"source": whole.source}, _notes(logs), contrasts)
-    whole, guessed = guess.completed(map, logs)
-    found, empty = runs.runs(name, parts.parts(logs, whole), whole)
+    if logs[0].source == "tensorboard":
+        logs = tensorboard.merged(logs)
+    guessed = guess.completed(map, logs)
+    try:
+        found, empty = runs.runs(name, parts.parts(logs, guessed.map), guessed.map)
+    except NormbenchError as error:
+        if not guessed.keys:
+            raise
+        raise guess.OpenMap(error, guess.draft(guessed)) from None
     left = [f"{key} is left out: it has no series of the map" for key in empty]
-    return Read(found, whole, guessed, [*_notes(logs), *left])
+    return Read(found, guessed.map, guessed.keys, [*_notes(logs), *guessed.notes, *left])
 
 
 def _notes(logs: Sequence[Any]) -> list[str]:
-    cut = [f"{log.file['path']}: {log.lost} bytes after the last whole record are left out" for log in logs if log.lost]
-    return [*cut, *(f"{log.file['path']}: {log.note}" for log in logs if log.note)]
+    """What each reader says of its file; else how much of it is lost."""
+    lost = {log.file["path"]: f"{log.lost} bytes after the last whole record are left out" for log in logs if log.lost}
+    notes = lost | {log.file["path"]: log.note for log in logs if log.note}
+    return [f"{path}: {note}" for path, note in notes.items()]

@@ -10,7 +10,7 @@ import numpy as np
 
 from normbench.imports.log import refuse
 from normbench.imports.map_keys import Clock, Clocks, Map
-from normbench.imports.parts import Part, check_column
+from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.record import HIGHEST, LARGEST
 
 SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard", "neptune")  # where a blank is no log, by design
@@ -36,11 +36,14 @@ class Points:
         return Points(self.step[keep], epoch, self.value[keep], self.counted)
 
 
-def points(name: str, own: Sequence[Part], clocks: Clocks, map: Map) -> Points:
-    """Of parts in the order of their files. NormbenchError with the run where the rules of the map refuse it."""
+def points(name: str, own: Sequence[Part], clocks: Clocks | None, map: Map) -> Points:
+    """Of parts in the order of their files; without a clock of the one row, at step 1.
+
+    NormbenchError with the run where the rules of the map refuse it.
+    """
     pieces = [_piece(name, part, clocks, map) for part in own]
     step, value = (np.concatenate([piece[place] for piece in pieces]) for place in (0, 2))
-    epoch = np.concatenate([piece[1] for piece in pieces]) if clocks.epoch else None
+    epoch = np.concatenate([piece[1] for piece in pieces]) if clocks and clocks.epoch else None
     counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
     if own[0].log.source not in SPARSE:
         counted["blank"] = sum(part.table.num_rows for part in own) - len(value)
@@ -52,7 +55,7 @@ def points(name: str, own: Sequence[Part], clocks: Clocks, map: Map) -> Points:
     return Points(step, None if epoch is None else epoch[kept], value, counted)
 
 
-def _piece(name: str, part: Part, clocks: Clocks, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Steps, epochs and values of the rows that have a value."""
     value, there = numbers(part, part.values or name)
     if map.blank == "diverged":
@@ -64,6 +67,8 @@ def _piece(name: str, part: Part, clocks: Clocks, map: Map) -> tuple[np.ndarray,
             "diverged for what was NaN.",
         )
     value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[there]
+    if clocks is None:
+        return np.ones(len(value), dtype=np.int64), np.ones(len(value)), value
     epoch = _clock(part, clocks.epoch or clocks.step, name, there)
     whole = _clock(part, clocks.step, name, there) if clocks.step else epoch
     off = (whole != np.rint(whole)) | (whole < 0) | (whole >= HIGHEST)
@@ -91,41 +96,46 @@ def _clock(part: Part, clock: Clock, name: str, there: np.ndarray) -> np.ndarray
 
 
 def numbers(part: Part, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """A column as float64, and where it is not null. NormbenchError where it has something else than numbers."""
-    import pyarrow as pa
-
+    """A column as float64, and where it is not blank. NormbenchError where it has something else than numbers."""
     check_column(part.log, part.table, name)
-    column = part.table.column(name).combine_chunks()
-    try:
-        found = column.cast(pa.float64())
-    except pa.ArrowException as error:
-        raise refuse(part.log.file["path"], f"column '{name}' has no numbers: {error}.") from None
-    there = found.is_valid().to_numpy(zero_copy_only=False)
-    return found.fill_null(np.nan).to_numpy(zero_copy_only=False), there
+    found, there, other = as_numbers(part.table.column(name))
+    if other.any():
+        raise refuse(part.log.file["path"], f"column '{name}' has no numbers: {first_other(part.log, name)}.")
+    return found, there
 
 
 def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) -> np.ndarray:
-    """Which points stay."""
+    """Which points stay, in the order of their steps."""
     if not len(step):
         return step
+    order = np.argsort(step, kind="stable")
     if rule == "last":
-        order = np.argsort(step, kind="stable")
         last = np.append(np.diff(step[order]) > 0, True)
         counted["repeated"] = len(step) - int(last.sum())
         return order[last]
-    back = np.flatnonzero(np.diff(step) <= 0) + 1
-    if len(back) and rule == "refuse":
-        raise refuse(where, f"step {step[back[0]]} comes after {step[back[0] - 1]}, and repeats: refuse is in the map.")
-    again = back[(step[back] < step[back - 1]) & (step[back] <= step[0])]
+    repeats = np.zeros(len(step), dtype=bool)  # whether a step was logged before
+    repeats[order[1:]] = np.diff(step[order]) == 0
+    back = np.append(False, np.diff(step) < 0)
+    if not repeats.any():  # nothing was logged again: what was written late is put in its place
+        counted["unordered"] = int(np.sum(step < np.maximum.accumulate(step)))
+        return order
+    if rule == "refuse":
+        place = np.flatnonzero(repeats)[0]
+        raise refuse(where, f"step {step[place]} comes after {step[place - 1]}, and repeats: refuse is in the map.")
+    again = np.flatnonzero(back & (step <= step[0]))
     if len(again):
         raise refuse(
             where,
             f"step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one that was "
             "begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
         )
-    later = np.append(np.minimum.accumulate(step[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    # A step that comes again takes back whatever was logged before it at this step or later.
+    never = np.iinfo(np.int64).max
+    later = np.append(np.minimum.accumulate(np.where(repeats, step, never)[::-1])[::-1][1:], never)
     stay = step < later
     same = np.append(np.diff(step) == 0, False)
     counted["repeated"] = int(np.sum(~stay & same))
     counted["rewound"] = int(np.sum(~stay & ~same))
-    return np.flatnonzero(stay)
+    kept = order[stay[order]]
+    counted["unordered"] = int(np.sum(step[stay] < np.maximum.accumulate(step[stay])))
+    return kept

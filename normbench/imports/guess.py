@@ -1,137 +1,326 @@
-"""What a map leaves out, where one answer alone is possible; else a line that says what to write."""
+"""What a map leaves out, where one answer alone is possible; else questions, and a draft that has all the rest."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from normbench.errors import NormbenchError
-from normbench.imports.log import Log
-from normbench.imports.map_keys import Labels, Map
-from normbench.imports.parts import Part, parts
+from normbench.imports.log import Log, refuse
+from normbench.imports.map_keys import Label, Labels, Map
+from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, whole
-from normbench.imports.words import CLOCKS, FOLDER, SEED, bare, is_clock, seed_of, split_of
+from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "neptune": "attribute"}
 IDS = ("wandb", "neptune")  # that have ids of runs
 SETTINGS = {"tensorboard": "hparam", "neptune": "attribute"}  # what sources call a setting
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
+GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
 ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
+NO_ARM = re.compile(r"version_\d+|logs?|tb|tensorboard|lightning_logs|metrics|history|results?|training_log|progress|")
 MANY = 100  # series that nobody has chosen
+SHOWN = 8  # names in a line
 
 
-def completed(map: Map, logs: Sequence[Log]) -> tuple[Map, dict[str, Any]]:
-    """The whole map, and what of it was guessed. NormbenchError where two answers are possible."""
-    source = logs[0].source
-    guessed: dict[str, Any] = {} if map.source else {"source": source}
+class Question(NormbenchError):
+    """What cannot be guessed. `answer`: lines of a map with an answer; `series`: of a question for splits, all."""
+
+    def __init__(self, message: str, answer: str = "", series: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.answer, self.series = answer, series
+
+
+class OpenMap(NormbenchError):
+    """An import that needs an answer. `draft`: what was guessed, as a map to be edited."""
+
+    def __init__(self, error: NormbenchError, draft: str) -> None:
+        super().__init__(str(error), error.code)
+        self.draft = draft
+
+
+@dataclass
+class Guess:
+    """The map, which keys of it were guessed, what is said of them, and what stays open."""
+
+    map: Map
+    keys: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    def add(self, key: str, value: Any) -> None:
+        self.keys[key] = value
+        self.map = Map.model_validate({**self.map.model_dump(exclude_none=True), key: value})
+
+    def ask(self, answer: Callable[[], Any]) -> Any:
+        """The answer, or None where it is a question."""
+        try:
+            return answer()
+        except Question as question:
+            self.questions.append(question)
+            return None
+
+
+def completed(map: Map, logs: Sequence[Log]) -> Guess:
+    """The whole map. OpenMap where two answers are possible."""
+    source, guess = logs[0].source, Guess(map)
+    folders = _split_folders(source, logs)
+    if not map.source:
+        guess.add("source", source)
     if map.run is None and not map.columns:
-        guessed["run"] = _run(source, logs)
-    map = _with(map, guessed)
-    found = parts(logs, map)
+        guess.add("run", _run(source, logs, folders))
+    found = parts(logs, guess.map)
+    taken = guess.map
     if map.series is None:
-        guessed["series"] = _series(found, source)
-        map = _with(map, guessed)
-    if map.x is None and any(entry.x is None for entry in map.series) and (x := _clocks(found, map, source)):
-        guessed["x"] = x
-    if labels := _labels(found, map):
-        guessed["labels"] = {**(map.labels.model_dump(exclude_none=True) if map.labels else {}), **labels}
-    return _with(map, guessed), guessed
+        if series := guess.ask(lambda: _series(found, folders, guess)):
+            guess.add("series", series)
+            taken = guess.map
+        else:  # the rest is guessed as if all of them were taken
+            series = guess.questions[0].series
+            if not series:
+                raise OpenMap(guess.questions[0], draft(guess))
+            taken = Map.model_validate({**guess.map.model_dump(exclude_none=True), "series": series})
+    needs_clock = map.x is None and any(entry.x is None for entry in taken.series)
+    if needs_clock and (x := guess.ask(lambda: _clocks(found, taken, guess))):
+        guess.add("x", x)
+    if labels := _labels(found, taken, folders, guess):
+        given = map.labels.model_dump(exclude_none=True) if map.labels else {}
+        guess.add("labels", {**given, **labels})
+        guess.keys["labels"] = labels
+    if guess.questions:
+        raise OpenMap(guess.questions[0], draft(guess))
+    return guess
 
 
-def _with(map: Map, more: Mapping[str, Any]) -> Map:
-    return Map.model_validate({**map.model_dump(exclude_none=True), **more})
+def draft(guess: Guess) -> str:
+    """The map as YAML; each question is a comment, with the lines of an answer."""
+    keys = guess.map.model_dump(exclude_none=True)
+    labels = keys.pop("labels", None)
+    of_labels = [question for question in guess.questions if question.answer.startswith(" ")]
+    lines = [as_yaml(keys), *(_commented(one) for one in guess.questions if one not in of_labels)]
+    if labels:
+        lines.append(as_yaml({"labels": labels}))
+    elif of_labels:
+        lines.append("#labels:\n")
+    return "".join([*lines, *map(_commented, of_labels)])
 
 
-def _run(source: str, logs: Sequence[Log]) -> Any:
+def as_yaml(keys: Mapping[str, Any]) -> str:
+    """Keys of a map as its file has them."""
+    return yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=120) if keys else ""
+
+
+def _commented(question: Question) -> str:
+    lines = textwrap.wrap(str(question), 100, initial_indent="# open: ", subsequent_indent="#   ")
+    return "".join(f"{line}\n" for line in [*lines, *(f"#{line}" for line in question.answer.splitlines())])
+
+
+# --- runs and series -------------------------------------------------------------------------------------------------
+
+
+def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
+    """The last words of paths that name a split: as Keras, and as `add_scalars` of torch, which makes a folder a curve.
+
+    None where a tag names another split than its folder: `train` is what YOLO calls a run.
+    """
+    found = set()
+    for log in logs if source == "tensorboard" else ():
+        last = log.path.rpartition("/")[2]
+        tags = {name for table in log.tables for name in table.column_names} - {"step"}
+        is_split = last.lower() in SPLITS
+        is_curve = split_of(last) and any(last.startswith(f"{tag.replace('/', '_')}_") for tag in tags)
+        if is_split and {split_of(tag) for tag in tags} - {"", split_of(last)}:
+            return []
+        if is_split or (is_curve and len(tags) == 1):
+            found.add(last)
+    return sorted(found)
+
+
+def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     """The tool's id, or the path; of a folder for each split what is before it."""
     if source in IDS:
         return "run_id"
-    split = any(split_of(log.path.rpartition("/")[2]) for log in logs if "/" in log.path)
-    return {"path": FOLDER} if source == "tensorboard" and split else "path"
+    if not folders:
+        return "path"
+    if alone := [log for log in logs if log.path in folders]:
+        raise refuse(
+            alone[0].file["path"],
+            f"{alone[0].path} is the folder of a split. Import the folder that its run lies in, or say what a run is.",
+        )
+    if all(folder.lower() in SPLITS for folder in folders):
+        return {"path": FOLDER}
+    return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
 
 
-def _series(found: Sequence[Part], source: str) -> list[dict[str, Any]]:
-    """The names with the word of one split, in their name or in the folder."""
-    where: dict[str, set[str]] = defaultdict(set)
-    clocks = {clock for part in found for clock in part.log.clocks.values()}
-    for part in found:
-        folder = split_of(part.log.path.rpartition("/")[2]) if source == "tensorboard" else ""
-        for name in part.names:
-            if name and name not in clocks and not is_clock(name) and _is_number(part, name):
-                where[name].add(split_of(name) or folder or ("train" if source in OF_TRAIN else ""))
+def _series(found: Sequence[Part], folders: Sequence[str], guess: Guess) -> list[dict[str, Any]]:
+    """The names with the word of one split, in their name or in the folder; a note of each other one."""
+    source = found[0].log.source
+    where, others = _splits(found, folders, _names_of_labels(guess.map))
     if len(where) > MANY:
         prefixes = Counter(name.partition("/")[0] if "/" in name else name.partition("_")[0] for name in where)
         common = ", ".join(f"{prefix}* ({count})" for prefix, count in prefixes.most_common(5))
-        raise NormbenchError(f"there are {len(where)} series, of {common}. Choose some under series: in the map.")
-    key = NAMED.get(source, "column")
+        raise Question(
+            f"there are {len(where)} series, of {common}. Choose some under series: in the map.",
+            as_yaml({"series": _of_train(source, [*where][:SHOWN])}),
+        )
+    settings = [name for name in where if is_setting(name)]
+    without = [name for name, splits in where.items() if "" in splits and name not in settings]
+    lines = [f"not taken: {name} ({why})" for name, why in others.items()]
+    lines += [f"not taken, for no split is in the name: {_names(without)}"] if without else []
+    lines += [f"not taken, for it is how the training goes: {_names(settings)}"] if settings else []
+    taken = {name: splits for name, splits in where.items() if name not in {*settings, *without}}
+    if not taken:
+        raise _no_series(found, without, lines)
+    guess.notes += lines
     series: list[dict[str, Any]] = []
-    for name, splits in where.items():
+    renames = {word: split_of(word) for word in folders if word != split_of(word)}
+    key = NAMED.get(source, "column")
+    for name, splits in taken.items():
         if split_of(name) or splits == {"train"}:
             series.append({key: name, "split": split_of(name) or "train", "metric": bare(name)})
-        elif splits and "" not in splits:
-            renames = {word: split_of(word) for word in sorted(_folders(found)) if word != split_of(word)}
+        else:
             series.append({key: name, "split": {"path": "([^/]+)$", **renames}, "metric": name})
-    if not series:
-        names = ", ".join([*where][:8]) or "none"
-        raise NormbenchError(
-            f"no series names its split: {names}. Write them into a map, such as series: [{{{key}: "
-            f"{next(iter(where), 'loss')}, split: train, metric: loss}}]"
-        )
     return series
 
 
-def _folders(found: Sequence[Part]) -> set[str]:
-    return {last for part in found if split_of(last := part.log.path.rpartition("/")[2])}
+def _splits(
+    found: Sequence[Part], folders: Sequence[str], labels: Collection[str]
+) -> tuple[dict[str, set[str]], dict[str, str]]:
+    """By name of a series the splits that name and folders have, "" for none; by name of others the first place that
+    has no number. A column without a split and without any number is a label.
+    """
+    splits: dict[str, set[str]] = defaultdict(set)
+    others: dict[str, str] = {}
+    clocks = {clock for part in found for clock in part.log.clocks.values()}
+    for part in found:
+        last = part.log.path.rpartition("/")[2]
+        of_rest = split_of(last) if last in folders else "train" if part.log.source in OF_TRAIN else ""
+        for name in part.names:
+            if not name or name in clocks or name in labels or is_clock(name) or name in others:
+                continue
+            split = split_of(name) or of_rest
+            column = part.table.column(part.values or name)
+            _, numbers, other = as_numbers(column)
+            if str(column.type) == "bool":
+                others[name] = "true or false"
+            elif not other.any():
+                splits[name].add(split)
+            elif split or numbers.any():
+                others[name] = f"{first_other(part.log, part.values or name)} of {part.log.file['path']}"
+    return {name: own for name, own in splits.items() if name not in others}, others
 
 
-def _is_number(part: Part, name: str) -> bool:
-    import pyarrow.types as types
+def _no_series(found: Sequence[Part], without: Sequence[str], lines: Sequence[str]) -> Question:
+    """Why no series can be taken: of the first columns, or of all."""
+    key = NAMED.get(found[0].log.source, "column")
+    if without:
+        return Question(
+            f"no series names its split: {_names(without)}. Write them into a map, such as series: "
+            f"[{{{key}: {without[0]}, split: train, metric: {without[0]}}}]",
+            as_yaml({"series": _of_train(found[0].log.source, without)}),
+            _of_train(found[0].log.source, without),
+        )
+    columns = _names([name for name in found[0].names if name])
+    why = "; ".join(lines[:3]) or f"it has {columns} alone" if columns else "it has none"
+    return Question(f"{found[0].log.file['path']}: no series can be taken: {why}.")
 
-    kind = part.table.schema.field(part.values or name).type
-    return any(is_kind(kind) for is_kind in (types.is_floating, types.is_integer, types.is_decimal, types.is_null))
+
+def _of_train(source: str, names: Sequence[str]) -> list[dict[str, str]]:
+    return [{NAMED.get(source, "column"): name, "split": "train", "metric": name} for name in names]
 
 
-def _clocks(found: Sequence[Part], map: Map, source: str) -> dict[str, Any]:
-    """The only clock; {} where the tool itself names one for each series. Time, or a count of log calls, is none."""
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
+
+
+def _names_of_labels(map: Map) -> set[str]:
+    """The columns that a map has in another role than that of a series."""
+    labels = map.labels or Labels()
+    given = [labels.arm, labels.seed, labels.control, *(labels.axes or {}).values()]
+    columns = {label.column for label in given if isinstance(label, Label)}
+    clocks = [clock for clock in (map.x.step, map.x.epoch) if clock] if map.x else []
+    return {*columns, *(clock.name for clock in clocks), *(map.run if isinstance(map.run, list) else [])} - {None}
+
+
+def _clocks(found: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
+    """The clocks that a tool always has, or the only one; none where a run is one row, or where the tool names one for
+    each series. Time is none.
+    """
+    source = found[0].log.source
     if source == "tensorboard":
         return {"step": {"event": "step"}}
-    named = [(part, entry, name) for part in found for entry, name in entries(part, map) if entry.x is None]
-    named = [one for one in named if one[2] not in one[0].log.clocks]
+    named = [(part, name) for part in found for entry, name in entries(part, map) if entry.x is None]
+    named = [(part, name) for part, name in named if name not in part.log.clocks]
     if not named:
         return {}
+    key = "key" if NAMED.get(source) == "key" else "column"
     own = {clock for part in found for clock in part.log.clocks.values()}
     chart = any(name.endswith("__MIN") for part in found for name in part.table.column_names)
-    columns = {name for part, *_ in named for name in part.table.column_names}
+    columns = {name for part, _ in named for name in part.table.column_names}
     have = {name: CLOCKS[name.lower()] for name in sorted(columns - own) if name.lower() in CLOCKS}
+    if source in GLOBAL_STEP and "step" in have:
+        tables = [part.table for part, _ in named]
+        both = "epoch" in have and all(_has_epochs(table) for table in tables)
+        return {clock: {key: clock} for clock in (("step", "epoch") if both else ("step",))}
     if len(have) == 1 and not chart:
         ((name, clock),) = have.items()
-        return {clock: {"key" if NAMED.get(source) == "key" else "column": name}}
+        return {clock: {key: name}}
+    if not have and not own and "_step" in columns and not chart:
+        guess.notes.append("the clock is _step, W&B's count of the calls of log: a step is no update")
+        return {"step": {key: "_step"}}
     could = sorted({*have, *(columns & {"_step"})})
-    form = "x: {step: {column: NAME}}" if NAMED.get(source) != "key" else "x: {step: {key: NAME}}"
-    raise NormbenchError(
-        f"{found[0].log.file['path']}: which column is the clock? "
-        f"{'It could be ' + ' or '.join(could) if could else 'None is called step or epoch'}. Write {form}, epoch "
-        "instead of step for epochs, or both, into the map."
+    rows: Counter[tuple[str, str]] = Counter()
+    for part, name in named:
+        rows[part.key, name] += part.table.num_rows
+    if not could and not map.columns and max(rows.values()) == 1:
+        guess.notes.append("no column is a clock, and each run has one row: its values are final ones, at step 1")
+        return {}
+    table = "" if map.run == "run_id" or isinstance(map.run, list) else " If each row is a run: run: [COLUMNS]."
+    candidates = f"It could be {' or '.join(could)}." if could else f"None is called step or epoch.{table}"
+    raise Question(
+        f"{found[0].log.file['path']}: which column is the clock? {candidates} Write x: {{step: {{{key}: NAME}}}}, "
+        "epoch instead of step for epochs, or both, into the map.",
+        "\n".join(f"x: {{{have.get(name, 'step')}: {{{key}: {name}}}}}" for name in could or ["NAME"]),
     )
+
+
+def _has_epochs(table: Any) -> bool:
+    """Whether an epoch stands beside each step."""
+    if not {"step", "epoch"} <= {*table.column_names}:
+        return False
+    (_, steps, _), (_, epochs, _) = (as_numbers(table.column(name)) for name in ("step", "epoch"))
+    return bool((epochs | ~steps).all())
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _labels(found: Sequence[Part], map: Map) -> dict[str, Any]:
+def _labels(found: Sequence[Part], map: Map, folders: Sequence[str], guess: Guess) -> dict[str, Any]:
     """The seed that all runs name, and the arm where it is all that differs."""
     labels, given = map.labels or Labels(), {name for part in found for name in part.groups}
     runs, _ = by_run(found, map)
     if not runs:
         return {}  # which the reader of runs refuses
+    paths = {key: _run_path(own[0].log.path, folders) for key, own in runs.items()}
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
-        guessed["seed"] = _seed(runs)
+        guessed["seed"] = guess.ask(lambda: _seed(runs, paths))
     if labels.arm is None and "arm" not in given:
-        guessed["arm"] = _arm(runs, labels)
-    return guessed
+        guessed["arm"] = guess.ask(lambda: _arm(runs, paths, labels))
+    return {key: label for key, label in guessed.items() if label}
+
+
+def _run_path(path: str, folders: Sequence[str]) -> str:
+    """A path without the folder of a split."""
+    before, _, last = path.rpartition("/")
+    return before if last in folders else path
 
 
 def _facts(own: Sequence[Part]) -> dict[tuple[str, str], str]:
@@ -143,30 +332,35 @@ def _facts(own: Sequence[Part]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _seed(runs: Mapping[str, Sequence[Part]]) -> dict[str, str]:
-    """By path, configuration or column; where a run has several they agree."""
-    by_path = {key: seed_of(own[0].log.path) for key, own in runs.items()}
+def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
+    """By path, configuration or column; where a run has several they agree. A run alone needs none."""
+    by_path = {key: seed_of(path) for key, path in paths.items()}
     facts = {key: _facts(own) for key, own in runs.items()}
     shared = set.intersection(*({*own} for own in facts.values()))
     places = sorted(place for place in shared if place[1].rpartition(".")[2].rpartition("/")[2].lower() == "seed")
     for key in runs:
         seeds = {whole(facts[key][place], key) for place in places} | ({int(by_path[key])} if by_path[key] else set())
         if len(seeds) > 1:
-            raise NormbenchError(f"run {key} has seeds {' and '.join(map(str, sorted(seeds)))}: name one, labels.seed.")
+            several = " and ".join(map(str, sorted(seeds)))
+            raise Question(f"run {key} has seeds {several}: name one, labels.seed.", "  seed: {config: KEY}")
     if places:
         return {places[0][0]: places[0][1]}
-    if all(by_path.values()) and len({own[0].log.path for own in runs.values()}) >= len(runs):
+    if all(by_path.values()) and len({*paths.values()}) >= len(runs):
         return {"path": r"(?:seed[-_= ]?|_s(?=\d+(?:$|/)))(\d+)"}
     if all("seed" in part.table.column_names for own in runs.values() for part in own):
         return {"column": "seed"}
+    if len(runs) == 1:
+        return "none"  # no other run is its pair
     lacking = [key for key, seed in by_path.items() if not seed]
-    raise NormbenchError(
-        f"{len(lacking)} of {len(runs)} runs name no seed, such as {(lacking or [*runs])[0]}. Write labels: "
-        "{seed: ...} into the map: {path: 'REGEX(\\d+)'}, {config: KEY}, count (numbers them), none (no two share one)."
+    example = (lacking or [*runs])[0]
+    raise Question(
+        f"{len(lacking)} of {len(runs)} runs name no seed, such as {example}. Write labels: {{seed: ...}} into the "
+        "map: {path: 'REGEX(\\d+)'}, {config: KEY}, count (numbers them), none (no two share one).",
+        "  seed: none",
     )
 
 
-def _arm(runs: Mapping[str, Sequence[Part]], labels: Labels) -> dict[str, str]:
+def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: Labels) -> dict[str, str]:
     """The part of the path, or the one setting, that differs; what differs in the same way is the same."""
     used = {label.place for label in (labels.control, *(labels.axes or {}).values()) if label}
     facts = {key: _facts(own) for key, own in runs.items()}
@@ -174,7 +368,7 @@ def _arm(runs: Mapping[str, Sequence[Part]], labels: Labels) -> dict[str, str]:
     for place in sorted({place for own in facts.values() for place in own} - used):
         if place[1].rpartition(".")[2].rpartition("/")[2].lower() != "seed":
             values[place] = tuple(own.get(place, "") for own in facts.values())
-    names = _rest_of_paths(runs)
+    names = _rest_of_paths([*paths.values()])
     candidates: dict[tuple[int, ...], list[tuple[str, str]]] = defaultdict(list)  # by how they divide the runs
     of_tool = next(iter(runs.values()))[0].log.source in IDS  # whose folders are named by time and id
     for place, own in [*([] if of_tool else [(("path", ""), names)]), *values.items()]:
@@ -183,29 +377,48 @@ def _arm(runs: Mapping[str, Sequence[Part]], labels: Labels) -> dict[str, str]:
     pattern = _pattern(runs, names)
     places = [place for own in candidates.values() for place in own]
     if not places:
-        return {"value": names[0] or "imported"}
+        return {"value": "imported" if of_tool else names[0] or "imported"}
     if len(candidates) == 1 and places[0][0] == "path" and pattern:
         return {"path": pattern}
     if len(places) == 1 and places[0][0] != "path":
         return dict(places)
     could = " or ".join(" ".join(place).strip() for place in places[:8])
-    raise NormbenchError(f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map.")
+    answers = [f"{kind}: {name}" if name else "path: 'REGEX'" for kind, name in places]
+    raise Question(
+        f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map.",
+        "\n".join(f"  arm: {{{answer}}}" for answer in answers[:SHOWN]),
+    )
 
 
-def _rest_of_paths(runs: Mapping[str, Sequence[Part]]) -> tuple[str, ...]:
-    """What paths name beside the seed and what all of them have."""
-    paths = [SEED.sub("", own[0].log.path) for own in runs.values()]
-    split = [path.strip("/").split("/") for path in paths]
+def _rest_of_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """What paths name beside the seed and what all of them have; where nothing differs, what the seed is of."""
+    split = [[SEED.sub("", word) for word in path.strip("/").split("/")] for path in paths]
     if len({*map(len, split)}) != 1:
-        return tuple(paths)
+        return tuple("/".join(filter(None, words)) for words in split)
     differ = [place for place, words in enumerate(zip(*split, strict=True)) if len({*words}) > 1]
-    return tuple("/".join(words[place] for place in differ or [-1]) for words in split)
+    if differ:
+        return tuple("/".join(words[place] for place in differ) for words in split)
+    return tuple(_name_of(path) for path in paths)
+
+
+def _name_of(path: str) -> str:
+    """The word with the seed, or that before it, or behind it; of a path without a seed the last word that says more
+    than that a log is there.
+    """
+    words = path.strip("/").split("/")
+    bare_words = [SEED.sub("", word) for word in words]
+    seeded = [place for place, word in enumerate(words) if SEED.search(word)]
+    place = seeded[-1] if seeded else len(words) - 1
+    names = [*bare_words[place::-1], *bare_words[place + 1 :]]
+    return next((name for name in names if not NO_ARM.fullmatch(name)), "")
 
 
 def _pattern(runs: Mapping[str, Sequence[Part]], names: Sequence[str]) -> str:
     """A regular expression that finds these names in the paths; "" where simple ones do not."""
-    for pattern in ARMS:
-        found = [re.search(pattern, own[0].log.path) for own in runs.values()]
-        if tuple(one[1] if one else "" for one in found) == tuple(names):
-            return pattern
-    return ""
+    paths = [(part.log.path, name) for own, name in zip(runs.values(), names, strict=True) for part in own]
+    return next((pattern for pattern in ARMS if all(_found(pattern, path) == name for path, name in paths)), "")
+
+
+def _found(pattern: str, path: str) -> str:
+    match = re.search(pattern, path)
+    return match[1] if match else ""

@@ -20,6 +20,7 @@ class Log:
 
     `path`: that on which the map's regular expressions are tried. `clocks`: by series, the key that the tool itself has
     as its clock. `run`: the tool's own id. `lost`: bytes behind the last whole record. `file`: path, sha256, bytes.
+    `began`: the time of the first event; `restarts`: the steps from which an event file takes earlier ones back.
     `runs`: of what this program wrote, which has no tables. `contrasts`: their effects by test example.
     """
 
@@ -32,6 +33,8 @@ class Log:
     run: str = ""
     lost: int = 0
     note: str = ""
+    began: float = 0.0
+    restarts: Sequence[int] = ()
     runs: Sequence[RunRecord] = ()
     contrasts: bytes = b""
 

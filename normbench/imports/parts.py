@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from normbench.errors import unknown
 from normbench.imports.log import Log, flat, refuse
 from normbench.imports.map_keys import Label, Long, Map, text
+from normbench.imports.words import excerpt, guess_of, is_blank, number_of
 
 NEPTUNE = Long(name="attribute_path", value="float_value")
 
@@ -68,13 +71,46 @@ def check_column(log: Log, table: Any, name: str) -> None:
         raise unknown(f"{log.file['path']}: '{name}' is not a column.", name, table.column_names)
 
 
+def as_numbers(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A column as float64, where it has a number, and where it has something else; a blank is neither."""
+    import pyarrow as pa
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        encoded = column.dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        numbers = [*map(number_of, texts), None]  # the last is that of null
+        others = [*(number_of(text) is None and not is_blank(text) for text in texts), False]
+        codes = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+        values = np.array([np.nan if number is None else number for number in numbers])
+        valid = np.array([number is not None for number in numbers])
+        return values[codes], valid[codes], np.array(others)[codes]
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    try:
+        values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        return np.full(len(column), np.nan), np.zeros(len(column), dtype=bool), valid
+    return values, valid, np.zeros(len(column), dtype=bool)
+
+
+def first_other(log: Log, name: str) -> str:
+    """What the first place of a column that has no number has, in words: "text '50 %' in row 3 (a percentage?)"."""
+    for table in log.tables:
+        if name in table.column_names and (places := np.flatnonzero(as_numbers(table.column(name))[2])).size:
+            value = table.column(name)[int(places[0])].as_py()
+            what = f"text {excerpt(value)}" if isinstance(value, str) else excerpt(str(value))
+            hint = guess_of(value, name) if isinstance(value, str) else ""
+            return f"{what} in row {places[0] + 1}{hint}"
+    return ""
+
+
 def groups(table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
     """The rows with the same values in these columns, in their order."""
     if not columns:
         yield [], table
         return
-    import numpy as np
-
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for name in columns:
         encoded = table.column(name).combine_chunks().dictionary_encode()

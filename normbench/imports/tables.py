@@ -8,58 +8,162 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.imports import ours
 from normbench.imports.log import LARGEST, Log, refuse
+from normbench.imports.words import CLOCKS, excerpt, number_of
 from normbench.runs import exported
 
 NEPTUNE = {"run_id", "attribute_path", "attribute_type", "step", "float_value"}
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
+BEFORE_HEADER = re.compile(r"\s*#|sep=.$")  # a comment; what Excel reads as the separator
 BLANK = {"keras": ["", "NA"]}  # what tools write for nothing
 
 
 def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
-    """Comma, semicolon or tab; a last line without its end is lost, for nobody knows whether its number is whole."""
+    """Comma, semicolon or tab; a last row that has all its fields counts, with or without an end of its line."""
     import pyarrow as pa
     from pyarrow import csv
 
-    content = _unpacked(content, path)
-    whole = content[: content.rfind(b"\n") + 1]
-    head = whole[:HEAD].decode("utf-8-sig", "replace")
-    first = whole.partition(b"\n")[0].decode("utf-8-sig", "replace").rstrip("\r")
-    mark = max(",;\t", key=first.count)
+    content, is_cut = _unpacked(content, path)
+    header = _header(content, path)
+    body, lost, notes = _whole_rows(content[header.end :], header, is_cut)
+    head = body[:HEAD]
+    has_commas, has_points = (re.search(rb"(^|[;\n])-?\d+" + mark + rb"\d", head) for mark in (b",", rb"\."))
+    comma = bool(header.mark == ";" and has_commas and not has_points)
+    is_ours = exported.is_export(header.names) and declared != "csv"
+    source = "export" if is_ours else declared or _csv_source(header.names)
+    read_options = csv.ReadOptions(
+        column_names=header.names,
+        block_size=max(len(body), 1 << 16),  # one block: types are those of all rows
+        use_threads=False,  # an error names its row
+    )
+    convert_options = csv.ConvertOptions(
+        null_values=BLANK.get(source, [""]),
+        strings_can_be_null=True,
+        decimal_point="," if comma else ".",
+        column_types=exported.TYPES if is_ours else None,
+    )
+    parse_options = csv.ParseOptions(delimiter=header.mark)
     try:
-        names = next(csv_file.reader([first], delimiter=mark), [])
-        whole.partition(b"\n")[0].decode()
-    except (csv_file.Error, UnicodeDecodeError) as error:
-        raise refuse(path, f"has no line of column names: {error}.") from None
-    if not any(names):
-        raise refuse(path, "has no whole line of column names.")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise refuse(path, f"has two columns '{twice[0]}'.")
-    comma = mark == ";" and re.search(r"[;\n]-?\d+,\d", head) and not re.search(r"[;\n]-?\d+\.\d", head)
-    is_ours = exported.is_export(names) and declared != "csv"
-    source = "export" if is_ours else declared or _csv_source(names)
-    try:
-        table = csv.read_csv(
-            pa.BufferReader(whole),
-            read_options=csv.ReadOptions(block_size=max(len(whole), 1 << 16)),  # one block: types are those of all rows
-            parse_options=csv.ParseOptions(delimiter=mark),
-            convert_options=csv.ConvertOptions(
-                null_values=BLANK.get(source, [""]),
-                strings_can_be_null=True,
-                decimal_point="," if comma else ".",
-                column_types=exported.TYPES if is_ours else None,
-            ),
-        )
+        if body.strip():
+            table = csv.read_csv(pa.BufferReader(body), read_options, parse_options, convert_options)
+        else:
+            table = pa.table({name: pa.array([], exported.TYPES.get(name, pa.null())) for name in header.names})
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise refuse(path, f"is no table: {error}".replace("CSV parse error: ", "")) from None
+        raise refuse(path, f"is no table: {_readable(str(error))}") from None
     if is_ours:
-        return ours.read_table(table, path, log, len(content) - len(whole))
-    return Log(source=source, tables=[table], lost=len(content) - len(whole), **log)
+        return ours.read_table(table, path, log, lost)
+    table = _trimmed(table, header.is_padded, comma)
+    return Log(source=source, tables=[table], lost=lost, note="; ".join([*header.notes, *notes]), **log)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The column names of a CSV file, their line as it stands, its number, and where the rows behind it begin."""
+
+    names: list[str]
+    mark: str
+    line: bytes
+    number: int
+    end: int
+    is_padded: bool
+    notes: list[str]
+
+
+def _header(content: bytes, path: Path) -> Header:
+    """The first line that is neither blank nor a comment; or the last comment, where numbers follow it."""
+    comments: list[tuple[str, int]] = []  # each with the place behind it
+    end = number = 0
+    while True:
+        start, end = end, content.find(b"\n", end) + 1
+        if not end:
+            raise refuse(path, "has no whole line of column names.")
+        number += 1
+        try:
+            text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise refuse(path, f"has no line of column names: {error}.") from None
+        if BEFORE_HEADER.match(text):
+            comments.append((text, end))
+        elif text.strip():
+            break
+    mark = max(",;\t", key=text.count)
+    names = _fields(text, mark)
+    if comments and any(number_of(name) is not None for name in names):  # numpy.savetxt: the header is a comment
+        text, end = comments.pop()
+        number -= 1
+        names = _fields(text.lstrip("# "), mark)
+    is_padded = any(name != name.strip() for name in text.split(mark))
+    stripped = [name.strip() for name in names]
+    if not any(stripped):
+        raise refuse(path, "has no whole line of column names.")
+    if twice := sorted({name for name in stripped if stripped.count(name) > 1}):
+        raise refuse(path, f"has two columns '{twice[0]}'.")
+    first = excerpt(comments[0][0]) if comments else ""
+    notes = [f"{len(comments)} lines before the header are skipped, the first is {first}"] if comments else []
+    return Header(stripped, mark, content[start:end], number, end, is_padded, notes)
+
+
+def _whole_rows(body: bytes, header: Header, is_cut: bool) -> tuple[bytes, int, list[str]]:
+    """The rows without a cut last one and without the header again; how many bytes are lost; what is said of both."""
+    notes, lost = [], 0
+    last = body[body.rfind(b"\n") + 1 :]
+    text = last.decode("utf-8", "replace").strip()
+    if text:
+        fields = _fields(text, header.mark)
+        if is_cut or len(fields) != len(header.names):
+            notes, lost = [f"the last row, {excerpt(text)}, is cut and left out"], len(last)
+            body = body[: len(body) - lost]
+        elif not text.endswith('"'):  # without a quote behind it the last number may be cut
+            clock = next((place for place, name in enumerate(header.names) if name.lower() in CLOCKS), None)
+            where = excerpt(text) if clock is None else f"{header.names[clock].lower()} {fields[clock].strip()}"
+            notes = [f"the last row, {where}, has no end of its line: it counts"]
+    if header.line not in body:
+        return body, lost, notes
+    again = re.compile(rb"^" + re.escape(header.line), re.MULTILINE)
+    if first := again.search(body):
+        line = header.number + 1 + body.count(b"\n", 0, first.start())
+        notes.append(f"line {line} is the header again: skipped")
+    return again.sub(b"\n", body), lost, notes  # readers skip blank lines
+
+
+def _fields(line: str, mark: str) -> list[str]:
+    """The fields of a line; none where a quote is open."""
+    try:
+        return next(csv_file.reader([line], delimiter=mark, strict=True, skipinitialspace=True), [])
+    except csv_file.Error:
+        return []
+
+
+def _readable(error: str) -> str:
+    """Arrow's message; a row that has no number is said to be one of names."""
+    error = error.replace("CSV parse error: ", "").replace("Row #", "row ")
+    row = error.rpartition(": ")[2]
+    has_number = any(number_of(field) is not None for field in re.split("[,;\t]", row))
+    names = "" if has_number or "Expected" not in error else " (names of columns, as of another run?)"
+    return f"{error}{names}"
+
+
+def _trimmed(table: Any, is_padded: bool, comma: bool) -> Any:
+    """Columns that have texts, without padding, and with points in the numbers beside the texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        column = table.column(name)
+        if pa.types.is_string(column.type) and (is_padded or comma):
+            column = pc.utf8_trim_whitespace(column)
+            if comma:
+                column = pc.replace_substring_regex(column, r"^(-?\d+),(\d+)", r"\1.\2")
+            table = table.set_column(place, name, column)
+    return table
 
 
 def _csv_source(names: list[str]) -> str:
@@ -78,38 +182,62 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
     if exported.is_export(table.column_names) and declared != "parquet":
         return ours.read_table(table, path, log)
     source = declared or ("neptune" if {*table.column_names} >= NEPTUNE else "parquet")
-    return Log(source=source, tables=[table], **log)
+    return Log(source=source, tables=[_flattened(table, path)], **log)
 
 
 def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
-    """JSON lines; a last line that was cut is lost."""
+    """JSON lines, `train.loss` of objects in objects; a last line that was cut is lost."""
     import pyarrow as pa
     from pyarrow import json as arrow
 
-    content = _unpacked(content, path).removeprefix(b"\xef\xbb\xbf")
-    whole = content
+    content, _ = _unpacked(content, path)
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    whole, note = content, ""
     if not content.endswith(b"\n"):
+        last = content[content.rfind(b"\n") + 1 :]
         try:
-            json.loads(content[content.rfind(b"\n") + 1 :])
+            json.loads(last)
         except ValueError:
-            whole = content[: content.rfind(b"\n") + 1]
+            whole = content[: len(content) - len(last)]
+            note = f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
     try:
         options = arrow.ReadOptions(block_size=max(len(whole), 1 << 16))
         parse = arrow.ParseOptions(newlines_in_values=False)
         table = arrow.read_json(pa.BufferReader(whole), read_options=options, parse_options=parse)
     except pa.ArrowException:  # NaN, or a text among numbers
         table = rows_table([_row(line, number, path) for number, line in enumerate(whole.splitlines(), 1) if line])
-    return Log(source="jsonl", tables=[table], lost=len(content) - len(whole), **log)
+    return Log(source="jsonl", tables=[_flattened(table, path)], lost=len(content) - len(whole), note=note, **log)
+
+
+def _flattened(table: Any, path: Path) -> Any:
+    """A column for each key of objects: `train.loss` of {"train": {"loss": ...}}."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    names = Counter(table.column_names)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise refuse(path, f"has two columns '{twice[0]}'.")
+    return table
 
 
 def _row(line: bytes, number: int, path: Path) -> dict[str, Any]:
     try:
         row = json.loads(line)
+        if isinstance(row, dict):
+            return dict(_items(row))
     except (ValueError, RecursionError) as error:
         raise refuse(path, f"line {number} is no JSON: {error}.") from None
-    if not isinstance(row, dict):
-        raise refuse(path, f"line {number} must be an object.")
-    return row
+    raise refuse(path, f"line {number} must be an object.")
+
+
+def _items(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of an object, and of those in it."""
+    for key, value in row.items():
+        if isinstance(value, dict):
+            yield from _items(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def read_trainer_state(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
@@ -139,19 +267,19 @@ def column(values: list[Any]) -> Any:
         return pa.array([value if value is None else str(value) for value in values])
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
-    """What a gzip file holds, as far as it goes."""
+def _unpacked(content: bytes, path: Path) -> tuple[bytes, bool]:
+    """What a gzip file holds, as far as it goes, and whether it is cut."""
     if content[:2] != b"\x1f\x8b":
-        return content
-    found = bytearray()
+        return content, False
+    found, is_cut = bytearray(), False
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
             while (part := file.read(1 << 20)) and len(found) <= LARGEST:
                 found += part
-        except EOFError:  # cut: its whole lines count
-            pass
+        except EOFError:  # its whole lines count
+            is_cut = True
         except (OSError, zlib.error) as error:
             raise refuse(path, f"cannot be unpacked: {error}.") from None
     if len(found) > LARGEST:
         raise NormbenchError(f"{path} unpacks to more than {LARGEST >> 30} GiB.")
-    return bytes(found)
+    return bytes(found), is_cut

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from normbench.imports.messages import declared
 
 Points = dict[str, list[tuple[np.ndarray, ...]]]  # by tag: places of records, steps, values
 LONGEST = 1 << 12  # bytes of a record that may be a scalar, and whose sum is checked: others are pictures and graphs
+START = 1  # status of a session that goes on from an event's step
 WALL = 10  # bytes of a wall time with its key
 FLOAT = 5  # bytes of a value with its key, at the end of a scalar of torch
 EVENT = {
-    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary")},
+    "Event": {
+        "wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary"),
+        "session": (7, "Session"),
+    },
+    "Session": {"status": (1, "int32")},
     "Summary": {"value": (1, "Value*")},
     "Value": {
         "tag": (1, "string"), "simple_value": (2, "float?"), "tensor": (8, "Tensor"), "metadata": (9, "Metadata"),
@@ -51,6 +57,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     starts, lengths, end = _framed(content)
     points: Points = defaultdict(list)
     hparams: dict[str, Any] = {}
+    restarts: list[tuple[int, int]] = []  # each with the place of its record and its step
     data = np.frombuffer(content, dtype=np.uint8)
     bad = len(starts)
     groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
@@ -64,9 +71,53 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         own = places[places < bad]
         if len(own):
             rows = data[starts[own][:, None] + np.arange(lengths[own[0]])] if lengths[own[0]] <= LONGEST else None
-            _decode(content, starts, lengths, own, rows, points, hparams)
+            _decode(content, starts, lengths, own, rows, points, hparams, restarts)
     end = end if bad == len(starts) else int(starts[bad]) - 12
-    return Log(source="tensorboard", tables=[*_tables(points)], config=hparams, lost=len(content) - end, **log)
+    lost = len(content) - end
+    last = max((int(step.max()) for pieces in points.values() for _, step, _ in pieces), default=0)
+    found = Log(
+        source="tensorboard",
+        tables=[*_tables(points, restarts)],
+        config=hparams,
+        lost=lost,
+        note=f"it is cut or damaged after step {last}: {lost} bytes are left out" if lost else "",
+        began=_parsed(_event(), content[starts[0] : starts[0] + lengths[0]]).wall_time if len(starts) else 0.0,
+        restarts=tuple(step for _, step in restarts),
+        **log,
+    )
+    before = sum(len(step) for pieces in points.values() for _, step, _ in pieces)
+    return _taken_back(found, before)
+
+
+def merged(logs: Sequence[Log]) -> list[Log]:
+    """Files of a folder in the order of their first events; a restart takes back what earlier files have from its step
+    on, whatever the tag, as TensorBoard does.
+    """
+    by_folder: dict[str, list[Log]] = defaultdict(list)
+    for log in sorted(logs, key=lambda log: log.began):
+        by_folder[log.path].append(log)
+    found = []
+    for path in sorted(by_folder):
+        own = by_folder[path]
+        for place, log in enumerate(own):
+            first = min((step for later in own[place + 1 :] for step in later.restarts), default=None)
+            found.append(log if first is None else _until(log, first))
+    return found
+
+
+def _until(log: Log, first: int) -> Log:
+    """A log without its points from a step on."""
+    import pyarrow.compute as pc
+
+    tables = [table.filter(pc.less(table["step"], first)) if table.num_rows else table for table in log.tables]
+    return _taken_back(replace(log, tables=tables), sum(table.num_rows for table in log.tables))
+
+
+def _taken_back(log: Log, before: int) -> Log:
+    """With a note of the points that a restart took back."""
+    count = before - sum(table.num_rows for table in log.tables)
+    note = f"{count} points are left out: the run went on from an earlier step (purge_step)" if count else ""
+    return replace(log, note="; ".join(filter(None, (log.note, note))))
 
 
 def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
@@ -108,7 +159,7 @@ def _crc(rows: np.ndarray) -> np.ndarray:
 
 def _decode(
     content: bytes, starts: np.ndarray, lengths: np.ndarray, places: np.ndarray, rows: np.ndarray | None,
-    points: Points, hparams: dict[str, Any],
+    points: Points, hparams: dict[str, Any], restarts: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     """Records of one length: those with the bytes of a scalar of torch together, the others one by one."""
     single = np.ones(len(places), dtype=bool)
@@ -127,7 +178,7 @@ def _decode(
                 single[own[of_tag]] = False
     for place in places[single]:
         start = int(starts[place])
-        _one(content[start : start + int(lengths[place])], int(place), points, hparams)
+        _one(content[start : start + int(lengths[place])], int(place), points, hparams, restarts)
 
 
 def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -151,8 +202,12 @@ def _event() -> Any:
     return declared("tensorboard", EVENT, "Event")
 
 
-def _one(record: bytes, place: int, points: Points, hparams: dict[str, Any]) -> None:
+def _one(
+    record: bytes, place: int, points: Points, hparams: dict[str, Any], restarts: list[tuple[int, int]]
+) -> None:  # fmt: skip
     message = _parsed(_event(), record)
+    if message.session.status == START:
+        restarts.append((place, message.step))
     for one in message.summary.value:
         if one.metadata.plugin.name == "hparams":
             for entry in _parsed(_hparams(), one.metadata.plugin.content).start.hparams:
@@ -189,12 +244,16 @@ def _hparams() -> Any:
     return declared("hparams", HPARAMS, "Data")
 
 
-def _tables(points: Points) -> Iterator[Any]:
+def _tables(points: Points, restarts: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    """A table for each tag, without the points that a later restart takes back."""
     import pyarrow as pa
 
     if not points:
         yield pa.table({})  # of hparams alone
     for tag, pieces in points.items():
         place, step, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        for record, first in restarts:
+            stay = (place > record) | (step < first)
+            place, step, value = place[stay], step[stay], value[stay]
         order = np.argsort(place, kind="stable")
         yield pa.table({"step": step[order], tag: value[order]}) if tag != "step" else pa.table({"step": step[order]})

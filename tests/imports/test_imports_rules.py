@@ -26,6 +26,10 @@ def read(path: Path, **keys: Any) -> list[RunRecord]:
     return [*imports.read([path], "x", Map.model_validate(keys)).runs]
 
 
+def notes(path: Path, **keys: Any) -> list[str]:
+    return [*imports.read([path], "x", Map.model_validate(keys)).notes]
+
+
 def steps(run: RunRecord) -> list[int]:
     return [record["step"] for record in run.records]
 
@@ -91,9 +95,10 @@ def test_a_step_that_is_no_whole_number_is_named(step: str, tmp_path: Path) -> N
 
 def test_a_file_cut_in_its_last_line_gives_the_others(tmp_path: Path) -> None:
     path = write(tmp_path, "ln_s1.csv", "1,0.5", "2,0.123456")
-    path.write_text(path.read_text()[:-4])
+    path.write_text(path.read_text()[:-10])
     (run,) = read(tmp_path)
-    assert steps(run) == [1] and counted(run)["lost_bytes"] == 7
+    assert steps(run) == [1] and counted(run)["lost_bytes"] == 1
+    assert any("'2'" in note for note in notes(tmp_path))
 
 
 def test_a_series_without_a_value_is_none(tmp_path: Path) -> None:
@@ -112,13 +117,15 @@ def test_of_two_clocks_none_is_guessed(tmp_path: Path) -> None:
     for clock, form in (("global_step", "epoch"), ("_step", "iter"), ("epoch", "step")):
         write(tmp_path, "ln_s1.csv", "1,2,3", head=f"{clock},{form},valid/loss")
         if clock == "_step":
-            assert read(tmp_path)[0].config["import"]["clocks"] == ["step"]  # a count of log calls is no clock
+            assert steps(read(tmp_path)[0]) == [2]  # not the count of log calls
         else:
             with pytest.raises(NormbenchError, match=f"could be {min(clock, form)} or"):
                 read(tmp_path)
-    write(tmp_path, "ln_s1.csv", "1,2", head="_step,valid/loss")
-    with pytest.raises(NormbenchError, match="could be _step"):
-        read(tmp_path)
+
+
+def test_a_count_of_log_calls_is_the_clock_where_nothing_else_is_and_is_said(tmp_path: Path) -> None:
+    write(tmp_path, "ln_s1.csv", "7,2", head="_step,valid/loss")
+    assert steps(read(tmp_path)[0]) == [7] and any("_step" in note for note in notes(tmp_path))
 
 
 def test_a_seed_that_a_run_lacks_is_never_guessed(tmp_path: Path) -> None:
@@ -172,7 +179,7 @@ def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> No
         (HEAD, {"labels": {"arm": {"column": "norm"}}}, "'norm' is not a column"),
         (HEAD, {"run": {"path": "^(x)$"}}, "run: path"),
         ("step,step", {}, "two columns 'step'"),
-        (",step", {}, "no series names its split"),
+        (",step", {}, "no series can be taken: it has step alone"),
         ("step,valid/loss,valid_loss", {}, "both loss of valid"),
         (HEAD, {"monitor": {"split": "valid", "metric": "loss"}}, "needs a goal"),
         (HEAD, {"labels": {"arm": {"value": "a\x1b[1m"}}}, "invisible"),

@@ -78,10 +78,8 @@ def test_tensorboardx_is_read_too() -> None:
     assert values(run, "train", "loss") == wanted
 
 
-def test_lightning_needs_a_clock_of_its_two_and_is_read_value_for_value() -> None:
-    with pytest.raises(NormbenchError, match="epoch or step"):
-        read(FILES / "lightning")
-    runs = read(FILES / "lightning", x={"step": {"column": "step"}, "epoch": {"column": "epoch"}})
+def test_lightning_is_read_value_for_value_with_epochs_beside_its_steps() -> None:
+    runs = read(FILES / "lightning")
     assert cells(runs) == CELLS
     for run in runs:
         for split in ("train", "valid"):
@@ -407,5 +405,5 @@ def test_hparams_of_zero_and_without_a_number_are_kept() -> None:
     event.summary.value.add().metadata.plugin.name = "hparams"
     event.summary.value[0].metadata.plugin.content = data.SerializeToString()
     found: dict[str, Any] = {}
-    tensorboard._one(event.SerializeToString(), 0, {}, found)
+    tensorboard._one(event.SerializeToString(), 0, {}, found, [])
     assert {key: found[key] for key in ("lr", "big", "on")} == {"lr": 0.0, "big": "inf", "on": False}
