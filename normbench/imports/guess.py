@@ -99,7 +99,7 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
 
 
 def draft(guess: Guess) -> str:
-    """The map as YAML; each question is a comment, with the lines of an answer."""
+    """The map as YAML; each question is a comment (##), with answers below it (#)."""
     keys = guess.map.model_dump(exclude_none=True)
     labels = keys.pop("labels", None)
     of_labels = [question for question in guess.questions if question.answer.startswith(" ")]
@@ -117,7 +117,7 @@ def as_yaml(keys: Mapping[str, Any]) -> str:
 
 
 def _commented(question: Question) -> str:
-    lines = textwrap.wrap(str(question), 100, initial_indent="# open: ", subsequent_indent="#   ")
+    lines = textwrap.wrap(str(question), 100, initial_indent="## open: ", subsequent_indent="##   ")
     return "".join(f"{line}\n" for line in [*lines, *(f"#{line}" for line in question.answer.splitlines())])
 
 

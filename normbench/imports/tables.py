@@ -106,8 +106,10 @@ def _header(content: bytes, path: Path) -> Header:
         raise refuse(path, "has no whole line of column names.")
     if twice := sorted({name for name in stripped if stripped.count(name) > 1}):
         raise refuse(path, f"has two columns '{twice[0]}'.")
-    first = excerpt(comments[0][0]) if comments else ""
-    notes = [f"{len(comments)} lines before the header are skipped, the first is {first}"] if comments else []
+    notes = []
+    if comments:
+        lines = f"{len(comments)} lines" if len(comments) > 1 else "1 line"
+        notes = [f"{lines} before the header skipped: {excerpt(comments[0][0])}"]
     return Header(stripped, mark, content[start:end], number, end, is_padded, notes)
 
 
@@ -121,10 +123,12 @@ def _whole_rows(body: bytes, header: Header, is_cut: bool) -> tuple[bytes, int, 
         if is_cut or len(fields) != len(header.names):
             notes, lost = [f"the last row, {excerpt(text)}, is cut and left out"], len(last)
             body = body[: len(body) - lost]
-        elif not text.endswith('"'):  # without a quote behind it the last number may be cut
+        elif last.strip() != header.line.strip() and not text.endswith('"'):  # its last number may be cut
             clock = next((place for place, name in enumerate(header.names) if name.lower() in CLOCKS), None)
             where = excerpt(text) if clock is None else f"{header.names[clock].lower()} {fields[clock].strip()}"
             notes = [f"the last row, {where}, has no end of its line: it counts"]
+    if body and not body.endswith(b"\n"):
+        body += b"\n"
     if header.line not in body:
         return body, lost, notes
     again = re.compile(rb"^" + re.escape(header.line), re.MULTILINE)
@@ -274,7 +278,7 @@ def _unpacked(content: bytes, path: Path) -> tuple[bytes, bool]:
     found, is_cut = bytearray(), False
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            while (part := file.read(1 << 20)) and len(found) <= LARGEST:
+            while (part := file.read1(1 << 20)) and len(found) <= LARGEST:
                 found += part
         except EOFError:  # its whole lines count
             is_cut = True

@@ -50,6 +50,24 @@ def test_a_longer_log_of_a_run_takes_its_place(logs: Path, normbench: Any, tmp_p
     assert after.keys() == before.keys() and sorted(after.values()) == [2, 2, 2, 3]
 
 
+def test_an_open_question_shows_the_rest_of_the_map(tmp_path: Path, normbench: Any, capfd: Any) -> None:
+    write(tmp_path / "logs", "ln.csv", "1,2")
+    write(tmp_path / "logs", "bn.csv", "1,2")
+    assert normbench("import", str(tmp_path / "logs"), "--as", "mine", "--yes") == 2
+    shown = capfd.readouterr()
+    assert "column: valid/loss" in shown.out and "#  seed: none" in shown.out and "name no seed" in shown.err
+    draft = shown.out[shown.out.index("source: csv") :].replace("\n#", "\n")
+    (tmp_path / "map.yaml").write_text(draft)
+    assert normbench("import", str(tmp_path / "logs"), "--as", "mine", "--map", str(tmp_path / "map.yaml")) == 0
+
+
+def test_a_run_whose_curve_begins_later_is_named(tmp_path: Path, normbench: Any, capfd: Any) -> None:
+    write(tmp_path / "logs", "ln_s1.csv", "350,2", "360,1")
+    write(tmp_path / "logs", "ln_s2.csv", "0,2", "360,1")
+    assert normbench("import", str(tmp_path / "logs"), "--as", "mine", "--yes") == 0
+    assert "begins differ: valid loss at 350 in ln seed 1 and at 0 in ln seed 2" in capfd.readouterr().out
+
+
 def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     page = (root / "examples" / "imports" / "README.md").read_text()
@@ -58,7 +76,7 @@ def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_pat
     for words in commands:
         there = [str(root / word) if (root / word).exists() else word for word in words]
         assert normbench(*there) == 0, capfd.readouterr().err
-    assert len(commands) == 14 and len(imported.names(tmp_path / "results")) == 8
+    assert len(commands) == 15 and len(imported.names(tmp_path / "results")) == 9
 
 
 WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])

@@ -128,7 +128,9 @@ def test_a_row_of_another_header_is_named(tmp_path: Path) -> None:
 
 
 def test_points_that_were_written_late_are_sorted(tmp_path: Path) -> None:
-    events(tmp_path / "ln_s1" / "events.out.tfevents.1", *((step, {"val/loss": step}) for step in (0, 2, 1, 4, 3)))
+    events(
+        tmp_path / "ln_s1" / "events.out.tfevents.1", *((step, {"val/loss": float(step)}) for step in (0, 2, 1, 4, 3))
+    )
     (run,) = read(tmp_path).runs
     assert [*curve(run, "valid")] == [0, 1, 2, 3, 4] and run.config["import"]["counted"] == {"unordered": 2}
 
@@ -202,9 +204,9 @@ def test_a_series_with_a_text_is_named_with_its_row_whatever_the_other_run_has(
         assert not any(curve(run, "valid") for run in found.runs)
     table(tmp_path, f"step,val_loss\n1,1\n2,{word}\n", "ln_s1.csv")
     (tmp_path / "ln_s2.csv").unlink()
-    with pytest.raises(NormbenchError, match="no series can be taken: not taken: val_loss .* in row 2"):
+    with pytest.raises(NormbenchError, match=r"no series can be taken: not taken: val_loss .* in row 2"):
         read(tmp_path)
-    with pytest.raises(NormbenchError, match="'val_loss' has no numbers: text .* in row 2"):
+    with pytest.raises(NormbenchError, match=r"'val_loss' has no numbers: text .* in row 2"):
         read(tmp_path, series=[{"column": "val_loss", "split": "valid"}])
 
 
@@ -234,7 +236,7 @@ def test_a_folder_is_no_split_where_its_tags_name_another(tmp_path: Path) -> Non
     scalars = {"train/box_loss": 1.0, "val/box_loss": 1.0, "metrics/mAP50(B)": 0.5, "lr/pg0": 0.1}
     events(tmp_path / "detect" / "train" / "events.out.tfevents.1", (1, scalars))
     events(tmp_path / "detect" / "train2" / "events.out.tfevents.1", (1, scalars))
-    runs = read(tmp_path, labels=SEED).runs
+    runs = read(tmp_path, labels={**SEED, "arm": {"value": "yolo"}}).runs
     assert sorted(run.config["import"]["run"] for run in runs) == ["detect/train", "detect/train2"]
     assert curve(runs[0], "valid", "metrics/mAP50(B)") == {1: 0.5} and not curve(runs[0], "train", "metrics/mAP50(B)")
 
@@ -298,15 +300,15 @@ def test_a_table_with_a_row_a_run_needs_no_clock(tmp_path: Path) -> None:
 
 
 def test_an_open_question_comes_with_the_rest_of_the_map(tmp_path: Path) -> None:
-    """Without the marks of comments, the draft is a map that works."""
+    """Without the # of the answers, the draft is a map that works."""
     for name in ("ln", "rms"):
         table(tmp_path, "step,epoch,val_loss\n10,1,2\n", f"{name}.csv")
     with pytest.raises(OpenMap, match="epoch or step") as caught:
         read(tmp_path)
     draft = caught.value.draft
     assert draft.count("# open: ") == 2 and "column: val_loss" in draft  # the clock and the seed
-    chosen = [line for line in draft.splitlines() if line != "#x: {epoch: {column: epoch}}"]
-    (path := tmp_path / "map.yaml").write_text("\n".join(line.removeprefix("#") for line in chosen if "# " != line[:2]))
+    chosen = [line.removeprefix("#") for line in draft.splitlines() if line != "#x: {epoch: {column: epoch}}"]
+    (path := tmp_path / "map.yaml").write_text("\n".join(chosen))
     found = imports.read([tmp_path], "x", imports.read_map(path))
     assert sorted(run.arm for run in found.runs) == ["ln", "rms"] and not found.guessed
 
@@ -314,4 +316,4 @@ def test_an_open_question_comes_with_the_rest_of_the_map(tmp_path: Path) -> None
 def test_a_question_for_splits_comes_with_all_series(tmp_path: Path) -> None:
     with pytest.raises(OpenMap, match="names its split: loss, acc") as caught:
         read(table(tmp_path, "step,loss,acc\n1,2,3\n"))
-    assert caught.value.draft.count("split: train") == 2 and "column: step" in caught.value.draft
+    assert caught.value.draft.count("#  split: train") == 2 and "column: step" in caught.value.draft
