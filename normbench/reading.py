@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import stat
 import struct
 import tokenize
@@ -21,9 +20,9 @@ DEEPEST = 50  # levels of a value, which other code walks by recursion
 MOST = 100_000  # values in a document, with each YAML alias counted in full
 WIDEST = 1000  # bits of a whole number: a larger one is no float
 LONGEST = 1 << 18  # characters of a YAML document: a second or two
+LONGEST_NUMBER = 1000  # characters: 1:1:1:... to base 60 takes the square of its length
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-BRACKETS = 1000  # libyaml's loader recurses without a limit
-BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can open a level within a line
+TEXT = yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What zipfile and numpy raise for a damaged .npy or .npz file.
 NO_ARCHIVE = (
@@ -117,32 +116,51 @@ def check(value: Any) -> None:
             waiting += [(inner, depth + 1) for inner in ((*one, *one.values()) if isinstance(one, dict) else one)]
         elif isinstance(one, int) and one.bit_length() > WIDEST:
             raise ValueError("a number in it is too large")
-        elif not isinstance(one, str | int | float | None):
+        elif isinstance(one, str):
+            one.encode()  # half a pair of surrogates, as "\\ud83d" is, cannot be written
+        elif not isinstance(one, int | float | None):
             raise ValueError(f"it has a {type(one).__name__}: {str(one)[:40]!r} needs quotes")
 
 
-def load_yaml(text: str, loader: Any = SAFE_LOADER) -> Any:
-    """The value of one document, as `yaml.safe_load`, restricted to JSON's types and in size.
+class Loader(SAFE_LOADER):  # type: ignore[misc, valid-type]
+    """yaml.safe_load's, by libyaml where it is installed; `<<` is refused: a few lines of it can stand for millions."""
 
-    loader: a class derived from SAFE_LOADER. Raises yaml.YAMLError, ValueError, RecursionError.
-    """
+    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag != TEXT and len(node.value) > LONGEST_NUMBER:
+            raise yaml.YAMLError(f"a number in it has more than {LONGEST_NUMBER} characters")
+        return super().construct_scalar(node)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+            raise yaml.YAMLError("it merges keys by <<, which is not read: write them out")
+        super().flatten_mapping(node)
+
+
+def load_yaml(text: str, loader: type[Loader] = Loader) -> Any:
+    """The value of one document, as `yaml.safe_load`, restricted to JSON's types and in size. Raises yaml.YAMLError."""
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"it has more than {LONGEST} characters")
-    deepest = max(
-        (len(line) - len(line.lstrip(" ")) + len(BLOCK.findall(line)) for line in text.splitlines()), default=0
-    )
-    if deepest + text.count("[") + text.count("{") > BRACKETS:
-        raise yaml.YAMLError("it may be nested too deeply")
-    loading = loader(text)  # libyaml's, where it is installed
     try:
-        value = loading.get_single_data()
-    finally:
-        loading.dispose()
-    try:
+        _check_depth(text, loader)
+        loading = loader(text)
+        try:
+            value = loading.get_single_data()
+        finally:
+            loading.dispose()
         check(value)
-    except ValueError as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        # beside `check`'s PyYAML's own, on values that do not fit their tags: !!int "", !!timestamp x, 1:1.5e999
         raise yaml.YAMLError(str(error)) from None
     return value
+
+
+def _check_depth(text: str, loader: type[Loader]) -> None:
+    """Before anything is loaded: libyaml's loader recurses without a limit."""
+    depth = 0
+    for event in yaml.parse(text, loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise yaml.YAMLError("it is nested too deeply")
 
 
 def interpolation(value: Any) -> str:

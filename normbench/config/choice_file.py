@@ -14,13 +14,15 @@ from normbench import reading
 LARGEST = 1 << 20  # bytes
 
 
-class Loader(reading.SAFE_LOADER):  # type: ignore[misc, valid-type]
-    """1e-3 is a number, as it is in JSON; no key stands twice."""
+class Loader(reading.Loader):
+    """1e-3 is a number, as it is in JSON; no key stands twice; `<<` is read, as such files come with code to run."""
+
+    flatten_mapping = reading.SAFE_LOADER.flatten_mapping
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         names = set()
         for key, _ in node.value:
-            if key.tag != yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG:
+            if key.tag != reading.TEXT:
                 continue
             if key.value in names:
                 raise yaml.constructor.ConstructorError(

@@ -32,7 +32,7 @@ def read_map(path: Path) -> Map:
     """The map of a file. NormbenchError with one line that names it."""
     try:
         content = reading.load_yaml(reading.read(path, reading.LONGEST).decode())
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return validate(Map, content, path, "(docs/keys.md: The map of an import)")
 

@@ -26,7 +26,7 @@ def load(path: Path) -> claims.Artifact:
     """Read and check one artifact. NormbenchError with one line that names the file, the claim and the key."""
     try:
         data = reading.load_yaml(reading.read(path, LARGEST).decode())
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     return built(data, path)
 

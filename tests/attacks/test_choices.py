@@ -26,12 +26,18 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "one for a key": (f"{OWN}\n'${{oc.env:{SECRET}}}': 1\n", "interpolations"),
     "a bomb of aliases": (BOMB + OWN, "more than 100000 values"),
     "an alias of itself": (f"{OWN}\nmore: &x [*x]\n", "too deeply"),
-    "many brackets": (f"{OWN}\nmore: {'[' * 10**5}\n", "too deeply"),
+    "many brackets": (f"{OWN}\nmore: {'[' * 10**5}\n", "nest"),  # libyaml's own words, or ours
     "many dashes": (f"{OWN}\nmore:\n  {'- ' * 400}1\n", "too deeply"),
     "an object of Python": (f"{OWN}\nmore: !!python/object/apply:os.getcwd []\n", "python/object"),
     "a megabyte": (f"{OWN}\nmore: {'x' * 10**6}\n", "characters"),
     "ten megabytes": (f"{OWN}\nmore: {'x' * 10**7}\n", "larger than 1 MiB"),
-    "a number without end": (f"{OWN}\nmore: {'9' * 10**4}\n", ""),
+    "a number without end": (f"{OWN}\nmore: {'9' * 10**4}\n", "more than 1000 characters"),
+    "a number to base 60": (f"{OWN}\nmore: {':'.join(['1'] * 10**5)}\n", "more than 1000 characters"),
+    "no whole number": (f'{OWN}\nmore: !!int ""\n', "range"),
+    "no number": (f'{OWN}\nmore: !!float ""\n', "range"),
+    "no time": (f'{OWN}\nmore: !!timestamp "x"\n', "groupdict"),
+    "no truth": (f'{OWN}\nmore: !!bool "x"\n', "x"),
+    "a number beyond all": (f"{OWN}\nmore: {':'.join(['1'] * 400)}.5\n", "large"),
 }
 
 
