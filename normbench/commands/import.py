@@ -14,7 +14,7 @@ from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
 from normbench.errors import NormbenchError
 from normbench.reading import place
-from normbench.runs import files, imported
+from normbench.runs import imported
 
 EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
@@ -89,9 +89,9 @@ def _import(
         say(console, f"guessed:\n{as_yaml(read.guessed)}")
         if not yes and not _agreed(console):
             raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
-    for line in imported.write(results, name, read.runs, read.contrasts):
+    map_yaml = as_yaml(imports.runs.written(read.map)).encode()
+    for line in imported.write(results, name, read.runs, read.contrasts, map_yaml):
         say(console, line)
-    files.atomic_write(path.with_name("map.yaml"), as_yaml(imports.runs.written(read.map)).encode())
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
     return notes, read.guessed
 

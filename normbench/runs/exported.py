@@ -47,11 +47,12 @@ def is_export(columns: Collection[str]) -> bool:
 def write(table: Path, runs: Sequence[RunRecord], contrasts: bytes = b"") -> list[Path]:
     """Write beside a table what it does not have of its runs. Without contrasts, those of an earlier table go."""
     contents = {RUNS: b"".join(pack.without_records(run) + b"\n" for run in runs), CONTRASTS: contrasts}
-    for what, content in contents.items():
-        if content:
-            files.atomic_write(beside(table, what), content)
-        else:
-            beside(table, what).unlink(missing_ok=True)
+    with files.alone(table.parent):  # which removes what is half written there
+        for what, content in contents.items():
+            if content:
+                files.atomic_write(beside(table, what), content)
+            else:
+                beside(table, what).unlink(missing_ok=True)
     return [beside(table, what) for what, content in contents.items() if content]
 
 

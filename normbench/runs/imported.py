@@ -20,7 +20,7 @@ from normbench.runs.exported import CONTRASTS
 from normbench.runs.record import LOSSES, PLACE, RunRecord
 from normbench.stored import IMPORT, LOGGED, RUN_GROUPS, WHOLE
 
-FOLDER = "imported"
+FOLDER, MAP = "imported", "map.yaml"
 NAME = re.compile(r"[\w-][\w.-]{0,99}")
 LEVEL = 3  # of compression: numbers take four times as long at 9, for no smaller file
 
@@ -155,7 +155,9 @@ def of_own(name: str, run: RunRecord, about: Mapping[str, Any]) -> RunRecord:
     )
 
 
-def write(results: Path, name: str, runs: Sequence[RunRecord], contrasts: bytes = b"") -> list[str]:
+def write(
+    results: Path, name: str, runs: Sequence[RunRecord], contrasts: bytes = b"", map_yaml: bytes = b""
+) -> list[str]:
     """Add runs to the pack of this name, whole or not at all; lines about those that were there and are not among them.
 
     Of one id that of another map takes the place of the old one, else the longer log does. What was imported from the
@@ -163,6 +165,7 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], contrasts: bytes 
     for another log of an arm and seed that are there, and for more than a pack can hold.
 
     contrasts: the file of the effects by test example of these runs, which is kept where the pack has these alone.
+    map_yaml: the map by which they were read, written beside them.
     """
     path, ids, logs = place(results, name), {run.id for run in runs}, {*map(_log, runs)}
     effects = path.with_name(CONTRASTS)
@@ -188,6 +191,8 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], contrasts: bytes 
         alone = len(merged) == len(runs) and all(merged[run.id] is run for run in runs)
         if contrasts and alone:
             files.atomic_write(effects, contrasts)
+        if map_yaml:
+            files.atomic_write(path.with_name(MAP), map_yaml)
     lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
     if stay:
         names = ", ".join(_log(run) for run in stay[:5]) + f" and {len(stay) - 5} more" * (len(stay) > 5)

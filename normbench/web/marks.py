@@ -56,6 +56,8 @@ class Marks:
                     f"{key}={value!r:.60} is no mark: hidden or archived, true or false; a tag of letters, digits, _, "
                     f". and -, at most 40; a note of at most {LONGEST} characters."
                 )
+        if not self.path.parent.is_dir():  # a lock would make it again
+            raise NormbenchError(f"{self.path.parent} is gone: nothing was marked.")
         try:
             with files.alone(self.path.parent):
                 marks = self.read()
@@ -71,8 +73,17 @@ def _is_change(key: str, value: Any) -> bool:
     if key == "tag":
         return isinstance(value, str) and bool(TAG.fullmatch(value.removeprefix("-")))
     if key == "note":
-        return isinstance(value, str) and len(value) <= LONGEST
+        return isinstance(value, str) and len(value) <= LONGEST and _is_unicode(value)
     return key in ("hidden", "archived") and isinstance(value, bool)
+
+
+def _is_unicode(text: str) -> bool:
+    """False with half a pair of surrogates, which JSON can write and no strict reader takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _changed(mark: Mark, changes: Mapping[str, Any]) -> Mark:

@@ -87,7 +87,9 @@ def test_more_than_a_pack_can_hold_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 def _write(results: Path, number: int) -> None:
-    imported.write(results, "x", [logged.run("ln", seed) for seed in range(10 * number, 10 * number + 5)])
+    runs = [logged.run("ln", seed) for seed in range(10 * number, 10 * number + 5)]
+    for _ in range(5):
+        imported.write(results, "x", runs, map_yaml=f"number: {number}\n".encode())
 
 
 def test_two_imports_at_once_are_both_there(tmp_path: Path) -> None:
@@ -97,6 +99,7 @@ def test_two_imports_at_once_are_both_there(tmp_path: Path) -> None:
     for process in at_once:
         process.join()
     assert [process.exitcode for process in at_once] == [0] * 4 and len(held(tmp_path)) == 20
+    assert imported.place(tmp_path, "x").with_name(imported.MAP).read_text() in {f"number: {n}\n" for n in range(4)}
     assert not [path for path in tmp_path.rglob("*") if files.is_leftover(path.name)]
 
 

@@ -19,6 +19,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import runs_table, server
 from normbench.web.index import Index
 from normbench.web.marks import LONGEST, Marks
+from normbench.web.server import LARGEST
 
 TOKEN = "the-token"
 ORIGIN = {"Origin": "http://localhost:8642"}
@@ -55,7 +56,8 @@ def asked(client: TestClient, filter: str = "") -> dict[str, Any]:
 
 
 def marked(client: TestClient, ids: list[str], **changes: Any) -> int:
-    return client.post("/api/mark", json={"ids": ids, "set": changes}, headers=ORIGIN).status_code
+    body = json.dumps({"ids": ids, "set": changes})  # as a browser writes half a pair of surrogates
+    return client.post("/api/mark", content=body, headers=ORIGIN).status_code
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -165,14 +167,37 @@ def test_an_event_tells_other_pages_of_a_mark(client: TestClient, runs: list[Run
 
 @pytest.mark.parametrize(
     "changes", [{"tag": "two words"}, {"tag": "-"}, {"tag": ["x"]}, {"hidden": 1}, {"note": "x" * (LONGEST + 1)},
-                {"tags": ["x"]}, {"status": "done"}, {"note": None}]
+                {"tags": ["x"]}, {"status": "done"}, {"note": None}, {"note": "half a pair: \ud83d"}]
 )  # fmt: skip
 def test_what_is_no_mark_is_refused(changes: dict[str, Any], client: TestClient, runs: list[RunRecord], index: Index):
     assert marked(client, [runs[0].id], **changes) == 400
     assert Marks(index.results).read() == {}
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"ids": 1, "set": {}}', b'{"ids": [[]], "set": {}}', b"\xff"])
+def test_half_a_pair_of_surrogates_is_no_note_of_the_library_either(index: Index, runs: list[RunRecord]):
+    with pytest.raises(NormbenchError, match="note"):
+        Marks(index.results).change([runs[0].id], {"note": "\ud83d"})
+    assert Marks(index.results).read() == {}
+
+
+def test_a_mark_makes_no_results_folder(tmp_path: Path):
+    with pytest.raises(NormbenchError, match="gone"):
+        Marks(tmp_path / "gone").change(["0123456789ab"], {"hidden": True})
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("says_its_length", [True, False])
+def test_a_change_of_megabytes_is_refused(says_its_length: bool, client: TestClient, index: Index):
+    body = b'{"ids": [' + b"1," * LARGEST + b'1], "set": {}}'
+    content = body if says_its_length else iter([body[: LARGEST // 2], body[LARGEST // 2 :]])
+    assert client.post("/api/mark", content=content, headers=ORIGIN).status_code == 413
+    assert Marks(index.results).read() == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"ids": 1, "set": {}}', b'{"ids": [[]], "set": {}}', b"\xff", b"[" * 10**5, b'{"ids": NaN}'],
+)
 def test_what_is_no_change_is_refused(body: bytes, client: TestClient):
     assert client.post("/api/mark", content=body, headers=ORIGIN).status_code == 400
 
