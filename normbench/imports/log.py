@@ -11,7 +11,9 @@ from typing import Any
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 
-LARGEST = 1 << 31  # bytes of a file, and unpacked
+LARGEST = 1 << 31  # bytes of a file: event files may have pictures
+UNPACKED = 1 << 28  # bytes of a table's text: in memory it takes ten times as much
+MOST_COLUMNS, MOST_CELLS = 10_000, 10**8
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,11 @@ def escaped(value: Any) -> Any:
 
 def refuse(path: Path | str, what: str) -> NormbenchError:
     return NormbenchError(f"{path}: {what}")
+
+
+def check_size(path: Path | str, rows: int, columns: int) -> None:
+    """Refuse a table that would not fit into memory, however short its file is."""
+    if columns > MOST_COLUMNS:
+        raise refuse(path, f"has more than {MOST_COLUMNS} columns, or keys.")
+    if rows * columns > MOST_CELLS:
+        raise refuse(path, f"has {rows} rows of {columns} columns, more than {MOST_CELLS} cells.")

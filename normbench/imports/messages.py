@@ -40,3 +40,13 @@ def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
                 added.type = getattr(proto, f"TYPE_{kind.upper()}")
     _pool().AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{package}.{whole}"))
+
+
+def parsed(kind: Any, content: bytes) -> Any:
+    """A message. ValueError where these bytes are none."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except DecodeError as error:
+        raise ValueError(str(error)) from None

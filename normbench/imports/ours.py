@@ -99,4 +99,4 @@ def _of_columns(run: str, rows: Any, curve: Curve) -> RunRecord:
 
 
 def _bytes(path: Path) -> bytes:
-    return reading.read(path, LARGEST) if path.exists() else b""
+    return reading.read(path, LARGEST, links=False) if path.exists() else b""

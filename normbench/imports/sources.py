@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import os
 import re
+import struct
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.imports import ours, tables, tensorboard, wandb_file
-from normbench.imports.log import LARGEST, Log
+from normbench.imports.log import LARGEST, Log, refuse
 from normbench.runs import exported
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
@@ -29,6 +31,11 @@ KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
 SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log)(\.gz)?$")
+# What the readers and their libraries raise for a file that is damaged, or means harm.
+MALFORMED = (
+    OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RuntimeError, struct.error,
+    zlib.error,
+)  # fmt: skip
 NOT_RUN = re.compile(r"(^|/)(checkpoint-\d+|\d{9,}\.\d+)$")  # of Hugging Face, of hparams
 
 
@@ -39,6 +46,8 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
         found.setdefault(os.path.realpath(path), path)
     logs_alone = [path for path in sorted(found.values()) if not exported.is_beside(path)]
     chosen = [(path, *kind) for path in logs_alone if (kind := _kind(path, source))]
+    for path, *_ in chosen:
+        _refuse_link_out(path, paths)
     if not chosen:
         wanted = f" of source {source}" if source else ""
         raise NormbenchError(f"{paths[0]} has no log{wanted}. (normbench import --help)")
@@ -62,6 +71,14 @@ def _files(given: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
+def _refuse_link_out(path: Path, paths: Sequence[Path]) -> None:
+    """Somebody else's folder may link to any file of the reader's, of which an error or a pack would then tell."""
+    target = os.path.realpath(path)
+    inside = any(target.startswith(os.path.join(os.path.realpath(given), "")) for given in paths)
+    if path.is_symlink() and path not in paths and not inside:
+        raise refuse(path, "is a link to a file outside of the given folders: name that file itself.")
+
+
 def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | None, bool] | None:
     """The reader, the source where the name alone tells it, and whether the folder names the run."""
     for pattern, read, sources, by_folder in KINDS:
@@ -74,19 +91,29 @@ def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | Non
 def is_pack(path: Path) -> bool:
     """Whether a file is one of our packs, by its first line."""
     try:
-        with gzip.open(path) as file:
+        with reading.opened(path) as packed, gzip.open(packed) as file:
             return b"header_sha256" in file.readline(1 << 20)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return False
 
 
 def _read(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:
+    """Its logs. NormbenchError with the file's name, whatever the file is."""
+    try:
+        return _logs(path, base, read, source, by_folder)
+    except MALFORMED as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise refuse(path, f"cannot be read: {why:.200}") from None
+
+
+def _logs(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:
     content = reading.read(path, LARGEST)
     where = Path(os.path.relpath(path, base))
     name = where.parent.as_posix() if by_folder else SUFFIXES.sub("", where.as_posix())
     name = NOT_RUN.sub("", name)
     name = base.name if name in ("", ".") else name
     digest = hashlib.sha256(content).hexdigest()
+    where.as_posix().encode()  # a name that is no UTF-8 cannot be written into a pack
     file = {"path": where.as_posix(), "sha256": digest, "bytes": len(content)}
     found = read(content, path, {"file": file, "path": name}, source)
     return found if isinstance(found, list) else [found]
@@ -99,12 +126,22 @@ def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
         runs[log.path].append(log)
     for path, own in runs.items():
         whole = max(own, key=lambda log: log.tables[0].num_rows)
-        rows: list[Any] = whole.tables[0].to_pylist()
         for log in own:
-            for row, of_whole in zip(log.tables[0].to_pylist(), rows, strict=False):
-                if repr(row) != repr({name: of_whole.get(name) for name in row}):
-                    raise NormbenchError(
-                        f"{log.file['path']} is no beginning of {whole.file['path']}: two runs lie in {path}. Import "
-                        "one, or move them apart."
-                    )
+            if log is not whole and not _is_beginning(log.tables[0], whole.tables[0]):
+                raise NormbenchError(
+                    f"{log.file['path']} is no beginning of {whole.file['path']}: two runs lie in {path}. Import "
+                    "one, or move them apart."
+                )
         yield whole
+
+
+def _is_beginning(short: Any, long: Any) -> bool:
+    """Whether the rows of a table are the first ones of another, which may have more columns."""
+    return all(
+        name in long.column_names and _is_same(short.column(name), long.column(name).slice(0, short.num_rows))
+        for name in short.column_names
+    )
+
+
+def _is_same(column: Any, other: Any) -> bool:
+    return bool(column.equals(other)) or repr(column.to_pylist()) == repr(other.to_pylist())  # NaN equals itself

@@ -9,18 +9,19 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench import reading
 from normbench.imports import ours
-from normbench.imports.log import LARGEST, Log, refuse
+from normbench.imports.log import MOST_CELLS, UNPACKED, Log, check_size, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
 from normbench.runs import exported
 
 NEPTUNE = {"run_id", "attribute_path", "attribute_type", "step", "float_value"}
+MOST_TEXT = 1 << 30  # bytes of Parquet's texts
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
 BEFORE_HEADER = re.compile(r"\s*#|sep=.$")  # a comment; what Excel reads as the separator
 BLANK = {"keras": ["", "NA"]}  # what tools write for nothing
@@ -34,6 +35,7 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
     content, is_cut = _unpacked(content, path)
     header = _header(content, path)
     body, lost, notes = _whole_rows(content[header.end :], header, is_cut)
+    check_size(path, body.count(b"\n"), len(header.names))
     head = body[:HEAD]
     has_commas, has_points = (re.search(rb"(^|[;\n])-?\d+" + mark + rb"\d", head) for mark in (b",", rb"\."))
     comma = bool(header.mark == ";" and has_commas and not has_points)
@@ -57,7 +59,7 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
         else:
             table = pa.table({name: pa.array([], exported.TYPES.get(name, pa.null())) for name in header.names})
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise refuse(path, f"is no table: {_readable(str(error))}") from None
+        raise refuse(path, f"is no table: {_unequal_row(body, header) or error}") from None
     if is_ours:
         return ours.read_table(table, path, log, lost)
     table = _trimmed(table, header.is_padded, comma)
@@ -146,15 +148,6 @@ def _fields(line: str, mark: str) -> list[str]:
         return []
 
 
-def _readable(error: str) -> str:
-    """Arrow's message; a row that has no number is said to be one of names."""
-    error = error.replace("CSV parse error: ", "").replace("Row #", "row ")
-    row = error.rpartition(": ")[2]
-    has_number = any(number_of(field) is not None for field in re.split("[,;\t]", row))
-    names = "" if has_number or "Expected" not in error else " (names of columns, as of another run?)"
-    return f"{error}{names}"
-
-
 def _trimmed(table: Any, is_padded: bool, comma: bool) -> Any:
     """Columns that have texts, without padding, and with points in the numbers beside the texts."""
     import pyarrow as pa
@@ -170,6 +163,21 @@ def _trimmed(table: Any, is_padded: bool, comma: bool) -> Any:
     return table
 
 
+def _unequal_row(body: bytes, header: Header) -> str:
+    """The first row with another number of columns, "" where there is none. It is not quoted: it may be a secret."""
+    reader = csv_file.reader(io.StringIO(body.decode("utf-8", "replace"), newline=""), delimiter=header.mark)
+    try:
+        for row in reader:
+            if row and len(row) != len(header.names):
+                line = header.number + reader.line_num
+                is_names = all(number_of(field) is None for field in row)
+                hint = " (names of columns, as of another run?)" if is_names else ""
+                return f"line {line} has {len(row)} columns, the first {len(header.names)}{hint}."
+    except csv_file.Error as error:
+        return f"line {header.number + reader.line_num}: {error}."
+    return ""
+
+
 def _csv_source(names: list[str]) -> str:
     """Of Keras' CSVLogger the first column is epoch, and a metric stands beside its val_."""
     return "keras" if names[0] == "epoch" and any(f"val_{name}" in names for name in names) else "csv"
@@ -177,23 +185,52 @@ def _csv_source(names: list[str]) -> str:
 
 def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
     import pyarrow as pa
-    from pyarrow import parquet
 
     try:
-        table = parquet.read_table(pa.BufferReader(content))
+        table = _parquet_table(content, path)
+        table.validate(full=True)  # texts may be no UTF-8
     except (pa.ArrowException, OSError) as error:
         raise refuse(path, f"is no Parquet file, or is cut: {error}") from None
+    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise refuse(path, f"has two columns '{twice[0]}'.")
     if exported.is_export(table.column_names) and declared != "parquet":
         return ours.read_table(table, path, log)
     source = declared or ("neptune" if {*table.column_names} >= NEPTUNE else "parquet")
     return Log(source=source, tables=[_flattened(table, path)], **log)
 
 
-def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
-    """JSON lines, `train.loss` of objects in objects; a last line that was cut is lost."""
+def _parquet_table(content: bytes, path: Path) -> Any:
+    """Equal values take no space in a file, whatever their number: 5 MB can be 8 GB. So they are counted first."""
     import pyarrow as pa
-    from pyarrow import json as arrow
+    from pyarrow import parquet
 
+    file = parquet.ParquetFile(pa.BufferReader(content))
+    head, columns = file.metadata, range(file.metadata.num_columns)
+    check_size(path, head.num_rows, head.num_columns)
+    groups = [head.row_group(number) for number in range(head.num_row_groups)]
+    chunks = [(file.schema.column(number), group.column(number)) for group in groups for number in columns]
+    if sum(chunk.num_values for _, chunk in chunks) > MOST_CELLS:  # of lists, too
+        raise refuse(path, f"has more than {MOST_CELLS} values.")
+    texts = [(kind, chunk) for kind, chunk in chunks if chunk.physical_type.endswith("BYTE_ARRAY")]
+    if all(chunk.num_values * chunk.total_uncompressed_size <= MOST_TEXT for _, chunk in texts):
+        return file.read()  # also if each text is as long as all that is stored
+    if any(kind.max_repetition_level for kind, _ in texts):
+        raise refuse(path, "has lists of texts that may be too long for the memory.")
+    longest = max(chunk.total_uncompressed_size for _, chunk in texts)
+    batches, size = [], 0
+    for batch in file.iter_batches(max(1, min(MOST_TEXT // longest // 2, 1 << 16))):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > MOST_TEXT:
+            raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
+    return pa.Table.from_batches(batches, file.schema_arrow)
+
+
+def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
+    """JSON lines, `train.loss` of objects in objects; a last line that was cut is lost.
+
+    Arrow's parser is not used: it recurses without a limit.
+    """
     content, _ = _unpacked(content, path)
     content = content.removeprefix(b"\xef\xbb\xbf")
     whole, note = content, ""
@@ -201,16 +238,12 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
         last = content[content.rfind(b"\n") + 1 :]
         try:
             json.loads(last)
-        except ValueError:
+        except (ValueError, RecursionError):
             whole = content[: len(content) - len(last)]
             note = f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
-    try:
-        options = arrow.ReadOptions(block_size=max(len(whole), 1 << 16))
-        parse = arrow.ParseOptions(newlines_in_values=False)
-        table = arrow.read_json(pa.BufferReader(whole), read_options=options, parse_options=parse)
-    except pa.ArrowException:  # NaN, or a text among numbers
-        table = rows_table([_row(line, number, path) for number, line in enumerate(whole.splitlines(), 1) if line])
-    return Log(source="jsonl", tables=[_flattened(table, path)], lost=len(content) - len(whole), note=note, **log)
+    lines = enumerate(whole.splitlines(), 1)
+    table = rows_table((_row(line, number, path) for number, line in lines if line), path)
+    return Log(source="jsonl", tables=[table], lost=len(content) - len(whole), note=note, **log)
 
 
 def _flattened(table: Any, path: Path) -> Any:
@@ -227,12 +260,12 @@ def _flattened(table: Any, path: Path) -> Any:
 
 def _row(line: bytes, number: int, path: Path) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-        if isinstance(row, dict):
-            return dict(_items(row))
+        row = _parsed(line)
     except (ValueError, RecursionError) as error:
-        raise refuse(path, f"line {number} is no JSON: {error}.") from None
-    raise refuse(path, f"line {number} must be an object.")
+        raise refuse(path, f"line {number} is no JSON that is read: {error}.") from None
+    if not isinstance(row, dict):
+        raise refuse(path, f"line {number} must be an object.")
+    return dict(_items(row))
 
 
 def _items(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -244,22 +277,41 @@ def _items(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{before}{key}", value
 
 
+def _parsed(text: bytes) -> Any:
+    """A JSON value, in which NaN is a number."""
+    try:
+        return reading.parse(text)
+    except ValueError:
+        value = json.loads(text)
+        reading.check(value)
+        return value
+
+
 def read_trainer_state(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
     """Hugging Face's `log_history`, without its summary of the training, a mean that is no curve."""
     try:
         rows = json.loads(content)["log_history"]
-        table = rows_table([dict(row) for row in rows if "train_runtime" not in row])
+        table = rows_table((dict(row) for row in rows if "train_runtime" not in row), path)
     except (ValueError, LookupError, TypeError, RecursionError):
         raise refuse(path, "has no log_history, or is cut.") from None
     return Log(source="huggingface", tables=[table], **log)
 
 
-def rows_table(rows: list[dict[str, Any]]) -> Any:
+def rows_table(rows: Iterable[dict[str, Any]], path: Path) -> Any:
     """A table of rows with different keys; what is not there is null. A column of several types is one of texts."""
     import pyarrow as pa
 
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: column([row.get(name) for row in rows]) for name in names})
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    for row in rows:
+        for name, value in row.items():
+            values = columns.setdefault(name, [])
+            if len(values) < count:
+                values += [None] * (count - len(values))
+            values.append(value)
+        count += 1
+        check_size(path, count, len(columns))
+    return pa.table({name: column(values + [None] * (count - len(values))) for name, values in columns.items()})
 
 
 def column(values: list[Any]) -> Any:
@@ -274,16 +326,18 @@ def column(values: list[Any]) -> Any:
 def _unpacked(content: bytes, path: Path) -> tuple[bytes, bool]:
     """What a gzip file holds, as far as it goes, and whether it is cut."""
     if content[:2] != b"\x1f\x8b":
+        if len(content) > UNPACKED:
+            raise refuse(path, f"is larger than {UNPACKED >> 20} MiB.")
         return content, False
     found, is_cut = bytearray(), False
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            while (part := file.read1(1 << 20)) and len(found) <= LARGEST:
+            while (part := file.read1(1 << 20)) and len(found) <= UNPACKED:
                 found += part
         except EOFError:  # its whole lines count
             is_cut = True
         except (OSError, zlib.error) as error:
             raise refuse(path, f"cannot be unpacked: {error}.") from None
-    if len(found) > LARGEST:
-        raise NormbenchError(f"{path} unpacks to more than {LARGEST >> 30} GiB.")
+    if len(found) > UNPACKED:
+        raise refuse(path, f"unpacks to more than {UNPACKED >> 20} MiB.")
     return bytes(found), is_cut

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from normbench.imports.log import Log, flat, refuse
+from normbench.imports.log import MOST_COLUMNS, UNPACKED, Log, flat, refuse
 from normbench.imports.messages import declared
 
 Points = dict[str, list[tuple[np.ndarray, ...]]]  # by tag: places of records, steps, values
 LONGEST = 1 << 12  # bytes of a record that may be a scalar, and whose sum is checked: others are pictures and graphs
 START = 1  # status of a session that goes on from an event's step
+MOST_RECORDS = 10**7  # 200 bytes of memory each
 WALL = 10  # bytes of a wall time with its key
 FLOAT = 5  # bytes of a value with its key, at the end of a scalar of torch
 EVENT = {
@@ -60,6 +61,8 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     restarts: list[tuple[int, int]] = []  # each with the place of its record and its step
     data = np.frombuffer(content, dtype=np.uint8)
     bad = len(starts)
+    if lengths[lengths <= LONGEST].sum() > UNPACKED:
+        raise refuse(path, f"has more than {UNPACKED >> 20} MiB of scalars.")
     groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
     for places in groups:
         if lengths[places[0]] > LONGEST:
@@ -127,6 +130,8 @@ def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
         (length,) = unpack(content, at)
         if at + 16 + length > len(content):
             break
+        if len(starts) == MOST_RECORDS:
+            raise ValueError(f"it has more than {MOST_RECORDS} records")
         starts.append(at + 12)
         lengths.append(length)
         at += 16 + length
@@ -175,6 +180,7 @@ def _decode(
                     step |= (found[:, WALL + place].astype(np.int64) & 127) << (7 * place)
                 value = np.ascontiguousarray(found[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
                 points[tag].append((places[own[of_tag]], step, value))
+                _check_tags(points)
                 single[own[of_tag]] = False
     for place in places[single]:
         start = int(starts[place])
@@ -216,6 +222,12 @@ def _one(
         found = _scalar(one.tensor) if one.HasField("tensor") else [one.simple_value] * one.HasField("simple_value")
         for value in found:
             points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(value)])))
+            _check_tags(points)
+
+
+def _check_tags(points: Points) -> None:
+    if len(points) > MOST_COLUMNS:
+        raise ValueError(f"it has more than {MOST_COLUMNS} tags")
 
 
 def _parsed(kind: Any, content: bytes) -> Any:

@@ -11,13 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from normbench.imports.log import Log, flat, refuse
+from normbench.imports.log import Log, check_size, flat, refuse
 from normbench.imports.messages import declared as declare
-from normbench.imports.tables import column, rows_table
+from normbench.imports.messages import parsed
+from normbench.imports.tables import column
 
 MAGIC, VERSION = b":W&B", 0
 BLOCK, HEAD = 1 << 15, 7
 FULL, FIRST, MIDDLE, LAST = range(1, 5)
+MOST_VALUES = 25_000_000  # 100 bytes each
+History = dict[str, tuple[list[int], list[str]]]  # by key: numbers of rows, and JSON
 ITEM = {"key": (1, "string"), "nested": (2, "string*"), "value_json": (16, "string")}
 RECORD: dict[str, dict[str, tuple[int, str]]] = {
     "Record": {
@@ -45,15 +48,22 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         raise refuse(path, "is no offline file of W&B.")
     if content[6] != VERSION:
         raise refuse(path, f"has version {content[6]} of W&B's format; {VERSION} is read. Export its history as CSV.")
-    rows: list[dict[str, str]] = []
+    history: History = defaultdict(lambda: ([], []))
+    rows = values = 0
     tree: dict[str, Any] = {}
     clocks: dict[str, str] = {}
-    run, finished, payloads = "", False, [*_payloads(content)]
-    for payload, _ in payloads:
-        record = _record().FromString(payload)
+    run, finished, end = "", False, HEAD
+    for payload, end in _payloads(content):  # noqa: B007 (of the last one)
+        record = parsed(_record(), payload)
         if record.HasField("history"):
             row = {item.key or "/".join(item.nested): item.value_json for item in record.history.item}
-            rows.append({"_step": str(record.history.step.num), **row})
+            for key, text in {"_step": str(record.history.step.num), **row}.items():
+                numbers, texts = history[key]
+                numbers.append(rows)
+                texts.append(text)
+            rows, values = rows + 1, values + 1 + len(row)
+            if values > MOST_VALUES:
+                raise refuse(path, f"has more than {MOST_VALUES} values.")
         elif record.HasField("run") or record.HasField("config"):
             run = record.run.run_id or run
             for item in (*record.run.config.update, *record.config.update):
@@ -65,11 +75,11 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     note = "" if finished else "it is not known to have finished"
     return Log(
         source="wandb",
-        tables=[_table(rows, path)],
+        tables=[_table(history, rows, path)],
         config=flat(tree),
-        clocks=_matched(clocks, {name for row in rows for name in row}),
+        clocks=_matched(clocks, {*history}),
         run=run,
-        lost=len(content) - (payloads[-1][1] if payloads else HEAD),
+        lost=len(content) - end,
         note=note,
         **log,
     )
@@ -77,7 +87,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
 
 def _payloads(content: bytes) -> Iterator[tuple[bytes, int]]:
     """Whole records, each with the place behind it, up to one that is cut or whose sum is wrong."""
-    at, parts = HEAD, b""
+    at, parts = HEAD, list[bytes]()
     while at + HEAD <= len(content):
         left = BLOCK - at % BLOCK
         if left < HEAD:
@@ -88,9 +98,12 @@ def _payloads(content: bytes) -> Iterator[tuple[bytes, int]]:
         if len(data) < length or not FULL <= kind <= LAST or zlib.crc32(data, zlib.crc32(bytes([kind]))) != crc:
             return
         at += HEAD + length
-        parts = data if kind in (FULL, FIRST) else parts + data
+        if kind in (FULL, FIRST):
+            parts = []
+        parts.append(data)
         if kind in (FULL, LAST):
-            yield parts, at
+            yield b"".join(parts), at
+            parts = []
 
 
 def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -107,24 +120,22 @@ def _matched(clocks: dict[str, str], names: set[str]) -> dict[str, str]:
     return {name: clocks[pattern] for name, pattern in pairs if name != clocks[pattern]}
 
 
-def _table(rows: list[dict[str, str]], path: Path) -> Any:
-    """All rows in their order; those with the same keys are parsed together."""
+def _table(history: History, rows: int, path: Path) -> Any:
+    """A column for each key; what a row lacks is null."""
     import pyarrow as pa
 
-    shapes: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for number, row in enumerate(rows):
-        shapes[tuple(row)].append(number)
-    tables = [pa.table({"": pa.array([], pa.int64())})]
-    if any("" in row.values() for row in rows):
-        raise refuse(path, "has values that are no JSON, which this version does not read. Export its history as CSV.")
-    for names, numbers in shapes.items():
-        values = zip(*(rows[number].values() for number in numbers), strict=True)
-        columns = {name: column(_values(own)) for name, own in zip(names, values, strict=True)}
-        tables.append(pa.table({"": numbers, **columns}))
-    try:
-        return pa.concat_tables(tables, promote_options="permissive").sort_by("").drop_columns([""])
-    except pa.ArrowException:  # a key has numbers in some rows, texts in others
-        return rows_table([dict(zip(row, _values(tuple(row.values())), strict=True)) for row in rows])
+    check_size(path, rows, len(history))
+    columns = {}
+    for name, (numbers, texts) in history.items():
+        if "" in texts:
+            raise refuse(
+                path, "has values that are no JSON, which this version does not read. Export its history as CSV."
+            )
+        values: list[Any] = [None] * rows
+        for number, value in zip(numbers, _values(tuple(texts)), strict=True):
+            values[number] = value
+        columns[name] = column(values)
+    return pa.table(columns)
 
 
 def _values(texts: tuple[str, ...]) -> list[Any]:

@@ -60,7 +60,7 @@ def read_runs(table: Path) -> dict[str, RunRecord]:
     """By id the runs of the file beside a table, without their records; none without it. NormbenchError if damaged."""
     path = beside(table, RUNS)
     try:
-        lines = reading.read(path, pack.LARGEST).splitlines()
+        lines = reading.read(path, pack.LARGEST, links=False).splitlines()
         return {run.id: run for run in map(pack.run_of, lines)}
     except FileNotFoundError:
         return {}
