@@ -29,8 +29,8 @@ from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, own
 from normbench.runs.curve import Curve
-from normbench.runs.record import BESIDE, RunRecord, curve_sha256
-from normbench.stored import LOGGED
+from normbench.runs.record import BESIDE, UNLIKE_NUMBERS, RunRecord, check_record, curve_sha256
+from normbench.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 
 SCHEMA, COLUMNS = 2, 3
 NAME = "runs.jsonl.gz"
@@ -45,6 +45,7 @@ KINDS: dict[str, Any] = {  # what everything else relies on, also in a pack that
     "records": list,
     "seconds": (int, float, type(None)),
 }
+GROUPS = (*RUN_GROUPS, "train", "eval", "monitor", IMPORT, OWN)  # of a configuration: maps of options
 DAMAGE = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 
 
@@ -221,7 +222,38 @@ def run_of(line: bytes) -> RunRecord:
     for name in KINDS.keys() & found.keys():
         if not isinstance(found[name], KINDS[name]):
             raise TypeError(f"{name} is {found[name]!r:.40}")
+    _check(found, content.get("curves", ()))
     return RunRecord(**found | ({"records": Curve.of_columns(content["curves"])} if "curves" in content else {}))
+
+
+def _check(found: Mapping[str, Any], curves: Any) -> None:
+    """TypeError, ValueError where others cannot rely on a run: the hash has no key, so that anybody can pack."""
+    reading.check([found.get(name) for name in ("axes", "environment", "config", "was")])
+    for axis, value in found.get("axes", {}).items():
+        if isinstance(value, dict | list):
+            raise TypeError(f"axis {axis} is {value!r:.40}")
+    config = found.get("config", {})
+    logged = config.get(IMPORT, {})
+    for node, keys, kind in (
+        (config, GROUPS, dict), (config.get("model", {}), ("declares",), dict), (logged, ("metrics", "hparams"), dict),
+        (logged, ("clocks", "files"), list),
+    ):  # fmt: skip
+        for key in keys:
+            if key in node and not isinstance(node[key], kind):
+                raise TypeError(f"{key} of its configuration is {node[key]!r:.40}")
+    for facts in (*logged.get("metrics", {}).values(), {}):
+        if not isinstance(facts, dict):
+            raise TypeError(f"a metric is {facts!r:.40}")
+    for record in found.get("records", ()):
+        check_record(record)
+    for block in curves:
+        if not all(isinstance(block[key], str) for key in ("split", "mode")):
+            raise TypeError(f"{block!r:.40} has no split or mode")
+        for key, values in block["columns"].items():
+            if not all(type(v) in (int, float) or v in UNLIKE_NUMBERS for v in values):
+                raise TypeError(f"column {key} has something else than numbers")
+        if not {*map(type, block["columns"]["step"])} <= {int}:
+            raise TypeError("a step is no whole number")
 
 
 def _of_another_schema(path: Path, schema: Any) -> Exception:

@@ -1,0 +1,46 @@
+"""A stranger's pack, whose hashes anybody can make: what is wrong in a run is refused where it is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import logged
+import pytest
+
+from normbench import imports
+from normbench.errors import NormbenchError
+from normbench.judge import sources
+from normbench.runs import imported, pack
+
+DEEP: Any = 1
+for _ in range(400):
+    DEEP = {"a": DEEP}
+HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a deep configuration": lambda run: run["config"].update(x=DEEP),
+    "a model that is a text": lambda run: run["config"].update(model="x"),
+    "an import that is a list": lambda run: run["config"].update({"import": []}),
+    "metrics that are a text": lambda run: run["config"]["import"].update(metrics="x"),
+    "a metric that is a text": lambda run: run["config"]["import"].update(metrics={"loss": "x"}),
+    "an axis that is a map": lambda run: run.update(axes={"lr": {"x": 1}}),
+    "steps that are texts": lambda run: run["curves"][0]["columns"].update(step=["1"] * 10),
+    "a value that is a map": lambda run: run["curves"][0]["columns"].update(loss=[{}] * 10),
+    "a split that is a number": lambda run: run["curves"][0].update(split=1),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_pack_is_one_line_wherever_it_comes_in(how: str, tmp_path: Path) -> None:
+    run = json.loads(gzip.decompress(imported.dump("x", [logged.run()])).splitlines()[1])
+    HOSTILE[how](run)
+    body = json.dumps(run).encode() + b"\n"
+    path = tmp_path / "theirs" / pack.NAME
+    path.parent.mkdir()
+    path.write_bytes(pack.packed({"schema": pack.COLUMNS, "form": "columns", "runs": 1}, body, {}))
+    for read in (lambda: imports.read([path], "y"), lambda: sources.load([str(path)], tmp_path)):
+        with pytest.raises(NormbenchError) as caught:
+            read()
+        assert str(path) in str(caught.value) and len(str(caught.value)) < 600
