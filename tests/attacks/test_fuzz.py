@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import tempfile
 from collections.abc import Callable
@@ -11,18 +12,38 @@ from typing import Any
 
 import fake
 import logged
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from normbench import reading
+from normbench import imports, reading
 from normbench.errors import NormbenchError
-from normbench.papers import history, measured, per_example_effects, published
+from normbench.papers import claim_file, history, measured, per_example_effects, published
 from normbench.runs import curve_file, files, imported, outcomes, pack, run_file, slots
 from normbench.runs.damaged import Damaged
 
 FEW, MANY = 40, 1500
+IMPORTS = Path(__file__).parents[2] / "examples" / "imports"
+LOGS = {  # by the name of a file: what a tool wrote
+    "base_s1.csv": "keras/base_s1.csv",
+    "metrics.csv": "lightning/base-seed1/version_0/metrics.csv",
+    "trainer_state.json": "huggingface/out-base-seed1/trainer_state.json",
+    "x.tfevents.1": "tensorboard/base_s1/events*",
+    "run-a.wandb": "wandb/offline-run-base1/*.wandb",
+    "map.yaml": "wandb.yaml",
+}
+TABLE = {"step": [1, 2, 3], "train/loss": [0.5, 0.25, 0.125], "seed": [1, 1, 1], "note": ["a", "b", "a"]}
+CLAIMS = IMPORTS.parent / "own_claims" / "papers" / "mine" / "rms.yaml"
+
+
+def _tables() -> dict[str, bytes]:
+    parquet = io.BytesIO()
+    pyarrow.parquet.write_table(pa.table(TABLE), parquet)
+    rows = [dict(zip(TABLE, row, strict=True)) for row in zip(*TABLE.values(), strict=True)]
+    return {"a.parquet": parquet.getvalue(), "a.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode()}
 
 
 @functools.cache
@@ -44,6 +65,9 @@ def whole() -> dict[str, bytes]:
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
         per_example_effects.NAME: b"",
         "best.npz": b"",
+        **{name: next(IMPORTS.glob(path)).read_bytes() for name, path in LOGS.items()},
+        **_tables(),
+        "claims.yaml": CLAIMS.read_bytes(),
     }
 
 
@@ -67,6 +91,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
     "best.npz": lambda path: outcomes.read(path / "best.npz", "test", [""], "nll"),
 }
+READERS |= {
+    name: lambda path, name=name: imports.read([path / name], "x")  # type: ignore[misc]
+    for name in (*LOGS, "a.parquet", "a.jsonl")
+    if name != "map.yaml"
+}
+READERS["map.yaml"] = lambda path: imports.read_map(path / "map.yaml")
+READERS["claims.yaml"] = lambda path: claim_file.load(path / "claims.yaml")
 # what has a hash of itself, or elsewhere
 SEALED = ("run.json", "curve.jsonl", pack.NAME, "columns.gz", "a.json", history.NAME)
 PUT = [b"[" * 2000, b"{" * 60, b"9" * 400, b"1", b"\0", b"\xff", b"\n", b"\n\n", b"NaN", b"&a *a", b"!!set "]
@@ -106,7 +137,7 @@ def fuzz(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_takes_a_file_or_refuses_it(name: str) -> None:
-    fuzz(name, FEW)
+    fuzz(name, FEW if name in SEALED else 10)
 
 
 @pytest.mark.parametrize("name", SEALED)
