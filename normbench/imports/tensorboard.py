@@ -125,7 +125,8 @@ def _taken_back(log: Log, before: int) -> Log:
 
 def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
     """Where whole records begin, how long they are, and where the last one ends."""
-    starts, lengths, at, unpack = [], [], 0, struct.Struct("<Q").unpack_from
+    starts, lengths = list[int](), list[int]()
+    at, unpack = 0, struct.Struct("<Q").unpack_from
     while at + 16 <= len(content):
         (length,) = unpack(content, at)
         if at + 16 + length > len(content):
