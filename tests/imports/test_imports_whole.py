@@ -120,7 +120,7 @@ def test_a_header_that_comes_again_is_no_row(tmp_path: Path) -> None:
 
 
 def test_a_row_of_another_header_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NormbenchError, match=r"row 2: Expected 2 columns, got 3: step,acc,val_loss \(names"):
+    with pytest.raises(NormbenchError, match=r"line 3 has 3 columns, the first 2 \(names"):
         read(table(tmp_path, "step,val_loss\n1,2\nstep,acc,val_loss\n1,2,3\n"))
 
 

@@ -1,6 +1,5 @@
 """RBN Fig. 2 and Table 1: validation error of LSTMs on sequential MNIST, and test errors at the best of it."""
 
-import statistics
 from collections.abc import Sequence
 
 from normbench.draw.panels import Look, Panel, Quantity
@@ -9,7 +8,7 @@ from normbench.draw.style import COLOURS, EXTRA_COLOURS
 from normbench.draw.tables import Entry, cells, estimate_entry, percents
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
-from normbench.stats.series import at_epoch, best_step
+from normbench.stats.series import at_epoch
 
 ARMS = {
     "none": Look("LSTM", COLOURS["none"]),
@@ -37,21 +36,3 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 errors = percents([at_epoch(run, split, "error", "best", variant) for run in cell])
                 entries.append(estimate_entry(errors, *where, name, "%", paper.get(f"{name}, {arm}, {group}", "")))
     return entries
-
-
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """How far the networks had learned when they were judged; nothing at the paper's 200 epochs."""
-    compared = [run for run in runs if run.arm in ("none", "bn") and not run.control and run.fidelity == "reduced"]
-    if not compared:
-        return []
-    still_falling = []
-    for arm in ("none", "bn"):
-        cell = [run for run in compared if run.arm == arm]
-        at_the_end = sum(best_step(run) == run.steps for run in cell)
-        still_falling.append(f"{at_the_end} of {len(cell)} runs of {ARMS[arm].name}")
-    clipped = statistics.fmean(record["clipped"] for run in compared for record in run.records if "clipped" in record)
-    return [
-        "RBN-2 is judged after 10 of the paper's 200 epochs, while the networks still learn: the lowest validation "
-        f"error is that of the last epoch in {' and '.join(still_falling)}. It says who learns faster rather than who "
-        f"generalizes better. {100 * clipped:.0f} % of the updates were clipped."
-    ]
