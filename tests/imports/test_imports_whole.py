@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binary_logs import event_file
 
 from normbench import imports
 from normbench.errors import NormbenchError
@@ -45,18 +46,7 @@ def events(path: Path, *found: tuple[int, dict[str, float]], restart: int | None
             message.summary.value.add(tag=tag, simple_value=value)
         messages.append(message)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(_framed(message.SerializeToString()) for message in messages))
-
-
-def _framed(record: bytes) -> bytes:
-    head = len(record).to_bytes(8, "little")
-    return head + _sum(head) + record + _sum(record)
-
-
-def _sum(content: bytes) -> bytes:
-    import numpy as np
-
-    return tensorboard._crc(np.frombuffer(content, dtype=np.uint8)[None]).astype("<u4").tobytes()
+    path.write_bytes(event_file(messages))
 
 
 # --- first and last lines --------------------------------------------------------------------------------------------
