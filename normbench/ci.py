@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from xml.etree import ElementTree
 
 from normbench.draw.text import visible
@@ -57,16 +58,26 @@ def fail_words(given: Sequence[str]) -> list[str]:
 
 
 def failing(claim: Verdict, words: Sequence[str]) -> str:
-    """The first of these words that a claim has; "" for none."""
+    """The first of these words that a claim has; "" for none. Under a control only what leaves it open counts."""
     first = claim["verdict"].partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
-    has = {claim["setting"], first}
-    is_open = claim["setting"] not in rules.DECIDED
-    if claim.get("diverged") or (is_open and any(part["diverged"] for part in claim["parts"])):
-        has.add(rules.DIVERGED)
-    copies = any(part["why"] == "alike" and part["effect"] for part in claim["parts"])  # of one seed, that differ
-    if is_open and (copies or any(part["why"] in INCOMPLETE for part in claim["parts"])):
-        has.add("incomplete")
+    has = {claim["setting"], first, rules.DIVERGED if claim.get("diverged") else ""}
+    settings = [(claim["setting"], claim["parts"])]
+    if "compared" in claim:  # of logged runs; an artifact's verdict is published as "controls not run"
+        settings += [(control["word"], control["parts"]) for control in claim["controls"]]
+    for setting, parts in settings:
+        if setting not in rules.DECIDED:
+            has |= {*_left_open(parts)}
+            has |= {setting} & {rules.NOT_RUN, rules.NOT_DECIDABLE}  # `undecided` is of the claim alone
     return next((word for word in words if SETTINGS.get(word, word) in has), "")
+
+
+def _left_open(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The words for why parts that are not decided are not."""
+    if any(part["diverged"] for part in parts):
+        yield rules.DIVERGED
+    copies = any(part["why"] == "alike" and part["effect"] for part in parts)  # of one seed, that differ
+    if copies or any(part["why"] in INCOMPLETE for part in parts):
+        yield "incomplete"
 
 
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:

@@ -102,7 +102,11 @@ class Judge(Judging):
             asked = claim_file.built(content, Path("--compare"))
         claims = verdicts.judge(asked, found)
         absent = _absent(asked, found)
-        not_run = [f"{claim['id']}: {claim['answer']}." for claim in claims if claim["setting"] == NOT_RUN]
+        not_run = [
+            f"{claim['id']}: {claim['answer']}."
+            for claim in claims
+            if NOT_RUN in (claim["setting"], *(control["word"] for control in claim["controls"]))
+        ]
         judged.append(Judged(self.asked, asked.title, claims, absent=absent or not_run))
         notes += absent
         for note in notes:

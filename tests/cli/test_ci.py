@@ -266,6 +266,15 @@ def test_what_runs_should_have_decided_and_did_not_fails(judge: Any, logs: dict[
     assert ended == 6 and f"C1 ({word})" in printed
 
 
+@pytest.mark.parametrize("words", [ci.GATE, "opposite"])
+def test_a_claim_whose_control_has_no_runs_fails(judge: Any, words: str) -> None:
+    """It passed, as `supported, as logged; controls not run`."""
+    text = Path("claims.yaml").read_text()
+    Path("claims.yaml").write_text(text.replace("    parts:", "    controls: [wide]\n    open: [width]\n    parts:"))
+    ended, printed = judge("--fail-on", words, ours=lambda seed: 1 + 0.0011 * seed)
+    assert ended == (6 if words == ci.GATE else 2) and "not run under wide" in printed
+
+
 def test_nothing_passes_where_nothing_was_judged(judge: Any, normbench: Any, capfd: Any) -> None:
     """Whatever the words are: a wrong arm, a value that no run has, no claim."""
     judge(ours=lambda seed: 1.0)
