@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from torch import Tensor, nn
 
@@ -87,6 +88,9 @@ def create_norm(
     return found
 
 
+_in_epoch: WeakSet[nn.Module] = WeakSet()  # normalizers whose epoch is open
+
+
 @contextmanager
 def epoch(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
     """An epoch of training: after it, `batch_layer` evaluates with the statistics of the batches inside the block.
@@ -110,11 +114,20 @@ def epoch(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
         with gathering(model):
             yield
         return
-    for norm in normalizers(model):
-        norm.begin_epoch()
-    yield
-    for norm in normalizers(model):
-        norm.end_epoch()
+    norms = [*normalizers(model)]
+    if any(norm in _in_epoch for norm in norms):
+        raise NormbenchError(
+            "normbench.epoch(model) is inside another epoch of this model, which would lose its batches. Leave one out."
+        )
+    _in_epoch.update(norms)
+    try:
+        for norm in norms:
+            norm.begin_epoch()
+        yield
+        for norm in norms:
+            norm.end_epoch()
+    finally:
+        _in_epoch.difference_update(norms)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,19 @@ def test_after_an_error_the_epoch_before_counts() -> None:
     assert torch.equal(evaluated(module)[0], before)
 
 
+def test_an_epoch_in_an_epoch_of_the_same_model_is_refused() -> None:
+    """It went by the inner one's batches and those after it, without a word."""
+    module, other = create_norm("batch_layer", 6).train(), create_norm("batch_layer", 6).train()
+    with epoch(module), epoch(other):
+        train(module)
+        with pytest.raises(NormbenchError, match="inside another epoch"), epoch(nn.Sequential(module)):
+            pass
+    with pytest.raises(KeyboardInterrupt), epoch(module):
+        raise KeyboardInterrupt
+    with epoch(module):
+        train(module)
+
+
 def test_recurrent_layers_warn_too() -> None:
     """Their own loops ask a normalizer for its statistics without calling it."""
     options = {"stats": "per_step", "eval_stats": "per_step_pass"}
