@@ -63,8 +63,8 @@ def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.n
     elif not there.all() and map.blank is None and part.log.source not in SPARSE:
         raise refuse(
             part.log.file["path"],
-            f"{np.sum(~there)} values of '{name}' are blank: blank: missing in the map for what was not logged, blank: "
-            "diverged for what was NaN.",
+            f"{np.sum(~there)} values of '{name}' are blank. Write `blank: missing` into the map if they were not "
+            "logged, `blank: diverged` if they were NaN.",
         )
     value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[there]
     if clocks is None:
@@ -100,7 +100,7 @@ def numbers(part: Part, name: str) -> tuple[np.ndarray, np.ndarray]:
     check_column(part.log, part.table, name)
     found, there, other = as_numbers(part.table.column(name))
     if other.any():
-        raise refuse(part.log.file["path"], f"column '{name}' has no numbers: {first_other(part.log, name)}.")
+        raise refuse(part.log.file["path"], f"column '{name}' has {first_other(part.log, name)}, which is no number.")
     return found, there
 
 

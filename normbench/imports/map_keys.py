@@ -43,12 +43,12 @@ def _groups(pattern: str) -> str:
 
 
 def _run(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, dict) and Label.model_validate(value).path:
         return Label.model_validate(value)
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         return value
     if value not in ("path", "run_id"):
-        raise ValueError(f"{format_value(value)} must be path, run_id, {{path: REGEX}} or a list of columns.")
+        raise ValueError(f"{format_value(value)} must be path, run_id, {{path: REGEX}} or a list of columns, [COLUMN].")
     return value
 
 

@@ -34,6 +34,12 @@ def steps(run: RunRecord) -> list[int]:
     return [record["step"] for record in run.records]
 
 
+@pytest.mark.parametrize("place", [{"column": "run"}, {"config": "name"}, {"value": "x"}])
+def test_a_run_is_named_by_a_path_or_columns_alone(place: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="a list of columns"):
+        Map.model_validate({"run": place})
+
+
 def counted(run: RunRecord) -> dict[str, int]:
     return run.config["import"]["counted"]
 

@@ -196,7 +196,7 @@ def test_a_series_with_a_text_is_named_with_its_row_whatever_the_other_run_has(
     (tmp_path / "ln_s2.csv").unlink()
     with pytest.raises(NormbenchError, match=r"no series can be taken: not taken: val_loss .* in row 2"):
         read(tmp_path)
-    with pytest.raises(NormbenchError, match=r"'val_loss' has no numbers: text .* in row 2"):
+    with pytest.raises(NormbenchError, match=r"'val_loss' has text .* in row 2.*, which is no number"):
         read(tmp_path, series=[{"column": "val_loss", "split": "valid"}])
 
 
