@@ -100,10 +100,14 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     elif len(front) != 1:
         first = f"No winner{how}: undecided between {_join(front)}."
     else:
-        why = "not significantly ahead of every arm after Holm's correction"
-        if few:
-            why = f"{_join(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
-        first = f"No winner{how}: {front[0]} is in front, but {why}."
+        first = (
+            f"No winner{how}: {front[0]} is in front, but not significantly ahead of every arm after Holm's correction."
+        )
+        if few:  # which may have better means
+            have = "has" if len(few) == 1 else "have"
+            first = (
+                f"No winner{how}: {_join(few)} {have} fewer than {FEWEST} seeds. Of the others {front[0]} is in front."
+            )
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
     rest = [
         f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit, forms)})"

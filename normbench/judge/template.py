@@ -28,7 +28,7 @@ def better(
     Raises NormbenchError for an arm, a split or a metric that no run has, and for one without a way.
     """
     if pair[0] == pair[1]:
-        raise NormbenchError(f"--compare {pair[0]} {pair[1]}: two arms are compared.")
+        raise NormbenchError(f"--compare {pair[0]} {pair[1]}: name two different arms.")
     for arm in pair:
         if arm not in {run.arm for run in runs}:
             raise unknown(f"no run has the arm {arm}.", arm, sorted({run.arm for run in runs}))

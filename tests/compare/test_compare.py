@@ -220,7 +220,7 @@ def test_a_baseline_that_wins_is_told_once() -> None:
 def test_an_arm_of_few_seeds_is_not_among_those_undecided() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1})
     assert describe.sentence(asked([*runs, run(0.05, "batch", 1)])).startswith(
-        "No winner: layer is in front, but batch has fewer than 5 seeds."
+        "No winner: batch has fewer than 5 seeds. Of the others layer is in front."
     )
     apart = [run(0.1 + 0.03 * (seed % 3), "rms", seed) for seed in range(1, 7)]
     assert describe.sentence(asked([*runs, *apart, run(0.05, "batch", 1)])).startswith(
