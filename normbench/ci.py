@@ -26,7 +26,12 @@ SETTINGS = {
     "not-run": rules.NOT_RUN,
     "not-decidable": rules.NOT_DECIDABLE,
 }
-INCOMPLETE = ("incomplete", "uneven", "cut short")  # why a part is undecided for want of runs, or of their ends
+INCOMPLETE = (
+    "incomplete",
+    "uneven",
+    "copies",
+    "cut short",
+)  # why a part is undecided for want of runs, or of their ends
 WORDS = (*SETTINGS, "incomplete", rules.DIVERGED, "contradicted", "refuted")
 GATE = "opposite,diverged,not-run,incomplete,not-decidable"  # nothing passes that runs should have decided and did not
 LOOKS = (

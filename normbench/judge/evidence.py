@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from normbench.compare import configuration
 from normbench.compare.difference import MOST_UNEVEN
@@ -24,6 +25,7 @@ from normbench.papers.claims import Part, format_cell
 from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
 from normbench.papers.parts import Observed, gather
 from normbench.runs.record import RunRecord
+from normbench.stats.series import series
 from normbench.stats.statistics import Interval, welch
 from normbench.stored import IMPORT
 
@@ -110,11 +112,28 @@ def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alon
         seen = _unpaired(part, cells, least)
     if seen.why == "no record":
         seen = replace(seen, about=(_lacking(seen, at_common.runs),))
+    if not seen.gap and (copies := _copies(part, cells)):
+        seen = replace(seen, complete=False, why="copies", about=(copies,))
     if at_common.short and not seen.gap:
         seen = replace(seen, complete=False, why="cut short", about=at_common.short)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)
     step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
     return replace(seen, lost=lost, step=step, compared=tuple(_compared(part, cells, pairs, at_common, lost)))
+
+
+def _copies(part: Part, cells: Cells) -> str:
+    """`seeds 1, 2 of arm ln`, whose curves are the same: one run that was logged twice has no spread of its own."""
+    end = part.endpoint
+    for (_, cell), runs in zip(part.contrast, cells, strict=True):
+        seeds_by_curve: dict[tuple[Any, ...], list[int]] = {}
+        for seed, run in runs.items():
+            points = tuple(series(run, end.split, end.mode, end.metric, x="step")) if end.kind != "value" else ()
+            if len({value for _, value in points}) > 1:  # a flat curve may be that of any run
+                seeds_by_curve.setdefault(points, []).append(seed)
+        for seeds in seeds_by_curve.values():
+            if len(seeds) > 1:
+                return f"{format_seeds(sorted(seeds))} of {format_cell(cell)}"
+    return ""
 
 
 def _check_cells(part: Part, cells: Cells) -> None:

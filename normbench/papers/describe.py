@@ -35,6 +35,7 @@ WHY = {  # what keeps a part from a word
     "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not the same",
     "uneven": "{about[0]} runs against {about[1]}: no verdict where one side has more than twice as many, for skewed "
     "losses fool Welch's interval; train {about[2]} of the smaller side",
+    "copies": "{about[0]} have the same curve: copies of one run are no further runs",
     "cut short": "the last step that all runs have is {about[0]}, and their median length is {about[1]} ({about[2]} "
     "ends at {about[3]}): no verdict below 80 % of it",
     "chosen by itself": "the best evaluation is chosen on {about}, where it is compared: noise of evaluations would "

@@ -254,9 +254,10 @@ def test_a_pull_request_is_judged_as_the_page_says(
         ({"ours": lambda s: math.nan if s < 3 else 1.0, "main": lambda s: math.nan if s < 3 else 1.0 + s}, "diverged"),
         ({"ours": lambda seed: 100.0, "seeds": 1}, "incomplete"),
         ({"ours": lambda seed: 100.0, "main": lambda seed: 1.0}, "incomplete"),
+        ({"ours": lambda seed: 1.2, "main": lambda seed: 1.0 + 0.0011 * seed}, "incomplete"),
         ({"ours": lambda seed: 1.0, "at": 12, "length": "common"}, "not-decidable"),
     ],
-    ids=["both arms diverge", "some of both arms diverge", "one seed of five", "copies", "no common step"],
+    ids=["both arms diverge", "some of both arms diverge", "one seed of five", "copies", "one arm", "no common step"],
 )
 def test_what_runs_should_have_decided_and_did_not_fails(judge: Any, logs: dict[str, Any], word: str) -> None:
     """It passed: such a claim is undecided, or not decidable, and these were no words of the action."""

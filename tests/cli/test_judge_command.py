@@ -116,7 +116,7 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("gone.yaml",), "gone.yaml"),
         (("c.yaml",), "--runs"),
         (("empty.yaml", "--runs", "mine"), "claims"),
-        (("--runs", "mine", "--compare", "ln", "ln"), "two arms"),
+        (("--runs", "mine", "--compare", "ln", "ln"), "two different arms"),
         (("--runs", "", *COMPARE), "--runs"),
         (("--runs", "logs/ln_s1.csv", *COMPARE), "normbench import"),
         (("c.yaml", "--better", "lower"), "--better"),

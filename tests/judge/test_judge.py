@@ -372,7 +372,7 @@ def test_the_best_is_chosen_first_and_read_then() -> None:
         best = 20 if seed % 2 else 40
         valid = {step: 1 + abs(step - best) / 100 for step in range(0, 101, 10)}
         worse = 0.3 + 0.001 * seed if arm == "b" else 0.0
-        test = {best: 1.0 + worse, 100: 2.0 - worse}
+        test = {best: 1.0 + worse + 0.001 * seed, 100: 2.0 - worse + 0.001 * seed}
         return curves(arm, seed, {("valid", "loss"): valid, ("test", "loss"): test})
 
     at = {"kind": "chosen", "epoch": "best", "split": "test", "metric": "loss"}
