@@ -30,6 +30,7 @@ KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r"runs\.jsonl\.gz", ours.read_pack, ("pack",), True),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
+LONGEST_NAME = 500  # characters of a column or key
 SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log)(\.gz)?$")
 # What the readers and their libraries raise for a file that is damaged, or means harm.
 MALFORMED = (
@@ -115,8 +116,12 @@ def _logs(path: Path, base: Path, read: Callable[..., Any], source: str | None, 
     digest = hashlib.sha256(content).hexdigest()
     where.as_posix().encode()  # a name that is no UTF-8 cannot be written into a pack
     file = {"path": where.as_posix(), "sha256": digest, "bytes": len(content)}
-    found = read(content, path, {"file": file, "path": name}, source)
-    return found if isinstance(found, list) else [found]
+    read_logs = read(content, path, {"file": file, "path": name}, source)
+    logs = read_logs if isinstance(read_logs, list) else [read_logs]
+    names = [column for log in logs for table in log.tables for column in table.column_names]
+    if longest := [column for column in names if len(column) > LONGEST_NAME]:
+        raise refuse(path, f"the name {longest[0]:.40}... has {len(longest[0])} characters, more than {LONGEST_NAME}.")
+    return logs
 
 
 def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
