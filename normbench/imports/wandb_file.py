@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.imports.log import Log, check_size, flat, refuse
 from normbench.imports.messages import declared as declare
 from normbench.imports.messages import parsed
@@ -67,7 +68,9 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         elif record.HasField("run") or record.HasField("config"):
             run = record.run.run_id or run
             for item in (*record.run.config.update, *record.config.update):
-                _put(tree, [item.key] if item.key else [*item.nested], json.loads(item.value_json))
+                value = json.loads(item.value_json)
+                reading.check(value)
+                _put(tree, [item.key] if item.key else [*item.nested], value)
         elif record.HasField("metric") and record.metric.step_metric:
             clocks[record.metric.name or record.metric.glob] = record.metric.step_metric
         finished |= record.HasField("exit")

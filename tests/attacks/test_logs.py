@@ -65,6 +65,10 @@ CONTENTS: dict[str, tuple[str, bytes]] = {  # by what is wrong: a file and what 
     "a deep configuration": ("run-a.wandb", wandb_content(configuration((["a"], "[" * DEEP + "]" * DEEP)))),
     "a key below a number": ("run-a.wandb", wandb_content(configuration((["a"], "1"), (["a", "b"], "2")))),
     "a configuration of many keys": ("run-a.wandb", wandb_content(configuration((["a"] * 3_000, "2")))),
+    "half a character in a configuration": (
+        "run-a.wandb",
+        wandb_content(configuration((["a"], '"\\ud83d"')), *(history(n, **{"train/loss": "1"}) for n in (1, 2))),
+    ),
     "a value that closes the list": ("run-a.wandb", wandb_content(history(0, a="1],[2"))),
     "two values in one": ("run-a.wandb", wandb_content(history(0, a="1,2"), history(1, a=" "))),
     "a value that is no JSON": ("run-a.wandb", wandb_content(history(0, a="x"))),
