@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import logged
 import pytest
 
-from normbench import imports
+from normbench import imports, load_runs
+from normbench.cli import main
 from normbench.errors import NormbenchError
 from normbench.judge import sources
 from normbench.runs import imported, pack
+from normbench.web import index
 
 DEEP: Any = 1
 for _ in range(400):
@@ -32,15 +35,38 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", HOSTILE)
-def test_a_hostile_pack_is_one_line_wherever_it_comes_in(how: str, tmp_path: Path) -> None:
+def hostile(how: str) -> bytes:
+    """The pack of one run that is changed in this way, with a hash that fits."""
     run = json.loads(gzip.decompress(imported.dump("x", [logged.run()])).splitlines()[1])
     HOSTILE[how](run)
-    body = json.dumps(run).encode() + b"\n"
+    header = {"schema": pack.COLUMNS, "form": "columns", "imported": "x", "runs": 1}
+    return pack.packed(header, json.dumps(run).encode() + b"\n", {})
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_pack_is_one_line_wherever_it_comes_in(how: str, tmp_path: Path) -> None:
     path = tmp_path / "theirs" / pack.NAME
     path.parent.mkdir()
-    path.write_bytes(pack.packed({"schema": pack.COLUMNS, "form": "columns", "runs": 1}, body, {}))
+    path.write_bytes(hostile(how))
     for read in (lambda: imports.read([path], "y"), lambda: sources.load([str(path)], tmp_path)):
         with pytest.raises(NormbenchError) as caught:
             read()
         assert str(path) in str(caught.value) and len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_pack_among_the_results_leaves_other_runs_usable(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [replace(logged.run(seed=seed), experiment="imported/fine", id=f"{seed:012x}") for seed in (1, 2)]
+    imported.write(tmp_path, "fine", runs)
+    (path := imported.place(tmp_path, "x")).parent.mkdir(parents=True)
+    path.write_bytes(hostile(how))
+    assert len(load_runs("imported/fine", results=tmp_path)) == 2
+    dashboard = index.Index(tmp_path)
+    dashboard.refresh()
+    assert len(dashboard.heads) >= 2
+    for words in (["compare", "imported/fine"], ["export", "csv", "imported/fine", "--output", f"{tmp_path}/runs.csv"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--results", str(tmp_path)])
+        assert ended.value.code == 0 and "Traceback" not in capsys.readouterr().err
