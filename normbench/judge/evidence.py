@@ -230,6 +230,8 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         each = [f"{n} of {len(found)} runs of {format_cell(cell)}" for n, found, (_, cell) in counts]
         reason = next(run.reason for cell in cells for run in cell.values() if run.status == "diverged")
         texts.append(f"diverged: {', '.join(each)} ({reason})")
+    if recovered := [named(run) for cell in cells for run in cell.values() if _recovered(part, run)]:
+        texts.append(f"NaN or infinity on the way, and finite again: {', '.join(recovered)}")
     if len(cells) > 1:
         texts.append("pairs of equal seeds" if pairs else f"{_not_paired(cells, part)}: all runs of both sides (Welch)")
     if at_common.end < at_common.last and part.endpoint.kind == "final":
@@ -244,6 +246,14 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         if any(side != sides[0] for side in sides):
             texts.append(f"the sides also differ in {key}: {' and '.join(', '.join(side) for side in sides)}")
     return texts
+
+
+def _recovered(part: Part, run: RunRecord) -> bool:
+    """Whether a run that did not diverge has a value in its compared series that is not finite."""
+    end = part.endpoint
+    if end.kind == "value" or run.status == "diverged":
+        return False
+    return not all(math.isfinite(value) for _, value in series(run, end.split, end.mode, end.metric, x="step"))
 
 
 def _not_paired(cells: Cells, part: Part) -> str:

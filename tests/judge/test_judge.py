@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -378,6 +379,15 @@ def test_the_best_is_chosen_first_and_read_then() -> None:
     at = {"kind": "chosen", "epoch": "best", "split": "test", "metric": "loss"}
     assert word(arms(partial(own, "a"), partial(own, "b")), at) == "holds"
     assert word(arms(partial(own, "a"), partial(own, "b")), FINAL | {"split": "test"}) == "opposite"
+
+
+def test_a_run_that_was_not_finite_on_the_way_is_named() -> None:
+    def own(arm: str, seed: int) -> RunRecord:
+        values = {step: 1 + seed / 100 + (arm == "b") + step / 1000 for step in range(0, 101, 10)}
+        return curves(arm, seed, {("valid", "loss"): values | ({50: math.nan} if (arm, seed) == ("b", 3) else {})})
+
+    (found,) = judge(claims(claim(FINAL)), arms(partial(own, "a"), partial(own, "b")))
+    assert "finite again: b seed 3" in found["compared"]
 
 
 def test_a_run_that_was_lost_is_read_at_the_common_steps_too() -> None:
