@@ -365,7 +365,7 @@ def test_below_five_seeds_headline_plot_and_what_would_decide_agree(chromium: An
     best = [name for name, end in ends.items() if f"{end:.2f}" == f"{min(ends.values()):.2f}"]  # as the plot has them
     assert strong == f"Early: {' and '.join(best)} {'are' if len(best) > 1 else 'is'} lowest so far, no verdict."
     assert "At epoch 20, n = 3: " in it.page.locator("#sentence").inner_text()
-    assert "The filter leaves out seeds 6 to 7" in it.page.locator("#decide pre").inner_text()  # 4 and 5 are there
+    assert "The filter leaves out seeds 6, 7" in it.page.locator("#decide pre").inner_text()  # 4 and 5 are there
     it.page.goto(it.page.url.replace("1-3", "1-5"))
     until(it.page, SHOWN)
     assert "Early" not in it.page.locator("#sentence").inner_text() and it.messages == []
