@@ -16,7 +16,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.imports import ours
-from normbench.imports.log import MOST_CELLS, UNPACKED, Log, check_size, refuse
+from normbench.imports.log import UNPACKED, Log, check_size, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
 from normbench.runs import exported
 
@@ -187,43 +187,60 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
     import pyarrow as pa
 
     try:
-        table = _parquet_table(content, path)
+        table, note = _parquet_table(content, path)
         table.validate(full=True)  # texts may be no UTF-8
     except (pa.ArrowException, OSError) as error:
         raise refuse(path, f"is no Parquet file, or is cut: {error}") from None
-    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
-        raise refuse(path, f"has two columns '{twice[0]}'.")
+    table = _decoded(_flattened(table, path), path)
     if exported.is_export(table.column_names) and declared != "parquet":
         return ours.read_table(table, path, log)
     source = declared or ("neptune" if {*table.column_names} >= NEPTUNE else "parquet")
-    return Log(source=source, tables=[_flattened(table, path)], **log)
+    return Log(source=source, tables=[table], note=note, **log)
 
 
-def _parquet_table(content: bytes, path: Path) -> Any:
-    """Equal values take no space in a file, whatever their number: 5 MB can be 8 GB. So they are counted first."""
+def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:
+    """The table without lists, with each text stored once, and a note about what is left out.
+
+    Equal values take no space in a file, whatever their number: 5 MB can be 8 GB. So rows and columns are counted
+    first. The number of values in a list is not known before it is read (pyarrow's metadata of single columns ends the
+    process where a file is damaged).
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
     file = parquet.ParquetFile(pa.BufferReader(content))
-    head, columns = file.metadata, range(file.metadata.num_columns)
+    head = file.metadata
     check_size(path, head.num_rows, head.num_columns)
-    groups = [head.row_group(number) for number in range(head.num_row_groups)]
-    chunks = [(file.schema.column(number), group.column(number)) for group in groups for number in columns]
-    if sum(chunk.num_values for _, chunk in chunks) > MOST_CELLS:  # of lists, too
-        raise refuse(path, f"has more than {MOST_CELLS} values.")
-    texts = [(kind, chunk) for kind, chunk in chunks if chunk.physical_type.endswith("BYTE_ARRAY")]
-    if all(chunk.num_values * chunk.total_uncompressed_size <= MOST_TEXT for _, chunk in texts):
-        return file.read()  # also if each text is as long as all that is stored
-    if any(kind.max_repetition_level for kind, _ in texts):
-        raise refuse(path, "has lists of texts that may be too long for the memory.")
-    longest = max(chunk.total_uncompressed_size for _, chunk in texts)
-    batches, size = [], 0
-    for batch in file.iter_batches(max(1, min(MOST_TEXT // longest // 2, 1 << 16))):
-        batches.append(batch)
-        size += batch.nbytes
+    if sum(head.row_group(number).total_byte_size for number in range(head.num_row_groups)) > MOST_TEXT:
+        raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
+    names = file.schema_arrow.names
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise refuse(path, f"has two columns '{twice[0]}'.")
+    leaves = [file.schema.column(number) for number in range(head.num_columns)]
+    lists = {leaf.path.partition(".")[0] for leaf in leaves if leaf.max_repetition_level}
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    note = f"columns of lists are left out: {', '.join(sorted(lists))}" if lists else ""
+    file = parquet.ParquetFile(pa.BufferReader(content), read_dictionary=texts)
+    return file.read(columns=[name for name in names if name not in lists]), note
+
+
+def _decoded(table: Any, path: Path) -> Any:
+    """Columns whose texts are stored once, as texts in each row; refused where these would not fit into memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = 0
+    for place, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = table.column(place)
+        if pa.types.is_string(field.type.value_type) or pa.types.is_binary(field.type.value_type):
+            lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+            size += sum(pc.sum(rows).as_py() or 0 for rows in lengths)
         if size > MOST_TEXT:
             raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
-    return pa.Table.from_batches(batches, file.schema_arrow)
+        table = table.set_column(place, field.name, column.cast(field.type.value_type))
+    return table
 
 
 def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:

@@ -156,3 +156,10 @@ def test_many_claims_in_flow_style_are_not_deep(tmp_path: Path) -> None:
     ]
     (path := tmp_path / "claims.yaml").write_text(json.dumps({"claims": claims}))
     assert len(claim_file.load(path).claims) == 700
+
+
+def test_lists_of_parquet_are_left_out_with_a_word(tmp_path: Path) -> None:
+    lists = pa.array([[0.0] * 9, [1.0]])
+    table = pa.table({"step": [1, 2], "train_loss": [0.5, 0.4], "histogram": lists, "note": ["a", "b"]})
+    parquet_file(tmp_path / "a_s1.parquet", table)
+    assert "histogram" in "".join(imports.read([tmp_path], "x").notes)
