@@ -166,9 +166,9 @@ def test_a_glob_finds_no_clock(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_series_are_named_by_their_commonest_prefixes(tmp_path: Path) -> None:
-    names = [f"grad/{number}" for number in range(10_000)]
-    write(tmp_path, "ln_s1.csv", ",".join(["1"] * 10_002), head=",".join(["step", "valid/loss", *names]))
-    with pytest.raises(NormbenchError, match=r"10001 series, of grad\* \(10000\)"):
+    names = [f"grad/{number}" for number in range(9_000)]
+    write(tmp_path, "ln_s1.csv", ",".join(["1"] * 9_002), head=",".join(["step", "valid/loss", *names]))
+    with pytest.raises(NormbenchError, match=r"9001 series, of grad\* \(9000\)"):
         read(tmp_path)
 
 
