@@ -26,12 +26,8 @@ SETTINGS = {
     "not-run": rules.NOT_RUN,
     "not-decidable": rules.NOT_DECIDABLE,
 }
-INCOMPLETE = (
-    "incomplete",
-    "uneven",
-    "copies",
-    "cut short",
-)  # why a part is undecided for want of runs, or of their ends
+# why a part is undecided for want of runs, or of their ends
+INCOMPLETE = ("incomplete", "uneven", "copies", "cut short")
 WORDS = (*SETTINGS, "incomplete", rules.DIVERGED, "contradicted", "refuted")
 GATE = "opposite,diverged,not-run,incomplete,not-decidable"  # nothing passes that runs should have decided and did not
 LOOKS = (

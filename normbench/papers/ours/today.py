@@ -55,9 +55,8 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for task, one, cells in _tasks(runs):
         for arm, name in cells.items():
             none = {run.seed: _result(one, run) for run in _cell(runs, f"{task}-none")}
-            cell = [
-                run for run in _cell(runs, arm) if run.seed in none or not none
-            ]  # further seeds are of single claims
+            # further seeds are of single claims
+            cell = [run for run in _cell(runs, arm) if run.seed in none or not none]
             differences = [_less(_result(one, run), none[run.seed]) for run in cell if none]
             rate = f"{_rate(cell[0]):.3g}{_edge(runs, arm, one, _rate(cell[0]))}" if cell else ""
             less = f"{one.name} less that of no normalization"
