@@ -1,4 +1,5 @@
-"""Guards of what no change of the code may change: ids, losses, commands, import arrows, old checkpoints, users' files.
+"""Guards of what no change of the code may change: ids, losses, commands, import arrows, old checkpoints, users' files;
+and of the size of each room.
 
 `golden.py` makes the golden files. `scripts/judge_again.sh` guards verdicts, `scripts/mutants.py` the tests themselves.
 """
@@ -12,7 +13,9 @@ from typing import Any
 
 import golden
 import pytest
+import sizes
 import tiny
+import yaml
 
 from normbench.check.ids import Ids
 from normbench.runs import pack
@@ -50,6 +53,20 @@ def test_every_command_keeps_its_options(command: str) -> None:
 
 def test_rooms_import_no_more_rooms_than_before() -> None:
     assert set(golden.arrows()) <= set(golden.read("arrows"))
+
+
+def test_no_room_grows_beyond_its_size() -> None:
+    """A number is raised by a commit of its own, which names the user who meets what came in: see sizes.py."""
+    allowed = yaml.safe_load(sizes.SIZE.read_text())
+    rooms = sizes.sizes()
+    assert sizes.total(rooms)["statements"] > 10_000
+    grown = {
+        f"{room}: {key}": f"{count}, allowed {allowed.get(room, {}).get(key, 0)}"
+        for room, counts in rooms.items()
+        for key, count in counts.items()
+        if count > allowed.get(room, {}).get(key, 0)
+    }
+    assert not grown
 
 
 def test_an_old_checkpoint_goes_on_as_the_undisturbed_run(tmp_path: Path) -> None:
