@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import functools
 import hashlib
 import importlib.util
 import inspect
 import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib.machinery import ModuleSpec, PathFinder
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -20,6 +23,7 @@ from normbench.errors import NormbenchError, line_of
 
 Result = TypeVar("Result")
 NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or a choice that names the file of the class
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 NEVER_LOCAL = {*sys.stdlib_module_names, "normbench", "torch"}
 _folders: dict[str, str] = {}  # module that a user's file imports: its folder
 _loaded: dict[str, str] = {}  # and the hash of its files when it was imported
@@ -104,20 +108,36 @@ def load_module(path: Path, sha256: str) -> ModuleType:
 def apart(place: Path | str, work: Callable[..., Result], *arguments: Any) -> Result:
     """What `work` returns, called in a process of its own, which users' files of `place` may change or end.
 
-    All is pickled. NormbenchError if their code ended the process.
+    The result is pickled. The process ends with this one. NormbenchError if the users' code ended it.
     """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:  # it has torch, which has no threads
-        try:
-            return process.submit(_call, place, work, *arguments).result()
-        except BrokenExecutor:
-            raise NormbenchError(f"{place} ended the process that tried it.", code=4) from None
-
-
-def _call(place: Path | str, work: Callable[..., Result], *arguments: Any) -> Result:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    fork = multiprocessing.get_context("fork")  # it has torch, which has no threads yet
+    process = fork.Process(target=_send, args=(writer, os.getpid(), place, work, arguments))
+    process.start()
+    writer.close()
     try:
-        return work(*arguments)
+        result, error = reader.recv()
+    except EOFError:
+        raise NormbenchError(f"{place} ended the process that tried it.", code=4) from None
+    finally:
+        process.kill()
+        process.join()
+    if error:
+        raise error
+    return cast(Result, result)
+
+
+def _send(writer: Connection, parent: int, place: Path | str, work: Callable[..., Any], arguments: Any) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a pipe alone does not end code that runs on
+    if os.getppid() != parent:  # it was killed before that
+        return
+    try:
+        writer.send((work(*arguments), None))
     except (SystemExit, KeyboardInterrupt) as error:
-        raise NormbenchError(f"{place} raised {type(error).__name__}{line_of(error)}.", code=4) from None
+        line = f"{place} raised {type(error).__name__}{line_of(error)}."
+        writer.send((None, NormbenchError(line, code=4)))
+    except Exception as error:
+        writer.send((None, error))
 
 
 def function(path: Path, name: str, *parameters: str) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ def path() -> str:
 def run(*words: str) -> str:
     """What Python with these words writes to standard output."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path()}
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
+    # what it leaves behind may hold its output open: a failed test is better than one that never ends
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
