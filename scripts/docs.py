@@ -1,6 +1,6 @@
 """API pages made of the docstrings: python scripts/docs.py [--output docs/api]
 
-What `from normbench import ...` gives comes first; then what people extend: normalizers, cells, models, data sets.
+What `from normbench import ...` gives comes first; then what normalizers, models and data sets are made of.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pdoc
 MODULES = (
     *("normbench.library.recurrent", "normbench.library.norms", "normbench.library.runs"),
     *("normbench.library.torch_weights", "normbench.library.sentences"),
-    *("normbench.norms", "normbench.rnn.cells", "normbench.models.base", "normbench.data"),
+    *("normbench.extend", "normbench.errors"),
 )
 
 

@@ -18,7 +18,7 @@ Compared with `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
 | bfloat16, half | served | by the reference loop, normalizers in float32; in half a gradient of 1/eps may be inf |
 | pickle, deepcopy, state_dict | yes | yes; rows and names of the weights are ours: `load_torch` |
 | dropout | between layers | between layers, by torch's generator; input_dropout, state_dropout take rng= |
-| bias | True, False | these, or the papers' kinds, see `normbench.rnn.cells.Cell` |
+| bias | True, False | these, or the papers' kinds, see `normbench.extend.Cell` |
 | proj_size | served | refused; the attribute is 0 |
 | flatten_parameters() | compacts weights | does nothing |
 | bidirectional, bias, num_layers, ... | attributes | attributes of the same values |
@@ -55,8 +55,8 @@ class Normed(layers.Recurrent):
         batch_first: true, unlike torch's: x is (batch, time, input_size). False puts time first, in the mask too.
         norm: the name of a normalizer or the path of one's own; with options `{"name": "layer", "eps": 1e-3}`.
         sites: where it stands, such as `["hidden", "cell"]`; without it wherever it can.
-        options: those of the cell, such as bias, learn_h0, input_dropout; see `normbench.rnn.cells`. A bias of True is
-            torch's two vectors, False none.
+        options: those of the cell, such as bias, learn_h0, input_dropout; see `normbench.extend.Cell`. A bias of True
+            is torch's two vectors, False none.
 
     A PackedSequence comes back as one. The second argument may also be the state, as torch has it: (h, c), or h.
     Compared with torch: the table in `normbench.library.recurrent`.
@@ -172,7 +172,7 @@ class LSTM(Normed, layers.LSTM):
     >>> per_step = LSTM(10, 16, norm={"name": "batch", "stats": "per_step"}, sites=["hidden"], forget_bias=1.0)
 
     Further options: forget_bias; scaled (the output is σ(o) tanh(s c), s the buffer `scale`); clip (± this number
-    bounds the derivatives by the gates, as in handwriting); see `normbench.rnn.cells.LSTMCell`.
+    bounds the derivatives by the gates, as in handwriting); see `normbench.extend.LSTMCell`.
     """
 
 

@@ -235,13 +235,13 @@ def _refuse_other(model: Any, config: Mapping[str, Any], choices: Mapping[str, C
     """
     declares = config["model"]["declares"]
     if not isinstance(model, Model):
-        raise NormbenchError(f"{declares['file']}: build gives {kind(model)}, not a normbench.models.base.Model.")
+        raise NormbenchError(f"{declares['file']}: build gives {kind(model)}, not a normbench.extend.Model.")
     built = {norm.site.path for norm in model.modules() if isinstance(norm, WeightNormalizer)}
     for path, choice in choices.items():
         if choice.weight and path not in built:
             raise NormbenchError(
                 f"{declares['file']}: the layer at '{path}' leaves {choice.weight.name} of its weight out. Make it a "
-                "NormedLinear or NormedConv of normbench.norms.layers."
+                "NormedLinear or NormedConv of normbench.extend."
             )
     metrics = declares.get("metrics") or [model.loss]
     if model.loss == Model.loss and model.loss not in metrics:

@@ -409,7 +409,7 @@ def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
     if len(modules) > 1:
         names = ", ".join(one.__name__ for one in modules)
         raise NormbenchError(
-            f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.norms.base."
+            f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.extend."
         )
     return dict(zip([path.stem], modules, strict=False))  # empty if the file has no class
 

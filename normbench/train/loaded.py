@@ -19,10 +19,10 @@ def check(found: Any, config: Mapping[str, Any]) -> None:
     declares = config["data"]["declares"]
     place = f"{declares['file']}: load gives"
     if not isinstance(found, Dataset):
-        raise NormbenchError(f"{place} {kind(found)}, not a normbench.data.Dataset.")
+        raise NormbenchError(f"{place} {kind(found)}, not a normbench.extend.Dataset.")
     for name, split in found.splits.items():
         if not isinstance(split, Split):
-            raise NormbenchError(f"{place} {kind(split)} as {name}, not a normbench.data.examples.Split.")
+            raise NormbenchError(f"{place} {kind(split)} as {name}, not a normbench.extend.Split.")
     if "train" not in found.splits:
         raise NormbenchError(f"{place} the splits {', '.join(found.splits)}. One must be called train.")
     examples, declared = len(found.splits["train"]), train_size(config)

@@ -85,7 +85,7 @@ OTHER = CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"').replace("cl
         ("raise SystemExit(3)\n", "SystemExit"),
         (CLASS.replace('"centre"', '"layer"'), "norm=layer"),
         *((CLASS.replace('"centre"', f'"{name}"'), f"'{name}' is no name") for name in ("a/b", "größe", "true")),
-        ("from normbench.norms.base import normalizer\n@normalizer('f')\ndef f(): pass\n", "class"),
+        ("from normbench.extend import normalizer\n@normalizer('f')\ndef f(): pass\n", "class"),
         (CLASS.replace("*, bias: bool = True", "*, bias"), "'bias' of Centre"),
         (CLASS.replace("*, bias: bool = True", "bias: bool = True"), "'bias' of Centre"),
         (CLASS.replace("bias: bool = True", "bias=(1, 2)"), "'bias' of Centre"),

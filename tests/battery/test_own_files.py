@@ -83,7 +83,7 @@ SERVED = {
     "channels": (module("self.gain = nn.Parameter(torch.ones(1, n, 1, 1))", "return x * self.gain", "n"), PLANES, True),
     "function": (FUNCTION + module(GAIN, "return self.gain * Double.apply(x)"), ALL, True),
     "keyword": (module(GAIN, "return self.gain * x", "*, d, eps: float = 1e-5"), ALL, True),
-    "marked": (module("pass", "return x", "", "Part") + "from normbench.norms.base import normalizer\n"
+    "marked": (module("pass", "return x", "", "Part") + "from normbench.extend import normalizer\n"
                "@normalizer('mine')\n" + module(GAIN, "return self.gain * x"), ALL, True),
     "mask": (module(GAIN, "return x if mask is None else x * mask[:, None]").replace("x):", "x, mask=None):"),
              ALL, True),
@@ -99,7 +99,7 @@ REFUSED = {
     "two classes": (module(GAIN, "return x", name="A") + module(GAIN, "return x", name="B"), "classes, A, B. Mark one"),
     "imported": ("from torch.nn import LayerNorm\n", "has no class"),
     "no mask": (
-        "from normbench.norms.base import Normalizer\n" + module("pass", "return x", "", base="Normalizer").replace(
+        "from normbench.extend import Normalizer\n" + module("pass", "return x", "", base="Normalizer").replace(
             "self):\n        super().__init__()", "self, site):\n        super().__init__(site)"),
         r"forward takes no mask. Write forward\(self, x, mask=None\)"),
     "scripted whole": ("class Mine(torch.jit.ScriptModule):\n    @torch.jit.script_method\n    def forward(self, x):\n"
@@ -224,7 +224,7 @@ def test_the_example_trains_with_none_and_layer_in_a_convolutional_network(tmp_p
 
 # --- Normalizer classes with torch's layers inside -------------------------------------------------------------------
 
-OWN = "from normbench.norms.base import Normalizer, normalizer\n@normalizer('mine')\n" + module(
+OWN = "from normbench.extend import Normalizer, normalizer\n@normalizer('mine')\n" + module(
     "self.norm = MADE", "return self.norm(x)", "", "Mine", "Normalizer"
 ).replace("self):\n        super().__init__()", "self, site):\n        super().__init__(site)").replace(
     "self, x)", "self, x, mask=None)"

@@ -309,7 +309,7 @@ def test_a_run_whose_normalizer_raises_names_the_log_with_the_traceback(normbenc
     assert normbench(*train) == 4
     out = capfd.readouterr().out
     (log,) = (tmp_path / "results" / "runs").rglob("output.log")
-    assert f"normbench: KeyError: 'mine' (centre.py, line 19) (more in {log})" in out.replace("\n", "")
+    assert f"normbench: KeyError: 'mine' (centre.py, line 18) (more in {log})" in out.replace("\n", "")
     assert str(code) in log.read_text()
     assert normbench("show", log.parent.name[-12:], "--json") == 0
     out = json.loads(capfd.readouterr().out)

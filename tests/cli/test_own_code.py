@@ -77,8 +77,8 @@ FAULTS = {
     "own_model": [
         ("residual.py", "def build", "def make", "residual.py has no function build"),
         ("residual.py", "Any], sites: Sites", "Any]", "build is called as build(config, sites)"),
-        ("residual.py", "return Residual(", "return (", "build gives tuple, not a normbench.models.base.Model"),
-        ("residual.py", 'f"block', 'f"blok', "Did you mean 'block.0'? (residual.py, line 20)"),
+        ("residual.py", "return Residual(", "return (", "build gives tuple, not a normbench.extend.Model"),
+        ("residual.py", 'f"block', 'f"blok', "Did you mean 'block.0'? (residual.py, line 19)"),
         ("residual.py", "return self.logits(x)", EVALUATE.format("1.0", "error"), "gives nll as float"),
         (
             "residual.py",
@@ -93,7 +93,7 @@ FAULTS = {
             "metrics has error, which evaluate does not give. Did you mean 'eror'?",
         ),
         ("residual.py", "return self.logits(x)", METHOD.format("forward", "return targets"), "forward gives Tensor of"),
-        ("residual.py", "return self.logits(x)", METHOD.format("evaluate", "{}['a']"), "'a' (residual.py, line 31)"),
+        ("residual.py", "return self.logits(x)", METHOD.format("evaluate", "{}['a']"), "'a' (residual.py, line 30)"),
         ("residual.yaml", "shares: [error]", "shares: [eror]", "shares: 'eror' is not possible. Did you mean 'error'?"),
         (
             "residual.yaml",
@@ -109,9 +109,9 @@ FAULTS = {
     ],
     "own_data": [
         ("wine.py", ", root: Path, seed: int = 0", "", "load is called as load(config, root, seed)"),
-        ("wine.py", 'Dataset("wine", {', "dict({", "load gives dict, not a normbench.data.Dataset"),
+        ("wine.py", 'Dataset("wine", {', "dict({", "load gives dict, not a normbench.extend.Dataset"),
         ("wine.py", "{name: Split(", "{name[:2]: Split(", "the splits te, va, tr. One must be called train"),
-        ("wine.py", "targets[i])", "targets[i[1:]])", "inputs 48, targets 47. (wine.py, line 26)"),
+        ("wine.py", "targets[i])", "targets[i[1:]])", "inputs 48, targets 47. (wine.py, line 24)"),
         ("wine.py", "torch.from_numpy(classes).long()", "classes", "targets is ndarray of shape (48,), not a tensor"),
         ("wine.py", "deviation).float()", "deviation)", "inputs in float64"),
         ("wine.py", "deviation).float()", "deviation).float() * float('nan')", "before the first update"),
@@ -133,7 +133,7 @@ def test_faults_are_named(normbench, capfd, own: Path, file: str, old: str, new:
     assert named in " ".join((printed.out + printed.err).split())
 
 
-LEAVES_OUT = """import NormedLinear as Layer
+LEAVES_OUT = """NormedLinear as Layer, Sites
 
 
 def NormedLinear(inputs, site, choice, act):
@@ -145,7 +145,7 @@ def NormedLinear(inputs, site, choice, act):
 def test_a_weights_normalizer_beside_another_is_never_left_out(normbench, capfd, own: Path):
     words = ("--config-dir", str(own), *SMALL[own.name], "norm.sites={block:layer,block.weight:weight}")
     assert normbench("train", *words) == 0
-    change(code(own).parent / "residual.py", "import NormedLinear", LEAVES_OUT)
+    change(code(own).parent / "residual.py", "NormedLinear, Sites\n", LEAVES_OUT)
     assert normbench("train", *words) == 2
     assert "residual.py: the layer at 'block.0' leaves weight of its weight out." in capfd.readouterr().out
 

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from sklearn.datasets import load_wine
 
-from normbench.data import Dataset
-from normbench.data.examples import Split
-from normbench.streams import stream
+from normbench.extend import Dataset, Split, stream
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:

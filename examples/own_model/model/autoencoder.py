@@ -8,8 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Model, Sites
-from normbench.norms.layers import NormedLinear
+from normbench.extend import Model, NormedLinear, Sites
 
 
 class Autoencoder(Model):

@@ -8,8 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Classifier, Sites
-from normbench.norms.layers import NormedLinear
+from normbench.extend import Classifier, NormedLinear, Sites
 
 
 class Residual(Classifier):

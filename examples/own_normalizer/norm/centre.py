@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from normbench.norms.base import Normalizer, normalizer
-from normbench.norms.sites import Site
+from normbench.extend import Normalizer, Site, normalizer
 
 
 @normalizer("centre")
