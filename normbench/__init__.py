@@ -1,7 +1,9 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
 The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its
-first use, because importing torch and pandas is slow and most commands need neither.
+first use, because importing torch and pandas is slow and most commands need neither. Errors are kinds of
+`NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is in
+`normbench.extend`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Busy, Diverged, Failed, NormbenchError
 
 if TYPE_CHECKING:
     from normbench.library.norms import create_norm, epoch
@@ -19,7 +21,21 @@ if TYPE_CHECKING:
     from normbench.library.torch_weights import load_torch
 
 __version__ = "0.1.0"
-__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "encode", "epoch", "load_runs", "load_torch"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "BadInput",
+    "Busy",
+    "Diverged",
+    "Failed",
+    "NormbenchError",
+    "__version__",
+    "create_norm",
+    "encode",
+    "epoch",
+    "load_runs",
+    "load_torch",
+]
 
 _HOME = {
     **{

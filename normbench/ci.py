@@ -38,6 +38,12 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#$]")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 forbids
 
 
+class ClaimsFail(NormbenchError):
+    """Claims have words of --fail-on: an answer of the command, and no kind of error."""
+
+    code = FAILED
+
+
 @dataclass(frozen=True)
 class Judged:
     """The claims of one file; `error`: why they could not be judged; `absent`: what they name and no run has."""
@@ -82,12 +88,12 @@ def _left_open(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
-    """NormbenchError where the command must not succeed: with the code FAILED that names the claims which fail; with
-    any word also, as bad input, where no claim was judged, or claims name what no run has."""
+    """Raise where the command must not succeed: ClaimsFail that names the claims which fail; with any word also, as bad
+    input, where no claim was judged, or claims name what no run has."""
     found = [(name, failing(claim, words)) for name, claim in _named(judged)]
     if failed := [f"{name} ({word})" for name, word in found if word]:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
-        raise NormbenchError(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})", FAILED)
+        raise ClaimsFail(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})")
     if words and not any(one.claims for one in judged):
         raise NormbenchError("no claim was judged, so none can pass. (--fail-on)")
     if words and (absent := [text for one in judged for text in one.absent]):

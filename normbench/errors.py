@@ -1,4 +1,14 @@
-"""The one exception that users meet: a single line with the value, the place and the way out."""
+"""The exceptions that users meet: a single line with the value, the place and the way out.
+
+Each kind has an exit code of the command line, its `code`. `except NormbenchError` catches all of them.
+
+| exception | code | means |
+| --- | --- | --- |
+| `BadInput` | 2 | the request cannot be served as it is: a name, a value, a file of the user's |
+| `Diverged` | 3 | a run's loss is not finite; a result, not an exception of a command: `train` exits so |
+| `Failed` | 4 | the request is right, the work failed: a stored file is damaged, the disk is full |
+| `Busy` | 5 | another process has the run, the file or the port |
+"""
 
 from __future__ import annotations
 
@@ -21,11 +31,37 @@ def code_of(error: OSError) -> int:
 
 
 class NormbenchError(Exception):
-    """Bad input. The command line prints it as one line and exits with `code`."""
+    """The base of all. The command line prints it as one line and exits with `code`."""
 
-    def __init__(self, message: str, code: int = 2) -> None:
+    code = 2
+
+    def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(" ".join(message.split()))
-        self.code = code
+        self.code = code or self.code
+
+
+class BadInput(NormbenchError):
+    """The request cannot be served as it is."""
+
+    code = 2
+
+
+class Diverged(NormbenchError):
+    """The loss of a run is no finite number."""
+
+    code = 3
+
+
+class Failed(NormbenchError):
+    """The request is right, and the work failed."""
+
+    code = 4
+
+
+class Busy(NormbenchError):
+    """Another process has what is needed."""
+
+    code = 5
 
 
 def real(place: str, **numbers: Any) -> None:

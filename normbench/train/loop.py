@@ -10,7 +10,7 @@ from dataclasses import replace
 from normbench import data as datasets
 from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError, kind
+from normbench.errors import Diverged, NormbenchError, kind
 from normbench.models import base as models
 from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
@@ -23,7 +23,7 @@ from normbench.train.clipping import Clipping
 from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
-from normbench.train.recorder import Event, Recorder, Stop, diverged
+from normbench.train.recorder import Event, Recorder, diverged
 
 
 def train(
@@ -71,6 +71,7 @@ def train(
             if recorder.is_due(progress):
                 recorder.evaluate(progress)
             if progress.step >= steps:
+                status, reason = "done", ""
                 break
             if place == 0:
                 for norm in normalizers(model):
@@ -96,10 +97,10 @@ def train(
                 saved = time.monotonic()
                 listen({"step": progress.step, "steps": steps, "loss": value})
             if stopping():
-                raise Stop("interrupted", "stopped; the same command goes on")
-        status, reason = "done", ""
-    except Stop as stop:
-        status, reason = stop.args
+                status, reason = "interrupted", "stopped; the same command goes on"
+                break
+    except Diverged as error:
+        status, reason = "diverged", str(error)
     except NormbenchError as error:  # bad input that shows only in training
         run.write("failed", step=progress.step, reason=str(error))
         raise

@@ -10,7 +10,7 @@ from typing import Any
 
 from normbench.data import Dataset
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError
+from normbench.errors import Diverged, NormbenchError
 from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
 from normbench.norms.modes import inference
@@ -23,13 +23,9 @@ Event = dict[str, Any]
 SAMPLES = 8  # written by runs of generative models, at the end and at updates whose weights are stored
 
 
-class Stop(Exception):
-    """Ends the run; its arguments are the status and the reason."""
-
-
-def diverged(model: Model, loss: float, where: str) -> Stop:
-    """The Stop of a run whose loss is not finite."""
-    return Stop("diverged", f"train {model.loss.upper() if model.loss == 'nll' else model.loss} is {loss} {where}")
+def diverged(model: Model, loss: float, where: str) -> Diverged:
+    """The end of a run whose loss is not finite."""
+    return Diverged(f"train {model.loss.upper() if model.loss == 'nll' else model.loss} is {loss} {where}")
 
 
 @dataclass
@@ -53,7 +49,7 @@ class Recorder:
         return progress.evaluated < step and (step % every == 0 or step in also)
 
     def evaluate(self, progress: Progress) -> None:
-        """Evaluate the run at its current step. Raises Stop, after writing everything, if the training loss is not
+        """Evaluate the run at its current step. Raises Diverged, after writing everything, if the training loss is not
         finite or the evaluation is broken.
         """
         loss, began = self.evaluation.model.loss, time.monotonic()
@@ -75,7 +71,7 @@ class Recorder:
             if record["split"] == "train" and "variant" not in record and not math.isfinite(record.get(loss, 0.0)):
                 raise diverged(self.evaluation.model, record[loss], when)
         if self.evaluation.broken:
-            raise Stop("diverged", f"{when}: {self.evaluation.broken}")
+            raise Diverged(f"{when}: {self.evaluation.broken}")
         if not state.first:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
