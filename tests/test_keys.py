@@ -109,12 +109,12 @@ DATA: dict[str, Any] = {
 MAP: dict[str, Any] = {
     "source": "csv", "run": {"path": "x"}, "columns": "(?P<arm>x)", "monitor": {"split": "valid", "metric": "loss"},
     "labels": {"arm": {"column": "norm"}, "seed": {"config": "seed"}, "control": {"hparam": "c", "zz": "b"},
-               "axes": {"optim.lr": {"attribute": "lr"}}},
+               "axes": {"optim.lr": {"column": "lr"}}},
     "x": {"step": {"column": "step", "times": 10}, "epoch": {"key": "e"}},
     "series": [
         {"column": "loss", "split": {"path": "x", "validation": "valid"}, "metric": "loss", "mode": "eval",
          "goal": "min", "unit": "nats", "log": True, "x": {"step": {"event": "step"}}},
-        {"tag": "a", "split": "train"}, {"key": "b", "split": "train"}, {"attribute": "c", "split": "train"},
+        {"tag": "a", "split": "train"}, {"key": "b", "split": "train"},
     ],
     "repeats": "rewind", "blank": "missing", "length": "equal",
 }  # fmt: skip

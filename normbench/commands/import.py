@@ -24,8 +24,8 @@ EPILOG = """examples:
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
 
-sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories, Neptune's
-exporter, Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs and exports of normbench.
+sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories,
+Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs and exports of normbench.
 docs/keys.md has the keys of a map, examples/imports some maps.
 """
 COUNTED = {  # in `counted`: what is said of it

@@ -13,7 +13,7 @@ from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.record import HIGHEST, LARGEST
 
-SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard", "neptune")  # where a blank is no log, by design
+SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard")  # where a blank is no log, by design
 GAP = 1.5  # times the median distance of two steps
 
 

@@ -18,9 +18,7 @@ from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, whole
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
-NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "neptune": "attribute"}
-IDS = ("wandb", "neptune")  # that have ids of runs
-SETTINGS = {"tensorboard": "hparam", "neptune": "attribute"}  # what sources call a setting
+NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key"}
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
 ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
@@ -144,7 +142,7 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
 
 def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     """The tool's id, or the path; of a folder for each split what is before it."""
-    if source in IDS:
+    if source == "wandb":
         return "run_id"
     if not folders:
         return "path"
@@ -327,8 +325,8 @@ def _facts(own: Sequence[Part]) -> dict[tuple[str, str], str]:
     """The configuration and hyperparameters of a run."""
     found: dict[tuple[str, str], str] = {}
     for part in own:
-        kind = SETTINGS.get(part.log.source, "config")
-        found |= {(kind, key): str(one) for key, one in part.config.items()}
+        kind = "hparam" if part.log.source == "tensorboard" else "config"
+        found |= {(kind, key): str(one) for key, one in part.log.config.items()}
     return found
 
 
@@ -370,7 +368,7 @@ def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: L
             values[place] = tuple(own.get(place, "") for own in facts.values())
     names = _rest_of_paths([*paths.values()])
     candidates: dict[tuple[int, ...], list[tuple[str, str]]] = defaultdict(list)  # by how they divide the runs
-    of_tool = next(iter(runs.values()))[0].log.source in IDS  # whose folders are named by time and id
+    of_tool = next(iter(runs.values()))[0].log.source == "wandb"  # whose folders are named by time and id
     for place, own in [*([] if of_tool else [(("path", ""), names)]), *values.items()]:
         if len({*own}) > 1 and (place[0] == "path" or len({*own}) < max(len(runs), 3)):
             candidates[tuple(map(own.index, own))].append(place)

@@ -12,11 +12,11 @@ from normbench.config.validation import Count, Model, OneOf, Text, optional
 from normbench.errors import did_you_mean, unknown
 
 SOURCES = (
-    *("csv", "parquet", "jsonl", "tensorboard", "wandb", "neptune", "huggingface", "lightning", "keras"),
+    *("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras"),
     *("pack", "export"),  # of this program
 )
-PLACES = ("path", "column", "config", "hparam", "attribute", "value")  # of a label
-NAMES = ("column", "tag", "key", "attribute")  # what sources call a series
+PLACES = ("path", "column", "config", "hparam", "value")  # of a label
+NAMES = ("column", "tag", "key")  # what sources call a series
 CLOCKS = ("step", "epoch")
 UNITS = ("nats", "bits", "percent", "fraction", "1")
 
@@ -82,7 +82,6 @@ class Label(Model):
     column: Text = optional("a column that has one value in a run")
     config: Text = optional("a key of the run's configuration, such as model.norm")
     hparam: Text = optional("a key of its hyperparameters")
-    attribute: Text = optional("Neptune: an attribute without steps")
     value: Any = Field(default=None, description="the text itself", json_schema_extra={"type": "text or number"})
 
     @model_validator(mode="before")
@@ -150,12 +149,11 @@ class Clocks(Model):
 
 
 class Series(Model):
-    """A curve: its name in the log, or a glob (`eval/*`), under one of `column`, `tag`, `key` and `attribute`."""
+    """A curve: its name in the log, or a glob (`eval/*`), under one of `column`, `tag` and `key`."""
 
     column: Text = optional("of CSV, Parquet and JSON lines; in the long form: a value of the column of names")
     tag: Text = optional("of TensorBoard")
     key: Text = optional("of W&B and Hugging Face")
-    attribute: Text = optional("of Neptune")
     split: Split = Field(description="the split it is measured on, or where that is found")
     metric: Text = optional("its metric here; without it, its name without the word of the split")
     mode: Annotated[str, OneOf(("logged", "running", "eval"))] = optional(

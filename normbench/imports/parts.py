@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from normbench.errors import unknown
-from normbench.imports.log import Log, flat, refuse
+from normbench.imports.log import Log, refuse
 from normbench.imports.map_keys import Label, Long, Map, text
 from normbench.imports.words import excerpt, guess_of, is_blank, number_of
-
-NEPTUNE = Long(name="attribute_path", value="float_value")
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,6 @@ class Part:
     log: Log
     table: Any
     names: Sequence[str]
-    config: Mapping[str, Any]
     groups: Mapping[str, str] = field(default_factory=dict)
     values: str = ""  # of the long form: the column that has the values of its one name
 
@@ -40,16 +37,15 @@ def _of_table(log: Log, table: Any, map: Map) -> Iterator[Part]:
     if map.columns:
         yield from _wide(log, table, map.columns)
         return
-    columns = [*map.run] if isinstance(map.run, list) else ["run_id"] if log.source == "neptune" else []
+    columns = [*map.run] if isinstance(map.run, list) else []
     for name in columns:
         check_column(log, table, name)
     for values, rows in groups(table, columns):
-        key = json.dumps(values) if isinstance(map.run, list) else values[0] if columns else _key(log, map)
-        config = {**log.config, **({} if log.source != "neptune" else _attributes(rows))}
-        if long := (NEPTUNE if log.source == "neptune" else map.long):
-            yield from _long(log, rows, long, key, config)
+        key = json.dumps(values) if columns else _key(log, map)
+        if map.long:
+            yield from _long(log, rows, map.long, key)
         else:
-            yield Part(key, log, rows, rows.column_names, config)
+            yield Part(key, log, rows, rows.column_names)
 
 
 def _key(log: Log, map: Map) -> str:
@@ -123,21 +119,14 @@ def groups(table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]
         yield [text(rows.column(name)[0].as_py()) for name in columns], rows
 
 
-def _long(log: Log, table: Any, long: Long, key: str, config: Mapping[str, Any]) -> Iterator[Part]:
+def _long(log: Log, table: Any, long: Long, key: str) -> Iterator[Part]:
     """A part for each name, in which the column of values has this name."""
     for name in (long.name, long.value):
         check_column(log, table, name)
-    if log.source == "neptune":
-        import pyarrow.compute as pc
-
-        table = table.filter(pc.is_valid(table.column("step")))
-        if "int_value" in table.column_names:
-            both = pc.coalesce(table.column("float_value"), table.column("int_value").cast("float64"))
-            table = table.set_column(table.column_names.index("float_value"), "float_value", both)
     if not table.num_rows:
-        yield Part(key, log, table, [], config)
+        yield Part(key, log, table, [])
     for (name,), rows in groups(table, [long.name]):
-        yield Part(key, log, rows, [name], config, values=long.value)
+        yield Part(key, log, rows, [name], values=long.value)
 
 
 def _wide(log: Log, table: Any, pattern: str) -> Iterator[Part]:
@@ -149,14 +138,4 @@ def _wide(log: Log, table: Any, pattern: str) -> Iterator[Part]:
     for name, match in found.items():
         groups = {key: value or "" for key, value in match.groupdict().items()}
         key = json.dumps([value for kind, value in groups.items() if kind not in ("metric", "split")])
-        yield Part(key, log, table.select([*rest, name]), [name], log.config, groups)
-
-
-def _attributes(table: Any) -> dict[str, Any]:
-    """Neptune: the values without a step."""
-    import pyarrow.compute as pc
-
-    rows = table.filter(pc.is_null(table.column("step"))).to_pylist()
-    kinds = [name for name in table.column_names if name.endswith("_value") and "set" not in name]
-    values = [[row[kind] for kind in kinds if row[kind] is not None] for row in rows]
-    return flat({row["attribute_path"]: own[0] for row, own in zip(rows, values, strict=True) if own})
+        yield Part(key, log, table.select([*rest, name]), [name], groups)

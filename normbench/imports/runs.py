@@ -154,8 +154,8 @@ def _values(label: Label, own: Sequence[Part], what: str) -> list[Any]:
 
 
 def _settings(own: Sequence[Part]) -> dict[str, Any]:
-    """The configuration, hyperparameters or attributes of a run: those of its last file count."""
-    return {key: one for part in own for key, one in part.config.items()}
+    """The configuration, hyperparameters of a run: those of its last file count."""
+    return {key: one for part in own for key, one in part.log.config.items()}
 
 
 def _label(what: str, own: Sequence[Part], map: Map) -> str:

@@ -26,7 +26,7 @@ KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r"trainer_state\.json", tables.read_trainer_state, ("huggingface",), True),
     (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras", "export"), True),
     (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning", "export"), False),
-    (r".*\.parquet", tables.read_parquet, ("parquet", "neptune", "export"), False),
+    (r".*\.parquet", tables.read_parquet, ("parquet", "export"), False),
     (r"runs\.jsonl\.gz", ours.read_pack, ("pack",), True),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )

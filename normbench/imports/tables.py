@@ -20,7 +20,6 @@ from normbench.imports.log import UNPACKED, Log, check_size, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
 from normbench.runs import exported
 
-NEPTUNE = {"run_id", "attribute_path", "attribute_type", "step", "float_value"}
 MOST_TEXT = 1 << 30  # bytes of Parquet's texts
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
 BEFORE_HEADER = re.compile(r"\s*#|sep=.$")  # a comment; what Excel reads as the separator
@@ -194,8 +193,7 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
     table = _decoded(_flattened(table, path), path)
     if exported.is_export(table.column_names) and declared != "parquet":
         return ours.read_table(table, path, log)
-    source = declared or ("neptune" if {*table.column_names} >= NEPTUNE else "parquet")
-    return Log(source=source, tables=[table], note=note, **log)
+    return Log(source=declared or "parquet", tables=[table], note=note, **log)
 
 
 def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:

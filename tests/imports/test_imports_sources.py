@@ -7,7 +7,6 @@ import importlib
 import json
 import shutil
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -252,49 +251,6 @@ def test_tables_are_read_value_for_value(write: Any, tmp_path: Path) -> None:
     assert (run.arm, run.seed, run.steps, run.status) == ("ln", 3, 30, "done")
     assert values(run, "train", "loss") == {step: a for step, a, _ in ROWS}
     assert values(run, "valid", "loss") == {step: b for step, _, b in ROWS}
-
-
-def test_neptune_of_its_documented_form(tmp_path: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows: list[dict[str, Any]] = []
-    for arm in ("ln", "base"):
-        for seed in (1, 2):
-            run = f"{arm}-{seed}"
-            base = {"project_id": "p", "run_id": run}
-            rows.append({**base, "attribute_path": "norm", "attribute_type": "string", "string_value": arm})
-            rows.append({**base, "attribute_path": "seed", "attribute_type": "int", "int_value": seed})
-            for i, one in enumerate(EXPECTED[f"{arm} {seed} valid"]):
-                step = Decimal(i) / 10
-                series = {"attribute_path": "valid/loss", "attribute_type": "float_series", "float_value": one}
-                rows.append({**base, "step": step, **series})
-    kinds = {"step": pa.decimal128(18, 6), "float_value": pa.float64(), "int_value": pa.int64()}
-    names = (
-        "project_id",
-        "run_id",
-        "attribute_path",
-        "attribute_type",
-        "step",
-        "float_value",
-        "int_value",
-        "string_value",
-    )
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
-    for number, own in enumerate((rows[:10], rows[10:])):  # a run lies in two parts
-        parquet.write_table(pa.Table.from_pylist(own, schema), tmp_path / f"p_part_{number}.parquet")
-    runs = read(
-        tmp_path,
-        source="neptune",
-        x={"step": {"column": "step", "times": 10}},
-        labels={"arm": {"attribute": "norm"}, "seed": {"attribute": "seed"}},
-        series=[{"attribute": "valid/*", "split": "valid", "metric": "loss"}],
-    )
-    assert cells(runs) == CELLS
-    for run in runs:
-        assert values(run, "valid", "loss") == expected(run, "valid", range(6))
-    with pytest.raises(NormbenchError, match="times"):
-        read(tmp_path, source="neptune", x={"step": {"column": "step"}}, labels={"arm": {"attribute": "norm"}})
 
 
 # --- the six maps of the documentation -------------------------------------------------------------------------------
