@@ -1,4 +1,4 @@
-"""Finds the normalizer that a word means: a registered one, a file, or one of an installed package.
+"""Finds the normalizer that a word means: a registered one, or a file.
 
 For a file without a YAML next to it, layouts and facts are measured at several scales and reported with the numbers.
 Options are never guessed: a Normalizer's are the keyword-only arguments of its constructor, each with a default that
@@ -9,8 +9,6 @@ Requirements, such as correct gradients and an evaluation of each sample alone, 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +28,6 @@ from normbench.norms import base
 from normbench.norms.sites import NOT
 from normbench.runs import files
 
-ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
 TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -65,7 +62,7 @@ class Adopted:
 
 
 def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
-    """A path, a registered name, or an entry point of `normbench.norms`; its YAML is written to the folder `conf`.
+    """A path, whose YAML is written to the folder `conf`, or a registered name.
 
     Errors: no such file or name, a file that cannot be imported, has no class or serves no layout, a constructor with
     options without a simple default, a name that another file has in `conf`.
@@ -76,16 +73,10 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
         return _file(reading.place(word), conf)
     if word == "none":
         raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
-    points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     registered = [name for name in compose.choices("norm", config_dir) if name != "none"]
     if word in registered:
         return Adopted(word, config_dir)
-    if word in points:
-        spec = importlib.util.find_spec(points[word].value.split(":")[0])
-        if spec is None or spec.origin is None:
-            raise NormbenchError(f"the entry point {word} = {points[word].value} of {ENTRY_POINTS} has no file.")
-        return _file(Path(spec.origin), conf)
-    raise unknown(f"--norm {word} is no file and no normalizer.", word, [*registered, *points], "normbench list norms")
+    raise unknown(f"--norm {word} is no file and no normalizer.", word, registered, "normbench list norms")
 
 
 def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple[list[str], list[Adopted]]:

@@ -1,8 +1,7 @@
-"""From a word to a normalizer: files, names, entry points; and what a bad one is told."""
+"""From a word to a normalizer: files and names; and what a bad one is told."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -53,22 +52,6 @@ def test_a_registered_name_is_itself(tmp_path: Path) -> None:
     own = CENTRE.parents[1]
     assert adopt("centre", own, tmp_path).config_dir == own
     assert not list(tmp_path.iterdir())
-
-
-def test_an_installed_package_brings_one_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "__init__.py").write_text("")
-    (tmp_path / "theirs" / "halves.py").write_text(CENTRE.read_text().replace('"centre"', '"halves"'))
-    info = tmp_path / "theirs-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: theirs\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[normbench.norms]\nhalves = theirs.halves\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    adopted = adopt("halves", None, tmp_path / "made")
-    assert adopted.name == "halves" and adopted.subject().file.endswith("halves.py")
-    with pytest.raises(NormbenchError, match="Did you mean 'halves'"):
-        adopt("halfes", None, tmp_path / "made")
 
 
 CLASS = CENTRE.read_text()
