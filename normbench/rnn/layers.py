@@ -136,37 +136,6 @@ class Recurrent(nn.Module):
             )
         return list(zip(*(part.unbind(0) for part in parts), strict=True))
 
-    @torch.no_grad()
-    def load_torch(self, module: nn.RNNBase) -> None:
-        """Take the weights of torch's layer of the same sizes; gate rows change places, biases as `bias` allows.
-
-        With bias `one` the two vectors are added up, which `nn.GRU` does not allow: it needs `double`. Of a GRU whose
-        `update` is `new`, z's rows change their sign.
-        """
-        size = self.hidden_size
-        rows = torch.cat([torch.arange(size) + gate * size for gate in self.cell.torch_order])
-        for index, cell in enumerate(self.cells):
-            assert isinstance(cell, Cell)
-            end = f"_l{index // self.directions}" + ("_reverse" if index % self.directions else "")
-            sign = cell.weight_hh.new_ones(len(rows), 1)
-            if isinstance(cell, GRUCell) and cell.update == "new":
-                sign[:size] = -1
-            biases = [getattr(module, name + end)[rows] * sign[:, 0] for name in ("bias_ih", "bias_hh") if module.bias]
-            cell.weight_ih.copy_(getattr(module, "weight_ih" + end)[rows] * sign)
-            cell.weight_hh.copy_(getattr(module, "weight_hh" + end)[rows] * sign)
-            for name, parameter in cell.named_parameters():
-                if name.startswith("bias"):
-                    parameter.zero_()
-            if cell.bias_kind == "double" and biases:
-                cell.bias_ih.copy_(biases[0])
-                cell.bias_hh.copy_(biases[1])
-            elif cell.bias_kind == "one" and biases and not isinstance(cell, GRUCell):
-                cell.bias.copy_(biases[0] + biases[1])
-            elif biases:
-                held = f"bias={cell.bias_kind} cannot hold the biases of {module}"
-                raise NormbenchError(f"{cell.place}: {held}: it needs bias=double.")
-            cell.start()
-
 
 class LSTM(Recurrent):
     """`Recurrent` of `LSTMCell` (LN 2016, eq. 17-22); further options: forget_bias, scaled, clip."""

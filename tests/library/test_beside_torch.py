@@ -339,7 +339,10 @@ def test_what_torch_has_and_ours_has_not_is_one_line() -> None:
         lambda: load_torch(normbench.LSTM(3, 4, scaled=True), lstm),
         lambda: load_torch(normbench.LSTM(3, 4, bias=False), lstm),
         lambda: load_torch(normbench.GRU(3, 4), gru),
+        lambda: load_torch(normbench.GRU(3, 4, bias="one"), gru),
+        lambda: load_torch(normbench.LSTM(3, 4, "weight"), lstm),
         lambda: load_torch(nn.Identity(), gru),
+        lambda: load_torch(normbench.LSTM(3, 4), nn.Identity()),
     ):
         with pytest.raises(NormbenchError):
             call()

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from normbench import NormbenchError, create_norm
-from normbench.library.torch_norms import load_norm
+from normbench import NormbenchError, create_norm, load_torch
 
 FLAT, STEPS, IMAGE = (5, 6), (5, 4, 6), (5, 6, 3, 2)
 AXES = {2: "batch feature", 3: "batch time feature", 4: "batch feature space space"}
@@ -39,8 +38,8 @@ OTHER = [
     ("a gain is True here and False there", "layer", FLAT, {}, nn.LayerNorm(6, elementwise_affine=False)),
     ("a shift is True here and False there", "layer", FLAT, {}, nn.LayerNorm(6, bias=False)),
     ("eps_mode is out here and in there", "layer", FLAT, {"eps_mode": "out"}, nn.LayerNorm(6)),
-    ("does not compute what torch's RMSNorm", "layer", FLAT, {}, nn.RMSNorm(6)),
-    ("does not compute what torch's BatchNorm1d", "batch_layer", FLAT, {}, nn.BatchNorm1d(6)),
+    ("LayerNorm and torch's RMSNorm", "layer", FLAT, {}, nn.RMSNorm(6)),
+    ("torch's BatchNorm1d", "batch_layer", FLAT, {}, nn.BatchNorm1d(6)),
     ("eps is 1e-08 here and 1.1", "rms", FLAT, {}, nn.RMSNorm(6)),
     ("num_groups is 2 here and 3 there", "group", FLAT, {}, nn.GroupNorm(3, 6)),
     ("a time axis", "group", STEPS, {}, nn.GroupNorm(2, 6)),
@@ -51,7 +50,7 @@ OTHER = [
     ("steps or positions apart", "batch", STEPS, {"stats": "per_step"}, nn.BatchNorm1d(6)),
     ("steps or positions apart", "batch", IMAGE, {"positions": "separate"}, nn.BatchNorm2d(6)),
     ("unbiased_norm", "batch", FLAT, {"unbiased_norm": True}, nn.BatchNorm1d(6)),
-    ("number of features is 6 here and 7", "batch", FLAT, {}, nn.BatchNorm1d(7)),
+    ("num_features is 6 here and 7", "batch", FLAT, {}, nn.BatchNorm1d(7)),
 ]
 
 
@@ -68,7 +67,7 @@ def test_it_computes_what_torchs_module_computes(name, shape, options, theirs) -
         for parameter in theirs.parameters():
             parameter.normal_(generator=draw)
     theirs(x)
-    load_norm(ours, theirs)
+    load_torch(ours, theirs)
     for training, values in ((False, x), *((True, values) for values in further), (False, x)):
         wanted = theirs.train(training)(values)
         torch.testing.assert_close(ours.train(training)(values), wanted, rtol=1e-12, atol=1e-12)
@@ -81,11 +80,11 @@ def test_another_formula_is_one_line_and_nothing_is_loaded(message, name, shape,
     for parameter in theirs.parameters():
         nn.init.constant_(parameter, 3.0)
     with pytest.raises(NormbenchError) as refused:
-        load_norm(ours, theirs)
+        load_torch(ours, theirs)
     assert message in str(refused.value) and "\n" not in str(refused.value)
     assert all(torch.equal(value, before[key]) for key, value in ours.state_dict().items())
 
 
 def test_a_linear_map_is_no_normalizer() -> None:
     with pytest.raises(NormbenchError, match="NormedLinear"):
-        load_norm(create_norm("layer", 6, inputs=3), nn.LayerNorm(6))
+        load_torch(create_norm("layer", 6, inputs=3), nn.LayerNorm(6))

@@ -13,7 +13,7 @@ from cases import FAST, draw, gradients, lengths, make, near
 from devices import has_kernel
 from torch import nn
 
-from normbench import kernel
+from normbench import kernel, load_torch
 from normbench.rnn.cells import LSTMCell
 
 LAYERED = {
@@ -33,7 +33,7 @@ def test_a_thousand_steps(backend: str, kind: str) -> None:
     torch.manual_seed(0)
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](3, 4, batch_first=True).double()
     ours = make(kind, 3, 4, **({"bias": "double", "update": "old"} if kind == "gru" else {}))
-    ours.load_torch(theirs)
+    load_torch(ours, theirs)
     x = draw(2, 1000, 3)
     with kernel.using(backend):
         y, _ = ours(x)
