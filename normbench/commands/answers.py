@@ -350,9 +350,7 @@ class Exported(Model):
 
     runs: int = Field(description="the number of runs that were written or sent")
     records: int = Field(default=0, description="the number of rows of the table")
-    there: int = Field(default=0, description="the number of runs that W&B had already")
     place: str = Field(description="the file, the folder, or W&B's project")
-    beside: list[str] = Field(default=[], description="what was written beside the table, for `normbench import`")
 
 
 class Report(Model):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,13 +13,13 @@ from rich.console import Console
 
 from normbench import scratch
 from normbench.commands import format, terminal
-from normbench.commands.options import ConfigDir, Filters, Json, Results, argument, flag, option
+from normbench.commands.options import ConfigDir, Filters, Json, Results, argument, option
 from normbench.commands.terminal import say
 from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.reading import place
-from normbench.runs import exported, files, pack
+from normbench.runs import files
 from normbench.runs.damaged import left_out
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
@@ -29,12 +28,13 @@ from normbench.runs.table import Runs
 EPILOG = """examples:
   normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
   normbench export wandb --mode online --entity TEAM    to the server that wandb is set up for
-  normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv,
-                                                        and beside it what else normbench import keeps of these runs
+  normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv
   normbench export parquet model=mnist_mlp norm=none,layer --output curves.parquet
 
 filters are those of normbench compare: KEY=VALUE[,VALUE]; or an experiment, an arm, or the beginning of an id.
 """
+
+ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # W&B's errors for a missing or wrong key
 
 
 def command(
@@ -48,35 +48,35 @@ def command(
     ] = None,
     project: Annotated[str | None, option("wandb: the project", "PROJECT", show_default="normbench")] = None,
     entity: Annotated[str | None, option("wandb: user or team", "ENTITY", show_default="W&B's own")] = None,
-    again: Annotated[bool, flag("--again", "wandb: also send runs that were sent before")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the finished runs that fit."""
-    of_wandb = {"mode": mode, "project": project, "entity": entity, "again": again}
+    of_wandb = {"mode": mode, "project": project, "entity": entity}
     for name, value in {"output": output}.items() if form == "wandb" else of_wandb.items():
-        if value not in (None, False):
+        if value is not None:
             raise NormbenchError(f"--{name} is not an option of export {form}.")
     if output == Path("-") and as_json:
         raise NormbenchError("--output - writes the table to standard output, where --json writes the answer.")
     console = terminal.console(stderr=as_json or output == Path("-"))
-    heads, load = _chosen(results, filters, console)
+    runs = _chosen(results, filters, console)
     if form != "wandb":
-        answer = _table(form, heads, load, output, results, console)
+        answer = _table(form, runs, output, results, console)
     else:
-        target = (mode or "offline", "normbench" if project is None else project, entity or "")
-        answer = _wandb(load(heads), target, results, again, console)
+        project = "normbench" if project is None else project
+        logger = {"mode": mode or "offline", "project": project, "entity": entity or ""}
+        answer = _wandb(runs, logger, results, console)
     if as_json:
         terminal.say_json(answer)
 
 
 def _table(
-    form: str, heads: Sequence[RunRecord], load: tables.Load, output: Path | None, results: Path, console: Console
+    form: str, runs: Sequence[RunRecord], output: Path | None, results: Path, console: Console
 ) -> dict[str, Any]:
     """Write one flat table of the records. output: - is standard output."""
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if output == Path("-"):
         with scratch.folder("normbench-export-") as folder:
-            write(heads, folder / "table" / form, load)
+            write(runs, folder / "table" / form)
             sys.stdout.buffer.write((folder / "table" / form).read_bytes())
         return {}
     path = output or results / "export" / f"curves.{form}"
@@ -84,56 +84,41 @@ def _table(
         raise NormbenchError(f"{path} is no regular file. Name one with --output.")
     target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
-    count = write(heads, target, load)
-    beside = exported.write(target, heads, _contrasts(heads, results))
-    say(console, f"{format.plural(len(heads), 'run')}, {format.plural(count, 'record')}: {path}")
-    say(console, f"  beside it, for normbench import: {', '.join(one.name for one in beside)}")
-    return {"runs": len(heads), "records": count, "place": str(path), "beside": [*map(str, beside)]}
+    write(runs, target)
+    records = sum(len(run.records) for run in runs)
+    say(console, f"{format.plural(len(runs), 'run')}, {format.plural(records, 'record')}: {path}")
+    return {"runs": len(runs), "records": records, "place": str(path)}
 
 
-def _contrasts(runs: Sequence[RunRecord], results: Path) -> bytes:
-    """The effects by test example beside the smallest pack that has all these runs; empty without one."""
-    wanted, found = {(run.id, run.steps) for run in runs}, []
-    for path in pack.paths(results, exported.CONTRASTS):
-        with contextlib.suppress(NormbenchError):  # a damaged pack has none of the runs
-            packed = {(run.id, run.head.steps) for run in pack.heads(path.with_name(pack.NAME))}
-            found += [(len(packed), path)] if wanted <= packed else []
-    return min(found)[1].read_bytes() if found else b""
+def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, console: Console) -> dict[str, Any]:
+    """Replay runs. NormbenchError with code 4 if W&B fails on one, 2 if the request is wrong, such as a missing key."""
+    from normbench.launch.wandb_run import WandbRun, describe, wait_until_written
 
-
-def _wandb(
-    runs: Sequence[RunRecord], names: tuple[str, str, str], results: Path, again: bool, console: Console
-) -> dict[str, Any]:
-    """Send runs, except those that were sent before. names: mode, project, entity.
-
-    NormbenchError with code 4 if W&B fails on a run, 2 if the request is wrong, such as a missing key.
-    """
-    mode, project, _ = names
+    mode, project = logger["mode"], logger["project"]
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise NormbenchError(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
-    target = wandb_run.Target(*names, results / "wandb")
-    sent = 0
-    try:
-        for run in runs:
-            if again and target.arrived(run.id) >= 0:
-                target.ledger(run.id).unlink(missing_ok=True)
-            sent += wandb_run.send(run, target)
-    except NormbenchError as error:
-        if error.code == 2 and not sent:
-            raise NormbenchError(f"export wandb --mode {mode}: {error}") from None
-        raise NormbenchError(f"{error} ({sent} of {len(runs)} sent; the same command goes on)", error.code) from None
-    finally:  # runs sent before an error or Ctrl-C count
-        target.settle()
-    there = len(runs) - sent
-    already = f", {there} there already (--again sends them anyway)" if there else ""
-    say(console, f"{format.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
-    if mode == "offline" and sent:
-        say(console, f"  {target.files}")
-    return {"runs": sent, "there": there, "place": str(results / "wandb") if mode == "offline" else project}
+    for sent, run in enumerate(runs):
+        try:
+            replayed = WandbRun(wandb_run.arguments(run, logger, results), "updates" if run.logged else "epoch")
+            replayed.log(run.records)
+            replayed.finish(run.status, run.reason, run.seconds)
+        except NormbenchError:
+            raise
+        except Exception as error:  # of any type: a failure of W&B is one line, never a traceback
+            code = 2 if type(error).__name__ in ASKED_WRONGLY else 4
+            line = describe(error).rstrip(".")
+            raise NormbenchError(
+                f"W&B does not take run {run.id}: {line}. ({sent} of {len(runs)} sent)", code
+            ) from None
+    wait_until_written()
+    say(console, f"{format.plural(len(runs), 'run')} to W&B project {project}, {mode}")
+    if mode == "offline":
+        say(console, f"  {wandb_run.files(results)}")
+    return {"runs": len(runs), "place": str(results / "wandb") if mode == "offline" else project}
 
 
-def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Sequence[RunRecord], tables.Load]:
-    """The runs that fit, without their curves, and what reads these; damaged runs are left out with a note."""
+def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[RunRecord]:
+    """The runs that fit; damaged ones are left out with a note."""
     table = Runs(results)
     table.refresh()
     damaged = [head for head in table.heads if head.status == "damaged"]
@@ -145,14 +130,8 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> tuple[Se
     chosen = configuration.select(filters, finished)
     if not chosen:
         raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
-    noted = set()
-
-    def load(heads: Sequence[RunRecord]) -> list[RunRecord]:
-        runs = table.load(head.id for head in heads).values()
-        for run in runs:
-            if run.status not in FINISHED and run.id not in noted:
-                say(console, f"  note: {left_out(run)}")
-                noted.add(run.id)
-        return [run for run in runs if run.status in FINISHED]
-
-    return chosen, load
+    runs = table.load(head.id for head in chosen).values()
+    for run in runs:
+        if run.status not in FINISHED:
+            say(console, f"  note: {left_out(run)}")
+    return [run for run in runs if run.status in FINISHED]

@@ -44,7 +44,7 @@ EPILOG = """examples:
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
   normbench reproduce ln2016 --max-time 0 --fail-on contradicted --junit verdicts.xml        for CI: docs/ci.md
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
-  normbench reproduce ln2016/fig6 logger=wandb          mirror to W&B files below results/wandb
+  normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 """
 
 
@@ -130,7 +130,7 @@ class Reproduce(Judging):
         # typos fail before anything starts
         launcher = training.launcher(self.jobs, words, self.config_dir)
         logger = plan.command_options("logger", words, self.config_dir)
-        watch = training.watching(self.console, logger, self.results, launcher)
+        launcher, watch = training.watched(self.console, logger, self.results, launcher)
         chosen = self._chosen(names)
         shipped = any(artifact.config_dir is None for artifact in chosen) and self.fidelity != "smoke"
         if shipped and not self.dry_run and self.results == runs.root("results"):

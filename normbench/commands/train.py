@@ -22,8 +22,8 @@ from normbench.commands.training import (
     describe_failures,
     describe_found,
     describe_submitted,
-    describe_unmirrored,
-    watching,
+    replay,
+    watched,
 )
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
@@ -119,17 +119,19 @@ class Train(options.Answering):
         self, specs: Sequence[ResolvedRun], command: Mapping[str, compose.Config], config_dir: Path | None
     ) -> tuple[Found, Mapping[str, base.Outcome], int]:
         """Train what is missing and print the runs; returns them, how those ended that were started, and the code."""
-        launcher, logger = base.load(command["launcher"]), command["logger"]
+        logger = command["logger"]
+        launcher, watch = watched(self.console, logger, self.results, base.load(command["launcher"]))
 
         def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
             done = sum(found.state(spec) in FINISHED for spec in specs)
             self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-            given = format.repeated(self.results, config_dir)
-            mirror = describe_unmirrored(logger, found.runs, given, self.results)
-            for line in (*describe_found(found, missing), *mirror, *_simpler(specs)):
+            for line in describe_found(found, missing):
+                self.say(f"  {line}")
+            if logger["name"] != "none" and found.runs:
+                self.say(f"  to log those, too: {replay(found.runs, logger, self.results)}")
+            for line in _simpler(specs):
                 self.say(f"  {line}")
 
-        watch = watching(self.console, logger, self.results, launcher)
         ensured = ensure_runs(specs, launcher, self.results, announce, watch, wait_for_busy=self.multirun)
         found, outcomes = ensured.found, ensured.outcomes
         states = {run["id"]: run["status"] for run in _as_json(specs, found, outcomes)}

@@ -6,7 +6,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,8 +19,9 @@ from normbench.config import plan
 from normbench.config.compose import Config
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
-from normbench.export import mirror, wandb_run
+from normbench.export import wandb_run
 from normbench.launch import base
+from normbench.launch.pool import Pool
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 from normbench.runs.store import head
@@ -31,39 +34,6 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
     """The launcher for --jobs (0: one per core) and `launcher...` among the words, which take precedence."""
     asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
     return base.load(plan.command_options("launcher", asked, config_dir))
-
-
-def describe_unmirrored(
-    logger: Config, done: Sequence[RunRecord], given: Sequence[str], results: Path
-) -> Iterator[str]:
-    """The command that mirrors finished runs, since `logger` mirrors only runs that are trained.
-
-    given: the options that a printed command must repeat.
-    """
-    if logger["name"] == "none":
-        return
-    target = _target(logger, results)
-    if lacking := [run for run in done if not target.has(run)]:
-        which = [run.id for run in lacking]
-        if len(which) > FEW:
-            parts = [(run.experiment, str(run.config["model"]["name"])) for run in lacking]
-            which = [
-                f"{key}={','.join(dict.fromkeys(values))}"
-                for key, values in zip(("experiment", "model"), zip(*parts, strict=True), strict=True)
-            ]
-        words = [
-            word
-            for option, default in (("mode", "offline"), ("project", "normbench"), ("entity", ""))
-            if logger[option] != default
-            for word in (f"--{option}", logger[option])
-        ]
-        yield f"already done: {shlex.join(['normbench', 'export', 'wandb', *which, *words, *given])}"
-    elif done and target.mode == "offline":
-        yield target.files
-
-
-def _target(logger: Config, results: Path) -> wandb_run.Target:
-    return wandb_run.Target(logger["mode"], logger["project"], logger["entity"], results / "wandb")
 
 
 def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
@@ -103,24 +73,56 @@ def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also:
             yield outcome.reason + (f" (more in {log})" if log else "")
 
 
-def watching(console: Console, logger: Config, results: Path, launcher: base.Launcher) -> base.Watch:
-    """Progress on the terminal and the mirror of `logger`, as a context for a number of runs.
+def replay(runs: Sequence[RunRecord | ResolvedRun], logger: Config, results: Path) -> str:
+    """The command that logs these runs to `logger` once they are finished."""
+    which = [run.id for run in runs]
+    if len(which) > FEW:
+        which = [f"experiment={','.join(dict.fromkeys(run.experiment for run in runs))}"]
+    options = [f"--{key}={logger[key]}" for key in ("mode", "project", "entity") if logger[key]]
+    return shlex.join(["normbench", "export", "wandb", *which, *options, *format.repeated(results, None)])
 
-    NormbenchError if there is a mirror but other processes train the runs.
+
+def watched(
+    console: Console, logger: Config, results: Path, launcher: base.Launcher
+) -> tuple[base.Launcher, base.Watch]:
+    """The launcher, which logs to `logger`, and progress on the terminal, as a context for a number of runs.
+
+    NormbenchError if there is a logger but other processes train the runs.
     """
-    if logger["name"] != "none" and not launcher.here:
+    if logger["name"] == "none":
+        return launcher, lambda runs: Bars(runs, console)
+    if not isinstance(launcher, Pool):
         raise NormbenchError(
-            f"logger={logger['name']} mirrors what this command trains, and this launcher leaves that to others. Leave "
-            "it out; once the runs have ended: normbench export wandb"
+            f"logger={logger['name']} logs what this command trains, and this launcher leaves that to others. Leave it "
+            "out; once the runs have ended: normbench export wandb"
         )
+    started: list[ResolvedRun] = []
+    warnings: list[str] = []
+
+    def arguments(spec: ResolvedRun) -> dict[str, Any] | None:
+        started.append(spec)
+        if warnings:  # the next run would wait for W&B again
+            return None
+        run = RunRecord(
+            spec.id, seed=spec.seed, status="running", epochs=spec.epochs, config=spec.stored_config(), **spec.labels()
+        )
+        return wandb_run.arguments(run, logger, results)
 
     @contextmanager
     def watch(runs: int) -> Iterator[base.Listener]:
-        with Bars(runs, console) as show, mirror.following(logger, results, show) as follower:
-            yield follower.listen
-        for note in follower.notes:
-            say(console, f"  note: {note}")
-        if logger["name"] != "none" and logger["mode"] == "offline" and (results / "wandb" / "wandb").is_dir():
-            say(console, f"  {_target(logger, results).files}")
+        with Bars(runs, console) as show:
 
-    return watch
+            def listen(spec: ResolvedRun, event: dict[str, Any]) -> None:
+                if event["event"] == "warning":
+                    warnings.append(event["text"])
+                else:
+                    show(spec, event)
+
+            yield listen
+        if warnings:
+            again = replay(started, logger, results)
+            say(console, f"  note: W&B: {warnings[0].rstrip('.')}. The runs are whole; log them with: {again}")
+        elif logger["mode"] == "offline":
+            say(console, f"  {wandb_run.files(results)}")
+
+    return replace(launcher, wandb=arguments), watch

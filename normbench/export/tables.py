@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -13,16 +13,19 @@ from normbench.compare import configuration
 from normbench.eval_variants import text
 from normbench.runs import files
 from normbench.runs.curve import Block
-from normbench.runs.exported import LABELS, PLACES
-from normbench.runs.record import RunRecord
+from normbench.runs.record import LABELS, RunRecord
 
 if TYPE_CHECKING:
     import pyarrow
 
 ALWAYS = ("model", "data", "norm")
-Load = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]  # gives runs their curves
-Start = Callable[[BinaryIO, Any], Any]  # gives a writer of tables of a schema
-BATCH = 50  # runs whose curves are in memory at once
+PLACES = {
+    **dict.fromkeys(("split", "mode", "variant"), "string"),
+    **dict.fromkeys(("order", "block"), "int64"),
+    "epoch": "float64",
+    **dict.fromkeys(("step", "examples"), "int64"),
+}  # what places a record in its run, and the type of each
+BATCH = 50  # runs that are a table in memory at once
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,6 @@ def _in_columns(flat: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def in_batches(runs: Sequence[RunRecord], load: Load) -> Iterator[Sequence[RunRecord]]:
-    """The runs with their curves, a batch of them in memory at once."""
-    for first in range(0, len(runs), BATCH):
-        yield load(runs[first : first + BATCH])
-
-
 def metrics_of(runs: Iterable[RunRecord]) -> set[str]:
     return {key for run in runs for block in run.records.blocks for key in block.columns} - {*PLACES}
 
@@ -131,51 +128,29 @@ def frame(runs: Sequence[RunRecord]) -> Any:
     return Layout.of(runs, metrics_of(runs)).table(runs).to_pandas()
 
 
-def write_csv(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
-    """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing.
-
-    load: gives runs their curves, for runs without.
-    """
+def write_csv(runs: Sequence[RunRecord], path: Path) -> None:
+    """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing."""
     from pyarrow.csv import CSVWriter, WriteOptions
 
-    def start(file: BinaryIO, schema: pyarrow.Schema) -> CSVWriter:
+    def writer(file: BinaryIO, schema: pyarrow.Schema) -> CSVWriter:
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(schema.names)
         file.write(header.getvalue().encode())
         return CSVWriter(file, schema, write_options=WriteOptions(include_header=False, quoting_style="needed"))
 
-    return _write(runs, path, load, start)
+    _write(runs, path, writer)
 
 
-def write_parquet(runs: Sequence[RunRecord], path: Path, load: Load = list) -> int:
+def write_parquet(runs: Sequence[RunRecord], path: Path) -> None:
     """The same columns with types; NaN is a value, a missing one is null."""
     from pyarrow.parquet import ParquetWriter
 
-    return _write(runs, path, load, ParquetWriter)
+    _write(runs, path, ParquetWriter)
 
 
-def _write(runs: Sequence[RunRecord], path: Path, load: Load, start: Start) -> int:
-    """How many records were written. Begins again where a run has further metrics than those before it."""
-    kinds = {(run.experiment, run.arm): run for run in runs}
-    metrics = {key for batch in in_batches([*kinds.values()], load) for key in metrics_of(batch)}
+def _write(runs: Sequence[RunRecord], path: Path, writer: Callable[[BinaryIO, Any], Any]) -> None:
+    layout = Layout.of(runs, metrics_of(runs))
     files.make_folder(path.parent)
-    with files.alone(path.parent), files.atomic(path) as file:
-        while (count := _written(runs, metrics, load, file, start)) is None:
-            file.seek(0)
-            file.truncate()
-    return count
-
-
-def _written(runs: Sequence[RunRecord], metrics: set[str], load: Load, file: BinaryIO, start: Start) -> int | None:
-    """How many records were written; None where a run has further metrics, which are among `metrics` then."""
-    layout, count = Layout.of(runs, metrics), 0
-    writer = start(file, layout.schema)
-    for batch in in_batches(runs, load):
-        if further := metrics_of(batch) - metrics:
-            metrics |= further
-            return None
-        table = layout.table(batch)
-        writer.write_table(table)
-        count += len(table)
-    writer.close()
-    return count
+    with files.alone(path.parent), files.atomic(path) as file, writer(file, layout.schema) as table:
+        for first in range(0, len(runs), BATCH):  # a table takes ten times the memory of its curves
+            table.write_table(layout.table(runs[first : first + BATCH]))

@@ -56,9 +56,9 @@ class Launcher(Protocol):
     ) -> tuple[dict[str, Outcome], bool]:
         """Train `specs` below `root`; returns outcomes by run id, and whether the user interrupted.
 
-        listen: called with the events `start`, `progress` and `end` of every run; a `progress` with an `epoch` comes
-        from an evaluation. deadline: a time.monotonic() at which running runs are saved and stopped. A run that another
-        process writes ends as `busy`.
+        listen: called with the events `start`, `progress` and `end` of every run, and with `warning`, which has a text;
+        a `progress` with an `epoch` comes from an evaluation. deadline: a time.monotonic() at which running runs are
+        saved and stopped. A run that another process writes ends as `busy`.
         """
 
 

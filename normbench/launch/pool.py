@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,7 @@ from normbench.runs import store, writing
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
+ToWandb = Callable[[ResolvedRun], Mapping[str, Any] | None]
 END_SECONDS = 10.0  # for a process to exit before it is killed
 
 
@@ -31,10 +32,13 @@ class Pool:
 
     The first interrupt, a SIGTERM or the deadline lets each worker save its run. A second interrupt kills them at once,
     which loses only the work since the last checkpoint; a batch system may send SIGTERM twice.
+
+    wandb: gives the arguments of `wandb.init` by which a run is logged, None for one that is not.
     """
 
     jobs: int = 0
     here: bool = True
+    wandb: ToWandb | None = None
 
     @property
     def processes(self) -> int:
@@ -47,7 +51,7 @@ class Pool:
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        launch = _Launch(specs, root, listen, deadline)
+        launch = _Launch(specs, root, listen, deadline, self.wandb or (lambda spec: None))
         launch.run(self.processes)
         return launch.outcomes, launch.interrupts > 0
 
@@ -116,8 +120,10 @@ class _Worker:
 class _Launch:
     """One call of `launch`: its workers, the waiting runs, and the outcomes of the others."""
 
-    def __init__(self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None) -> None:
-        self.root, self.listen, self.deadline = root, listen, deadline
+    def __init__(
+        self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None, wandb: ToWandb
+    ) -> None:
+        self.root, self.listen, self.deadline, self.wandb = root, listen, deadline, wandb
         self.listed = store.directories(root, {spec.id for spec in specs})
         self.waiting = deque(specs)
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}
@@ -151,7 +157,7 @@ class _Launch:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
             path = writing.directory(self.root, worker.spec, self.listed).path
-            worker.send({"run": worker.spec.message(), "path": str(path)})
+            worker.send({"run": worker.spec.message(), "path": str(path), "wandb": self.wandb(worker.spec)})
             self.listen(worker.spec, {"event": "start"})
 
     def _handle_events(self, worker: _Worker) -> None:

@@ -2,8 +2,9 @@
 
 It ends after a run with a user's code, which may have changed torch for all runs of its process.
 
-It reads and writes lines of JSON. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor whose
-number is the only argument: the events `progress` and `end`. A run's printed output goes to its log instead.
+It reads and writes lines of JSON. In: `{"run": {...}, "path": ..., "wandb": {...}}` or `{"stop": true}`. Out, on a
+descriptor whose number is the only argument: the events `progress`, `warning` and `end`. A run's printed output goes to
+its log instead.
 The end of the input means that the parent has ended: the run is saved and the worker ends; so it does on SIGTERM, which
 a batch system sends to all processes of a job.
 """
@@ -25,6 +26,7 @@ from typing import IO, Any
 
 from normbench import user_code
 from normbench.launch.run_one import train_one
+from normbench.launch.wandb_run import Logging
 from normbench.runs import writing
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
@@ -76,7 +78,17 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event, stopped: C
             stopping.set()
 
     run = writing.RunDirectory(Path(job["path"]))
-    outcome = train_one(job["run"], run, lambda event: send({"event": "progress"} | event), stopped)
+    arguments = job.get("wandb")
+    logging = arguments and Logging(run, arguments, lambda text: send({"event": "warning", "text": text}))
+
+    def listen(event: dict[str, Any]) -> None:
+        if logging and "epoch" in event:
+            logging.evaluated()
+        send({"event": "progress"} | event)
+
+    outcome = train_one(job["run"], run, listen, stopped)
+    if logging:
+        logging.ended(outcome.status)
     send({"event": "end", "last": user_code.executed} | vars(outcome))
 
 

@@ -80,6 +80,8 @@ def _is_finite(value: Any) -> TypeGuard[float]:
 
 # Fields that depend on other runs: no part of it, so they are never written.
 BESIDE = ("elsewhere", "cut_from", "source", "path")
+# What a table of runs says of each, beside its configuration.
+LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")

@@ -67,7 +67,7 @@ def test_planning_and_reading_do_not_import_torch() -> None:
         "papers", "papers.claims",
         "web.report", "web.figures", "web.battery_page", "battery.trials",
         "check", "compare.answer", "library.runs",
-        "export.mirror", "export.tables", "export.wandb_run", "imports", "commands.dashboard", "web.server",
+        "export.tables", "export.wandb_run", "launch.wandb_run", "imports", "commands.dashboard", "web.server",
         "launch.slurm", "launch.queue", "launch.plan", "commands.worker",
         "launch.pool", "norms.sites", "norms", "data",
     )  # fmt: skip

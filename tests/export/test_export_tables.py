@@ -49,8 +49,8 @@ def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
     records = [dict(record) for record in runs[0].records]
     records[-1] |= {"nll": "NaN", "variant": {"momentum": 0.01}}
     runs[0] = replace(runs[0], records=records, arm='an "arm", quoted')
-    count = tables.write_csv(runs, tmp_path / "new" / "curves.csv")
-    assert count == tables.write_parquet(runs, tmp_path / "curves.parquet") == sum(len(run.records) for run in runs)
+    tables.write_csv(runs, tmp_path / "new" / "curves.csv")
+    tables.write_parquet(runs, tmp_path / "curves.parquet")
     with open(tmp_path / "new" / "curves.csv", newline="") as file:
         table = list(csv.DictReader(file))
     frame = pyarrow.parquet.read_table(tmp_path / "curves.parquet").to_pylist()

@@ -282,9 +282,7 @@ def test_status_says_in_json_too_that_slurm_did_not_answer(
     assert "Unable to contact" in capsys.readouterr().out
 
 
-def test_a_mirror_hears_nothing_of_what_others_train(
-    fake: Fake, results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_others_train_is_not_logged(fake: Fake, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("train", *tiny.WORDS, "launcher=slurm", "logger=wandb", "--results", results) == 2
     assert "normbench export wandb" in capsys.readouterr().err and not fake.tasks
 
