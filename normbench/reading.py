@@ -46,12 +46,9 @@ def opened(path: str | Path, most: int = 1 << 62) -> BinaryIO:
     return open(_regular(path, most), "rb")
 
 
-def read(path: str | Path, most: int, links: bool = True) -> bytes:
-    """The content of a regular file of at most `most` bytes. OSError for anything else.
-
-    links: whether the file may be a link.
-    """
-    with open(_regular(path, most, 0 if links else os.O_NOFOLLOW), "rb", buffering=0) as file:
+def read(path: str | Path, most: int) -> bytes:
+    """The content of a regular file of at most `most` bytes. OSError for anything else."""
+    with open(_regular(path, most), "rb", buffering=0) as file:
         return file.read()
 
 

@@ -8,5 +8,4 @@ LABELS = ("experiment", "arm", "fidelity", "control")  # how it is filed
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before this option
 OWN = "own_files"  # by normalizer's name, `model` or `data`: the SHA-256 of its author's file then
 IMPORT = "import"  # what another program logged of a run: what else is not in its configuration is not known
-WHOLE = "whole"  # in it: whether this program made the run, so that its configuration is all there is
 LOGGED = "logged"  # the fidelity, and the mode of records, of runs that another program logged

@@ -20,12 +20,11 @@ EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
   normbench import logs/ --as mine --yes                uses it, and writes the map beside the runs
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
-  normbench import curves.csv --as mine --yes           of normbench export, whatever it wrote: no map is needed
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
 
 sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories,
-Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger, packs and exports of normbench.
+Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger.
 docs/keys.md has the keys of a map, examples/imports some maps.
 """
 COUNTED = {  # in `counted`: what is said of it
@@ -90,7 +89,7 @@ def _import(
         if not yes and not _agreed(console):
             raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
     map_yaml = as_yaml(imports.runs.written(read.map)).encode()
-    for line in imported.write(results, name, read.runs, read.contrasts, map_yaml):
+    for line in imported.write(results, name, read.runs, map_yaml):
         say(console, line)
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
     return notes, read.guessed
@@ -115,20 +114,20 @@ def _found(read: Any) -> list[str]:
     for record in [*first.records][:3]:
         shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
         lines.append(f"  {first.arm} seed {first.seed}: {shown}")
-    blocks = [{(b.split, [*b.columns][-1]) for b in run.records.blocks} for run in read.runs if read.map.series]
+    blocks = [{(b.split, [*b.columns][-1]) for b in run.records.blocks} for run in read.runs]
     series = Counter(place for own in blocks for place in own)
     lines += [
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
     facts = first.config["import"]["metrics"]
-    if read.map.series and (open_ := [metric for metric in facts if not facts[metric].get("goal")]):
+    if open_ := [metric for metric in facts if not facts[metric].get("goal")]:
         lines.append(f"  which way {', '.join(open_)} is better is not declared (goal: min or max in a map): no winner")
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}
-    if (late := _late(read)) and read.map.series:
+    if late := _late(read):
         lines.append(f"  begins differ: {late}")
-    if len(ends) > 1 and read.map.series:
+    if len(ends) > 1:
         lines.append(f"  ends differ, from {min(ends)} to {max(ends)}: length: common in a map cuts all")
     if diverged := [run for run in read.runs if run.status == "diverged"]:
         one = diverged[0]

@@ -27,9 +27,8 @@ from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError, unknown
-from normbench.runs.exported import LABELS
-from normbench.runs.record import SHORTEST, RunRecord, begun_by
-from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS, WHOLE
+from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
+from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
 
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
@@ -53,11 +52,10 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     ('lenet5', 'layer', 1e-05, 'none')
     """
     found: dict[str, Any] = {}
-    known = config.get(IMPORT, {WHOLE: True}).get(WHOLE, False)
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):
-            if group in LATER_GROUPS and known:
+            if group in LATER_GROUPS and IMPORT not in config:
                 found[group] = "none"
             continue
         name = str(node.get("name", ""))
@@ -74,7 +72,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         names = [name for name in sorted(own) if (name if name in ("model", "data") else ARM_GROUP) == group]
         found |= {f"{group}.{FILE}": "+".join(own[name][:8] for name in names)} if names else {}
     root = {
-        **(_legacy("", "") if known else {}),
+        **(_legacy("", "") if IMPORT not in config else {}),
         **{f"train.{key}": value for key, value in (config.get("train") or {}).items()},
     }
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}

@@ -12,7 +12,7 @@ import yaml
 from normbench import reading
 from normbench.config.validation import validate
 from normbench.errors import NormbenchError
-from normbench.imports import guess, ours, parts, runs, sources, tensorboard
+from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs.record import RunRecord
 
@@ -25,7 +25,6 @@ class Read:
     map: Map
     guessed: dict[str, Any]
     notes: Sequence[str]
-    contrasts: bytes = b""  # of runs of this program, the file of their effects by test example
 
 
 def read_map(path: Path) -> Map:
@@ -41,10 +40,6 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
     """The runs below these paths. NormbenchError where the map is wrong for them, or a guess would not be safe."""
     map = map or Map()
     logs = sources.find(paths, map.source)
-    if logs[0].source in ours.SOURCES:
-        found, whole = ours.runs(name, logs, map), Map(source=logs[0].source)
-        contrasts = logs[0].contrasts if len(logs) == 1 else b""
-        return Read(found, whole, {} if map.source else {"source": whole.source}, _notes(logs), contrasts)
     if logs[0].source == "tensorboard":
         logs = tensorboard.merged(logs)
     guessed = guess.completed(map, logs)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
-from normbench.runs.record import RunRecord
 
 LARGEST = 1 << 31  # bytes of a file: event files may have pictures
 UNPACKED = 1 << 28  # bytes of a table's text: in memory it takes ten times as much
@@ -23,7 +22,6 @@ class Log:
     `path`: that on which the map's regular expressions are tried. `clocks`: by series, the key that the tool itself has
     as its clock. `run`: the tool's own id. `lost`: bytes behind the last whole record. `file`: path, sha256, bytes.
     `began`: the time of the first event; `restarts`: the steps from which an event file takes earlier ones back.
-    `runs`: of what this program wrote, which has no tables. `contrasts`: their effects by test example.
     """
 
     file: Mapping[str, Any]
@@ -37,8 +35,6 @@ class Log:
     note: str = ""
     began: float = 0.0
     restarts: Sequence[int] = ()
-    runs: Sequence[RunRecord] = ()
-    contrasts: bytes = b""
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:

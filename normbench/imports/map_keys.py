@@ -11,10 +11,7 @@ from normbench.config.experiment_file import format_value
 from normbench.config.validation import Count, Model, OneOf, Text, optional
 from normbench.errors import did_you_mean, unknown
 
-SOURCES = (
-    *("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras"),
-    *("pack", "export"),  # of this program
-)
+SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
 PLACES = ("path", "column", "config", "hparam", "value")  # of a label
 NAMES = ("column", "tag", "key")  # what sources call a series
 CLOCKS = ("step", "epoch")

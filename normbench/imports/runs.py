@@ -51,7 +51,7 @@ def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[RunRecord], l
     if map.length:
         found = [*_of_one_length(found, map.length)]
     records = [_record(name, run, map) for run in found]
-    refuse_twins(records, "Tell them apart under labels: in the map, or import one of them.")
+    _refuse_twins(records)
     return records, empty
 
 
@@ -73,7 +73,7 @@ def _found(key: str, own: Sequence[Part], seed: int, map: Map) -> Found:
         _label("arm", own, map),
         seed,
         _label("control", own, map),
-        {axis: number(value(label, own, axis)) for axis, label in axes.items()},
+        {axis: _number(value(label, own, axis)) for axis, label in axes.items()},
         _curves(key, own, map),
     )
 
@@ -194,7 +194,7 @@ def whole(word: str, key: str) -> int:
     raise refuse(f"run {key}", f"seed '{word}' is no whole number.")
 
 
-def number(word: str) -> Any:
+def _number(word: str) -> Any:
     """The value of an axis: a number where it is one."""
     for kind in (int, float):
         try:
@@ -206,14 +206,15 @@ def number(word: str) -> Any:
     return word
 
 
-def refuse_twins(found: Sequence[RunRecord], way_out: str) -> None:
+def _refuse_twins(found: Sequence[RunRecord]) -> None:
     there: dict[Any, Any] = {}
     for run in found:
         cell, key = (run.arm, run.seed, run.control, text(dict(run.axes))), imported.log_of(run)
         if (other := there.setdefault(cell, key)) != key:
             raise NormbenchError(
                 f"{other} and {key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
-                f"{f', control {run.control}' if run.control else ''}. {way_out}"
+                f"{f', control {run.control}' if run.control else ''}. Tell them apart under labels: in the map, or "
+                "import one of them."
             )
 
 

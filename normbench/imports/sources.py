@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
@@ -15,19 +14,17 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.imports import ours, tables, tensorboard, wandb_file
+from normbench.imports import tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log, refuse
-from normbench.runs import exported
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
 KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*tfevents.*", tensorboard.read, ("tensorboard",), True),
     (r".*\.wandb", wandb_file.read, ("wandb",), True),
     (r"trainer_state\.json", tables.read_trainer_state, ("huggingface",), True),
-    (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras", "export"), True),
-    (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning", "export"), False),
-    (r".*\.parquet", tables.read_parquet, ("parquet", "export"), False),
-    (r"runs\.jsonl\.gz", ours.read_pack, ("pack",), True),
+    (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras"), True),
+    (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning"), False),
+    (r".*\.parquet", tables.read_parquet, ("parquet",), False),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
 LONGEST_NAME = 500  # characters of a column or key
@@ -45,8 +42,7 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
     found: dict[str, Path] = {}
     for path in sorted((path for given in paths for path in _files(given)), key=Path.is_symlink):  # links last
         found.setdefault(os.path.realpath(path), path)
-    logs_alone = [path for path in sorted(found.values()) if not exported.is_beside(path)]
-    chosen = [(path, *kind) for path in logs_alone if (kind := _kind(path, source))]
+    chosen = [(path, *kind) for path in sorted(found.values()) if (kind := _kind(path, source))]
     for path, *_ in chosen:
         _refuse_link_out(path, paths)
     if not chosen:
@@ -84,18 +80,9 @@ def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | Non
     """The reader, the source where the name alone tells it, and whether the folder names the run."""
     for pattern, read, sources, by_folder in KINDS:
         named = re.fullmatch(pattern, path.name) and source in (None, *sources)
-        if named and (read != ours.read_pack or is_pack(path)):
+        if named:
             return read, sources[0] if by_folder else None, by_folder
     return None
-
-
-def is_pack(path: Path) -> bool:
-    """Whether a file is one of our packs, by its first line."""
-    try:
-        with reading.opened(path) as packed, gzip.open(packed) as file:
-            return b"header_sha256" in file.readline(1 << 20)
-    except (OSError, EOFError, zlib.error):
-        return False
 
 
 def _read(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:

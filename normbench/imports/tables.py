@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.imports import ours
 from normbench.imports.log import UNPACKED, Log, check_size, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
-from normbench.runs import exported
 
 MOST_TEXT = 1 << 30  # bytes of Parquet's texts
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
@@ -38,8 +36,7 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
     head = body[:HEAD]
     has_commas, has_points = (re.search(rb"(^|[;\n])-?\d+" + mark + rb"\d", head) for mark in (b",", rb"\."))
     comma = bool(header.mark == ";" and has_commas and not has_points)
-    is_ours = exported.is_export(header.names) and declared != "csv"
-    source = "export" if is_ours else declared or _csv_source(header.names)
+    source = declared or _csv_source(header.names)
     read_options = csv.ReadOptions(
         column_names=header.names,
         block_size=max(len(body), 1 << 16),  # one block: types are those of all rows
@@ -49,18 +46,15 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
         null_values=BLANK.get(source, [""]),
         strings_can_be_null=True,
         decimal_point="," if comma else ".",
-        column_types=exported.TYPES if is_ours else None,
     )
     parse_options = csv.ParseOptions(delimiter=header.mark)
     try:
         if body.strip():
             table = csv.read_csv(pa.BufferReader(body), read_options, parse_options, convert_options)
         else:
-            table = pa.table({name: pa.array([], exported.TYPES.get(name, pa.null())) for name in header.names})
+            table = pa.table({name: pa.nulls(0) for name in header.names})
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise refuse(path, f"is no table: {_unequal_row(body, header) or error}") from None
-    if is_ours:
-        return ours.read_table(table, path, log, lost)
     table = _trimmed(table, header.is_padded, comma)
     return Log(source=source, tables=[table], lost=lost, note="; ".join([*header.notes, *notes]), **log)
 
@@ -191,8 +185,6 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
     except (pa.ArrowException, OSError) as error:
         raise refuse(path, f"is no Parquet file, or is cut: {error}") from None
     table = _decoded(_flattened(table, path), path)
-    if exported.is_export(table.column_names) and declared != "parquet":
-        return ours.read_table(table, path, log)
     return Log(source=declared or "parquet", tables=[table], note=note, **log)
 
 
@@ -248,6 +240,8 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
     """
     content, _ = _unpacked(content, path)
     content = content.removeprefix(b"\xef\xbb\xbf")
+    if b'"header_sha256": ' in content.partition(b"\n")[0]:
+        raise refuse(path, "is a pack of normbench, which judge --runs and reproduce --from read.")
     whole, note = content, ""
     if not content.endswith(b"\n"):
         last = content[content.rfind(b"\n") + 1 :]

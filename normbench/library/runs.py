@@ -11,8 +11,7 @@ from normbench.compare import configuration
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.runs import root
-from normbench.runs.exported import LABELS
-from normbench.runs.record import EVALUATED, PLACE, RunRecord
+from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
 from normbench.runs.table import finished
 from normbench.stats.series import PARTS, best_step
 from normbench.stored import RUN_GROUPS

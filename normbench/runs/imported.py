@@ -9,16 +9,14 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
-from normbench.runs.exported import CONTRASTS
-from normbench.runs.record import LOSSES, PLACE, RunRecord
-from normbench.stored import IMPORT, LOGGED, RUN_GROUPS, WHOLE
+from normbench.runs.record import PLACE, RunRecord
+from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER, MAP = "imported", "map.yaml"
 NAME = re.compile(r"[\w-][\w.-]{0,99}")
@@ -103,7 +101,7 @@ def record(
         "seed": seed,
         IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
     } | ({"monitor": dict(monitor)} if monitor else {})
-    set_options(config, {**(axes or {}), **({"control": control} if control else {})})
+    _set_options(config, {**(axes or {}), **({"control": control} if control else {})})
     return RunRecord(
         id=run_id(name, key, arm, seed, control, axes),
         experiment=f"{FOLDER}/{name}",
@@ -121,7 +119,7 @@ def record(
     )
 
 
-def set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
+def _set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
     """Put options into a configuration, by which runs are averaged and compared."""
     for option, value in options.items():
         group, _, option_of_it = option.partition(".")
@@ -131,44 +129,16 @@ def set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
             config.setdefault("train", {})[option.removeprefix("train.")] = value
 
 
-def of_own(name: str, run: RunRecord, about: Mapping[str, Any]) -> RunRecord:
-    """A run of this program, or one that it exported, with another id, experiment and fidelity; all else is as it was.
-
-    about: source, files, map_sha256.
-    """
-    columns = {key for block in run.records.blocks for key in block.columns}
-    first = {  # kept where it had been imported before
-        WHOLE: not run.logged,
-        "clocks": [clock for clock in ("step", "epoch", "examples") if clock in columns],
-        "metrics": {metric: {"log": True} for metric in LOSSES if metric in columns},
-        "hparams": {},
-        "counted": {},
-    }
-    origin = {"name": name, "run": run.id, "experiment": run.experiment, "fidelity": run.fidelity}
-    monitor = {"monitor": dict(run.monitor)} if run.monitor["metric"] else {}
-    return replace(
-        run,
-        id=run_id(name, run.id, run.arm, run.seed, run.control, run.axes),
-        experiment=f"{FOLDER}/{name}",
-        fidelity=LOGGED,
-        config={**run.config, **monitor, IMPORT: {**run.config.get(IMPORT, first), **origin, **about}},
-    )
-
-
-def write(
-    results: Path, name: str, runs: Sequence[RunRecord], contrasts: bytes = b"", map_yaml: bytes = b""
-) -> list[str]:
+def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes = b"") -> list[str]:
     """Add runs to the pack of this name, whole or not at all; lines about those that were there and are not among them.
 
     Of one id that of another map takes the place of the old one, else the longer log does. What was imported from the
     same log as another arm or seed goes. All others stay: folders can be imported one after the other. NormbenchError
     for another log of an arm and seed that are there, and for more than a pack can hold.
 
-    contrasts: the file of the effects by test example of these runs, which is kept where the pack has these alone.
     map_yaml: the map by which they were read, written beside them.
     """
     path, ids, logs = place(results, name), {run.id for run in runs}, {*map(_log, runs)}
-    effects = path.with_name(CONTRASTS)
     files.make_folder(path.parent)
     with files.alone(results / FOLDER), files.alone(path.parent):
         old = {run.id: run for run in pack.read(path)}
@@ -185,20 +155,14 @@ def write(
             there = merged.get(run.id)
             if there is None or _map(there) != _map(run) or _length(run) >= _length(there):
                 merged[run.id] = run
-        effects.unlink(missing_ok=True)  # first: those of other curves are never beside a pack
         if (content := dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
             files.atomic_write(path, content)
-        alone = len(merged) == len(runs) and all(merged[run.id] is run for run in runs)
-        if contrasts and alone:
-            files.atomic_write(effects, contrasts)
         if map_yaml:
             files.atomic_write(path.with_name(MAP), map_yaml)
     lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
     if stay:
         names = ", ".join(_log(run) for run in stay[:5]) + f" and {len(stay) - 5} more" * (len(stay) > 5)
         lines.append(f"from earlier imports stay {names} (normbench import --remove {name} deletes all)")
-    if contrasts and not alone:
-        lines.append("effects by test example are left out: from earlier imports stay other runs, or longer ones")
     return lines
 
 

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from normbench import reading
@@ -103,13 +102,8 @@ def columns(run: RunRecord) -> bytes:
     ]
     curves = orjson.dumps(blocks)
     more = {"evaluations": len(run.records), "curve_sha256": hashlib.sha256(curves).hexdigest()}
-    return without_records(run, more)[:-1] + _CURVES + curves + b"}\n"
-
-
-def without_records(run: RunRecord, more: Mapping[str, Any] = MappingProxyType({})) -> bytes:
-    """The line of a run but for its records; the id is its first key."""
     content = {name: getattr(run, name) for name in sorted(FIELDS - {"records"})}
-    return json.dumps({"id": run.id, **content, **more}).encode()
+    return json.dumps({"id": run.id, **content, **more}).encode()[:-1] + _CURVES + curves + b"}\n"
 
 
 def write(path: Path, runs: Sequence[RunRecord]) -> None:

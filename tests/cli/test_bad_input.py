@@ -204,7 +204,7 @@ def test_a_path_may_begin_at_home_or_be_an_address(home, normbench, capfd, tmp_p
     (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace('normalizer("centre")', 'normalizer("mine")'))
     for word in ("norm=~/mine.py", "norm=none,~/mine.py"):
         assert normbench(*MLP, "data=digits", "-m", word, "--dry-run") == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"mine", "a.csv", "a.runs.jsonl", "mine.py"}
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "a.csv", "mine.py"}
 
 
 def test_what_is_stored_and_damaged_is_code_4(normbench, capfd, tmp_path: Path):
