@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from ast import literal_eval
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from inspect import signature
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -64,10 +64,13 @@ class Commands(TyperGroup):
 
         module = import_module(f"normbench.commands.{name.replace('-', '_')}")
         app = typer.Typer(**PLAIN)
-        kind = getattr(module, "Command", options.Command)
-        app.command(name, cls=kind, help=COMMANDS[name], epilog=module.EPILOG, context_settings=SETTINGS)(
-            module.command
-        )
+        app.command(
+            name,
+            cls=getattr(module, "Command", options.Command),
+            help=COMMANDS[name],
+            epilog=module.EPILOG,
+            context_settings=SETTINGS,
+        )(module.command)
         return typer.main.get_command(app)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -115,13 +118,17 @@ def _line(error: Any, arguments: list[str]) -> str:
         return f"{error.option_name} is not an option of {called}.{did_you_mean(error.option_name, options)}"
     if not (hasattr(error, "param") and error.message):
         return f"{error.format_message().removesuffix('.')}. ({called} --help)"
-    value, kind = literal_eval(error.message.rpartition(" is not ")[0]), error.param.type
+    # from the arguments and the command's signature: typer's messages and types differ between its versions
+    value = error.ctx.command.make_parser(error.ctx).parse_args(arguments[1:])[0][error.param.name]
+    kind, limits = get_args(
+        signature(error.ctx.command.callback, eval_str=True).parameters[error.param.name].annotation
+    )
+    kind = get_args(kind)[0] if type(None) in get_args(kind) else kind
     given = f"{error.param.opts[-1]} {value or repr(value)}"
-    if choices := getattr(kind, "choices", ()):
+    if choices := get_args(kind):
         return str(unknown(f"{given} is not possible.", value, choices, f"{called} --help"))
-    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
-    bounds = "" if low is None else f" of at least {low}" if high is None else f" from {low} to {high}"
-    return f"{given} is not a {'whole ' * ('int' in kind.name)}number{bounds}. ({called} --help)"
+    bounds = f" of at least {limits.min}" if limits.max is None else f" from {limits.min} to {limits.max}"
+    return f"{given} is not a {'whole ' * (kind is int)}number{bounds * (limits.min is not None)}. ({called} --help)"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
