@@ -34,10 +34,9 @@ train.epochs and train.steps choose the length; * matches any text. A word witho
 beginning of an id.
 
 Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs where
-two arms have the same seeds, else by Welch's interval over all their runs. A longer run is also compared at the length
-of shorter ones, and a line says so. A winner is ahead of every other arm; below 5 seeds there is no verdict, nor where
-one arm has more than twice as many as the other. Diverged runs are counted, and an arm with a diverged run is never
-ahead.
+two arms have the same seeds, else by Welch's interval over all their runs. A winner is ahead of every other arm; below
+5 seeds there is no verdict, nor where one arm has more than twice as many as the other. Diverged runs are counted, and
+an arm with a diverged run is never ahead.
 
 All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
 is at most 5 %. Each table and each metric is judged separately. The 5 % hold if you look once: if you add seeds until
@@ -49,22 +48,18 @@ ROWS = 40  # of the list of tasks
 
 
 def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], Sequence[RunRecord], list[str]]:
-    """The finished runs that fit, also cut to the length of others; all of them, without curves; and notes."""
-    fitting: list[RunRecord] = []
+    """The finished runs that fit; all of them, without curves; and notes."""
     every: list[RunRecord] = []
 
     def choose(heads: Sequence[RunRecord]) -> list[RunRecord]:
-        every.extend(groups.with_longer(heads))
-        fitting.extend(configuration.select(filters, every))
+        every.extend(heads)
+        fitting = configuration.select(filters, heads)
         if heads and not fitting:
             raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
-        ids = {run.id for run in fitting}
-        return [head for head in heads if head.id in ids]
+        return fitting
 
     runs, notes = table.finished(results, choose)
-    by_id = {run.id: run for run in runs}
-    cut = (by_id[run.id].cut(run.steps) if run.cut_from else by_id[run.id] for run in fitting if run.id in by_id)
-    return list(cut), every, notes
+    return runs, every, notes
 
 
 def command(

@@ -31,7 +31,7 @@ from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
 from normbench.papers.rules import FEWEST
-from normbench.stats.series import CLOCKS, aggregate, best_step, series
+from normbench.stats.series import CLOCKS, best_step, series
 
 
 @dataclass(frozen=True)
@@ -115,34 +115,6 @@ class Group:
         baseline = {d.second for d in self.against}
         lead = [d for d in self.best_against_others if d.second in self.front and not baseline & {d.first, d.second}]
         return [d for d in (*self._alive(self.against), *lead) if d.word == UNDECIDED]
-
-
-@dataclass(frozen=True)
-class Early:
-    """What is seen before enough seeds are done: the mean of each arm over its runs so far, the best first, at the last
-    evaluation that all these arms have, in the unit of the page; `n` seeds each, the fewest and the most."""
-
-    at: float
-    means: Mapping[str, float]
-    n: tuple[int, int]
-
-
-def early(group: Group, question: Question) -> Early | None:
-    """None before any evaluation. Arms without one, and those whose runs all diverged, are left out."""
-    curves = {}
-    for row in group.rows:
-        runs = [run for run in row.cell.runs if run.records]
-        if row.diverged < len(row.cell.runs):
-            points = aggregate(runs, *question.where, x=question.clock)
-            curves[row.arm] = {p.x: (p.mean * question.metric.factor, p.n) for p in points if p.mean is not None}
-    curves = {arm: curve for arm, curve in curves.items() if curve}
-    common = set.intersection(*map(set, curves.values())) if curves else None
-    if not common:
-        return None
-    here = {arm: curve[max(common)] for arm, curve in curves.items()}
-    means = sorted(((arm, mean) for arm, (mean, _) in here.items()), key=lambda one: one[1])
-    counts = [n for _, n in here.values()]
-    return Early(max(common), dict(means[::-1] if question.metric.rising else means), (min(counts), max(counts)))
 
 
 @dataclass(frozen=True)

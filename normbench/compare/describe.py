@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.answer import Comparison, Group, Row, early
+from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.difference import (
     AHEAD,
     ALIKE,
@@ -87,7 +87,7 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
         return (["No run is done yet."] if most == 0 else []), []
     how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
-        return _early_sentences(group, c, how)
+        return [f"No verdict{how}: fewer than {FEWEST} seeds."], []
     lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
     if c.question.metric.rising is None:
         undirected = f"nothing says whether a lower or a higher {c.question.metric.title} is better"
@@ -114,28 +114,6 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
         for d in decided
     ]
     return [first, *lost], [*rest, *_open(group.open, unit)]
-
-
-def _early_sentences(group: Group, c: Comparison, how: str) -> tuple[list[str], list[str]]:
-    """What the curves show so far, and that it is no verdict."""
-    question = c.question
-    seen = early(group, question)
-    if seen is None:
-        return [f"No verdict{how}: no run has an evaluation yet."], []
-    intervals = {row.arm: row.at.interval for row in group.rows}
-    texts = {arm: minus(c.forms.of(intervals[arm])(mean)) for arm, mean in seen.means.items()}
-    lead = [arm for arm, text in texts.items() if text == next(iter(texts.values()))]
-    found, best = "", question.metric.best
-    if len(lead) == len(texts):
-        found = "all are equal so far, "
-    elif best:
-        found = f"{_join(lead)} {'is' if len(lead) == 1 else 'are'} {best} so far, "
-    fewest, most = seen.n
-    n = f"n = {most}" if fewest == most else f"n = {fewest} to {most}"
-    place = f"At {CLOCKS[question.clock].removesuffix('s')} {seen.at:g}"
-    numbers = ", ".join(f"{arm} {text}" for arm, text in texts.items())
-    unit = f" {question.metric.unit}" if question.metric.unit else ""
-    return [f"Early{how}: {found}no verdict."], [f"{place}, {n}: {numbers}{unit}; a verdict needs {FEWEST} seeds"]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:
@@ -257,8 +235,6 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
                 "configuration, made by other code. One counts, and other seeds may be of either: delete those of the "
                 "code that is gone."
             )
-    if longer := sum(bool(run.cut_from) for run in task.runs):
-        yield f"{f'{longer} runs are longer ones' if longer > 1 else 'One run is a longer one'}, cut to {task.length}."
     if task.other_lengths:
         yield (
             f"Further runs of it end after {_join(task.other_lengths)}, and are compared apart. "

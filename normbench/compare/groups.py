@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration
-from normbench.config.evaluation import EARLIER
 from normbench.config.plan import ADHOC
 from normbench.runs.record import NO_MONITOR, RunRecord
 from normbench.runs.store import FINISHED
@@ -50,10 +49,8 @@ class Cell:
         return configuration.label(self.values, keys, self.among)
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
-        """The cell with its runs replaced by those loaded, longer ones cut to its length."""
-        whole = [(run, loaded.get(run.id, run)) for run in self.runs]
-        runs = (w.cut(run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps))
-        return replace(self, runs=tuple(runs))
+        """The cell with its runs replaced by those loaded."""
+        return replace(self, runs=tuple(loaded.get(run.id, run) for run in self.runs))
 
     @cached_property
     def arm_names(self) -> dict[str, set[str]]:
@@ -254,54 +251,6 @@ def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[Budget]]:
     for run in (run for run in logged if run.experiment not in found):
         found[run.experiment] = {max(_budget(other) for other in logged if other.experiment == run.experiment)}
     return found
-
-
-def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs, and longer runs cut to each shorter length of the same comparison, for seeds without a run that short.
-
-    So a comparison keeps the runs that were extended later. The lengths come from configurations that differ in their
-    normalizer alone. Runs need no records for it.
-    """
-    alike: dict[tuple[str, str, bool], dict[str, dict[int, list[RunRecord]]]] = {}  # by configuration and length
-    fingerprints: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
-    for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
-        if configuration.is_probe(str(flat.get("model", ""))) or run.logged:
-            continue  # has no shorter one in it, or nobody knows where it was evaluated
-        if id(flat) not in fingerprints:
-            rest = {key: value for key, value in flat.items() if key.partition(".")[0] != configuration.ARM_GROUP}
-            fingerprints[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)
-        others, whole = fingerprints[id(flat)]
-        place = alike.setdefault((others, run.fidelity, bool(run.epochs)), {})
-        place.setdefault(whole, {}).setdefault(run.steps, []).append(run)
-    found = list(runs)
-    for place in alike.values():
-        asked = {steps: own[0].epochs for lengths in place.values() for steps, own in lengths.items()}
-        for lengths in place.values() if len(asked) > 1 else ():
-            for steps, epochs in asked.items():
-                found += _shorter(lengths, epochs, steps)
-    return found
-
-
-def _shorter(lengths: Mapping[int, Sequence[RunRecord]], epochs: int, steps: int) -> Iterator[RunRecord]:
-    """Longer runs cut to this length, for the seeds without a finished run of this length."""
-    had = {run.seed for run in lengths.get(steps, ()) if run.status in FINISHED}
-    for length in sorted(length for length in lengths if length > steps):
-        for run in sorted(lengths[length], key=lambda run: (run.seed, run.id)):
-            if run.seed not in had and run.status in FINISHED and _went_through(run, epochs, steps):
-                had.add(run.seed)
-                yield run.cut(steps)
-
-
-def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
-    """Whether a longer run has the evaluations of one that ends here, by its curve, or else by its configuration."""
-    asked = {**EARLIER, **run.config.get("eval", {})}
-    every = asked["every"]
-    if asked["test"] != "each" or every < 1:
-        return False
-    if run.records and run.status != "diverged":
-        return run.serves(steps)
-    length = steps if asked["unit"] == "updates" else epochs
-    return (length > 0 and length % every == 0) or steps in asked["also_after"]
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

@@ -37,11 +37,6 @@ class Metric:
         return "" if self.rising is None else "higher" if self.rising else "lower"
 
     @property
-    def best(self) -> str:
-        """`highest`, `lowest` or ""."""
-        return {"higher": "highest", "lower": "lowest"}.get(self.better, "")
-
-    @property
     def factor(self) -> float:
         """From the logged unit to the displayed one."""
         return 100.0 if self.share else 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.compare import configuration, describe
 from normbench.compare.answer import Comparison
-from normbench.compare.groups import UNDER_WAY, Task, tasks, with_longer
+from normbench.compare.groups import UNDER_WAY, Task, tasks
 from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands, under_way
 from normbench.errors import NormbenchError
@@ -45,8 +45,7 @@ class Selection:
         shown = [head for head in heads if head.id not in left_out]
         hidden = [head for head in heads if head.id in left_out]
         self.hidden, fitting = len(hidden), hidden
-        runs: Sequence[RunRecord] = CACHE.get("longer", stamp(shown), lambda: with_longer(shown))
-        every = [*runs, *hidden]
+        runs, every = shown, [*shown, *hidden]
         try:
             found = configuration.select(self.asked.get("filter", "").split(), every)
             runs, fitting = ([run for run in found if (run.id in left_out) == out] for out in (False, True))

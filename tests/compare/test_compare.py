@@ -335,7 +335,6 @@ def test_a_number_without_an_interval_keeps_its_digits_and_sentences_have_those_
     }
     assert (rows["rms"].at, rows["rms"].difference) == ("25.8", "\N{MINUS SIGN}9.2 (n = 1)")
     assert rows["layer"].at.startswith("40 [") and rows["none"].at.startswith("35 [")
-    assert ": rms 25.8, none 35, layer 40 %; a verdict" in describe.sentence(found)
     decided = asked(sweep({"none": 0.2, "layer": 0.1}))
     assert (
         f"ahead of none ({describe.table(decided.groups[0].rows, decided)[0].difference} points)"
