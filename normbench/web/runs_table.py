@@ -1,9 +1,9 @@
-"""All runs as one table, a column a key: labels, what differs, the last evaluation, marks of the reader."""
+"""All runs as one table, a column a key: labels, what differs, the last evaluation, what a reader hides."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from normbench.compare import configuration
@@ -11,23 +11,11 @@ from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.web import site
 from normbench.web.json_safe import json_safe
-from normbench.web.marks import Mark
 
 STYLES = ("style.css", "dashboard.css", "runs.css")
 SCRIPTS = ("dashboard-source.js", "dashboard-table.js", "runs.js")
 TIMES = ("began", "seconds")
-OTHERS = (
-    "experiment",
-    "arm",
-    "control",
-    "fidelity",
-    "train.epochs",
-    "train.steps",
-    "tag",
-    "note",
-    "hidden",
-    "archived",
-)
+OTHERS = ("experiment", "arm", "control", "fidelity", "train.epochs", "train.steps", "hidden")
 DATA = "data"  # across data sets no metric compares
 MOST_KEYS, MOST_METRICS = 6, 4  # columns that are shown unless somebody asks for others
 
@@ -38,19 +26,18 @@ def page() -> str:
 
 
 def table(
-    heads: Sequence[RunRecord], ends: Mapping[str, Mapping[str, float]], marks: Mapping[str, Mark], filter: str
+    heads: Sequence[RunRecord], ends: Mapping[str, Mapping[str, float]], hidden: Collection[str], filter: str
 ) -> dict[str, Any]:
     """The runs that fit a filter, and the columns that are to be shown first.
 
-    heads: every run, without records. ends: its last evaluation. Archived runs only where the filter asks for them.
+    heads: every run, without records. ends: its last evaluation. hidden: the ids of those that a reader hides.
     """
-    more = {run.id: {**ends.get(run.id, {}), **_more(run, marks.get(run.id, {}))} for run in heads}
+    more = {run.id: {**ends.get(run.id, {}), **_more(run, run.id in hidden)} for run in heads}
     words, note = filter.split(), ""
-    there = [run for run in heads if "archived" in filter or not more[run.id]["archived"]]
     try:
-        runs = configuration.select(words, there, more)
+        runs = configuration.select(words, heads, more)
     except NormbenchError as error:
-        runs, note = there, f"Not applied: {error}"
+        runs, note = [*heads], f"Not applied: {error}"
     settings = configuration.flats([run.config for run in runs])
     keys = [*configuration.differing({id(values): values for values in settings}.values())]
     logged = Counter(key for run in runs for key in ends.get(run.id, ()))
@@ -62,7 +49,7 @@ def table(
     main, goal = _main(runs, metrics)
     names = ["status", *metrics, *keys, "seed", *TIMES, *OTHERS]
     columns = [{"key": key, "values": [_value(row.get(key)) for row in rows]} for key in dict.fromkeys(names)]
-    known = [key for key in (*TIMES, "tag", "note", "hidden", "archived") if any(row[key] for row in rows)]
+    known = [key for key in (*TIMES, "hidden") if any(row[key] for row in rows)]
     first = dict.fromkeys([main, *(key for key in metrics if key.rpartition(".")[2] == main.rpartition(".")[2])])
     shown = ["status", *[*first][:MOST_METRICS], *keys[:MOST_KEYS], "seed", *known]
     return {
@@ -73,27 +60,17 @@ def table(
         "main": main,
         "shown": [key for key in shown if key],
         "group": DATA if DATA in keys else "",
-        "archived": sum(bool(mark.get("archived")) for mark in marks.values()),
-        "of": len(there),
+        "of": len(heads),
         "trouble": json_safe(note),
     }
 
 
-def _more(run: RunRecord, mark: Mark) -> dict[str, Any]:
-    return {
-        "began": run.began.replace("T", " ").removesuffix("Z"),
-        "seconds": run.seconds,
-        "hidden": mark.get("hidden", False),
-        "archived": mark.get("archived", False),
-        "tag": tuple(mark.get("tags", ())),
-        "note": mark.get("note", ""),
-    }
+def _more(run: RunRecord, hidden: bool) -> dict[str, Any]:
+    return {"began": run.began.replace("T", " ").removesuffix("Z"), "seconds": run.seconds, "hidden": hidden}
 
 
 def _value(value: Any) -> Any:
     """A value of a column: a number, a text, true or false, or nothing."""
-    if isinstance(value, tuple):
-        return " ".join(value)
     return value if value is None or isinstance(value, str | int | float) else configuration.text(value)
 
 

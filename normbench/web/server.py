@@ -1,4 +1,4 @@
-"""The dashboard's server: answers on this machine to holders of its token; marks of runs alone are written.
+"""The dashboard's server: answers on this machine to holders of its token; which runs are hidden is all that it writes.
 
 `guard` says who may ask, and what may write. No part of a request becomes part of a path: runs are looked up in the
 index, samples in the run's list.
@@ -20,7 +20,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from normbench import reading
-from normbench.compare import describe
 from normbench.compare.answer import Comparison
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
@@ -28,8 +27,6 @@ from normbench.errors import NormbenchError
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
 from normbench.web import runs_table, share, view
-from normbench.web.board import Board
-from normbench.web.csv_table import csv_curves, csv_table
 from normbench.web.guard import guard
 from normbench.web.index import Index
 from normbench.web.json_safe import dumped, json_safe
@@ -68,24 +65,25 @@ def app(
         outline = bool(query.get(view.OUTLINE))
         if not outline:
             index.refresh(PAUSE)
-        return _json(runs_table.table(index.heads, index.ends(not outline), marks.read(), query.get("filter", "")))
+        return _json(runs_table.table(index.heads, index.ends(not outline), marks.hidden(), query.get("filter", "")))
 
     async def mark(request: Request) -> Response:
-        """Change the marks of runs: {"ids": [...], "set": {"hidden": true}}."""
+        """Hide runs, or show them again: {"ids": [...], "hidden": true}."""
         try:
             given = reading.parse(await _body(request))
-            ids, changes = {*given["ids"]} & {head.id for head in index.heads}, dict(given["set"])
+            ids, hidden = {*given["ids"]} & {head.id for head in index.heads}, given["hidden"]
         except (ValueError, KeyError, TypeError):
             raise HTTPException(400, "This is no change of marks.") from None
-        await run_in_threadpool(marks.change, ids, changes)
+        if not isinstance(hidden, bool):
+            raise HTTPException(400, "hidden is true or false.")
+        await run_in_threadpool(marks.hide, ids, hidden)
         index.mark(ids)
         return _json({"marked": len(ids)})
 
     def asked(request: Request) -> tuple[list[RunRecord], dict[str, str]]:
-        """All runs, and the query with those that are hidden or archived."""
+        """All runs, and the query with those that are hidden."""
         index.refresh()
-        left_out = (run for run, mark in marks.read().items() if mark.get("hidden") or mark.get("archived"))
-        return index.heads, {**_query(request), view.LEFT_OUT: "|".join(left_out)}
+        return index.heads, {**_query(request), view.LEFT_OUT: "|".join(marks.hidden())}
 
     def content(request: Request) -> Response:
         heads, query = asked(request)
@@ -94,25 +92,8 @@ def app(
 
     def shared(request: Request) -> Response:
         heads, query = asked(request)
-        return _file(share.share(heads, index.load, query), "text/html", "comparison.html")
-
-    def answered(request: Request) -> Board | None:
-        """An answer for a file that cannot contain notes: a question that does not fit is an error."""
-        selection = view.Selection(*asked(request))
-        board = selection.board(index.load)
-        if selection.notes:
-            raise NormbenchError(selection.notes[0])
-        return board
-
-    def table(request: Request) -> Response:
-        board = answered(request)
-        return _file(csv_table(describe.as_json(board.comparison) if board else None), "text/csv", "comparison.csv")
-
-    def curves(request: Request) -> Response:
-        query, board = _query(request), answered(request)
-        off = query.get("off", "").split("|")
-        made = csv_curves(board, query.get("panels", ""), off, query.get("rate") == "best") if board else b""
-        return _file(made, "text/csv", "curves.csv")
+        headers = {"Content-Disposition": 'attachment; filename="normbench-comparison.html"'}
+        return Response(share.share(heads, index.load, query), headers=headers, media_type="text/html")
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
@@ -161,8 +142,7 @@ def app(
     async def events(request: Request) -> Response:
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
-    files = {"share": shared, "csv": table, "curves": curves}
-    parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, **files}
+    parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, "share": shared}
     api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
@@ -199,11 +179,6 @@ def _query(request: Request) -> dict[str, str]:
 
 def _json(content: object) -> Response:
     return Response(dumped(content), media_type="application/json")
-
-
-def _file(content: bytes, kind: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="normbench-{name}"'}
-    return Response(content, headers=headers, media_type=kind)
 
 
 def _find(index: Index, request: Request) -> RunRecord:

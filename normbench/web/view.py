@@ -25,7 +25,7 @@ Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
 PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
-LEFT_OUT = "left-out"  # not of the address: the ids of the runs that a reader has hidden or archived
+LEFT_OUT = "left-out"  # not of the address: the ids of the runs that a reader has hidden
 PUBLISHED = "published"  # the source of runs that are not one's own
 LENGTHS = {"epochs": "epochs", "updates": "steps"}  # keys of a length by its unit
 FIGURES = ("curves", "swept", "forest", "sensitivity", "heat")
@@ -89,7 +89,7 @@ class Selection:
         query, task = dict(self.asked), self.task
         if task and not (len(self.tasks) == 1 and "filter" in query):
             query["task"] = task.key
-        note = f"{self.hidden} hidden or archived runs are left out: see Runs."
+        note = f"{self.hidden} hidden runs are left out: see Runs."
         nothing: View = {
             "heading": "",
             "caption": "",
@@ -124,17 +124,15 @@ def view(
     load: Load,
     query: Mapping[str, str],
     commands: Callable[[Comparison], Sequence[str]] = suggested_commands,
-    columns: int = plots.COLUMNS,
 ) -> View:
     """The page for this address.
 
     heads, query: see `Selection`. load: loads runs with records, by id. With `outline` no curve is loaded, and there
-    are no numbers. commands: makes the commands that would decide the open comparisons of an answer. columns: see
-    `plots.curves`.
+    are no numbers. commands: makes the commands that would decide the open comparisons of an answer.
     """
     selection = Selection(heads, query)
     board = None if query.get(OUTLINE) else selection.board(load)
-    return content(selection, board, load, commands, columns)
+    return content(selection, board, load, commands)
 
 
 def content(
@@ -144,7 +142,7 @@ def content(
     commands: Callable[[Comparison], Sequence[str]],
     columns: int = plots.COLUMNS,
 ) -> View:
-    """The page of a selection; without a board its outline."""
+    """The page of a selection; without a board its outline. columns: see `plots.curves`."""
     found: View = json_safe(selection.outline())
     if board is None:
         return found

@@ -220,7 +220,10 @@ def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address:
 
 
 def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, address: str, tmp_path: Path):
-    it = opened(chromium, address, "log=1&off=batch")
+    it = opened(chromium, address, "log=1&off=batch&against=layer")
+    for place in (0, 1):
+        it.page.locator("#table .row.cell .mark").nth(place).click()
+    until(it.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
     with it.page.expect_download() as download:
         it.page.locator("#share summary").click()
         it.page.locator("#share-html").click()
@@ -229,30 +232,25 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
     alone = Watched(chromium)
     alone.page.goto(place.as_uri())
     until(alone.page, SHOWN)
-    data = "() => JSON.stringify(['curves', 'forest'].map(n => document.getElementById(`plot-${n}`).data))"
+    data = (
+        "() => JSON.stringify(['curves', 'forest', 'difference'].map(n => document.getElementById(`plot-${n}`).data))"
+    )
     assert alone.page.evaluate(data) == it.page.evaluate(data)
     for part in ("#sentence", "#table", "#arms", "#speed"):
         assert alone.page.locator(part).inner_text() == it.page.locator(part).inner_text()
-    alone.page.select_option("#choice-against", "layer")
-    until(alone.page, "() => document.getElementById('plot-forest').layout.xaxis.title.text.includes('layer')")
-    alone.page.select_option("#choice-at", "best")
-    until(alone.page, "() => document.getElementById('heading').textContent.includes('at the best by valid NLL')")
-    alone.page.select_option("#choice-x", "step")
-    until(alone.page, "() => document.getElementById('plot-curves').layout.xaxis.title.text === 'Updates'")
-    assert (
-        alone.page.locator("#choice-level").is_hidden() and alone.page.get_by_text("one task at one level").is_visible()
-    )
-    rows = alone.page.locator("#table .row.cell .mark")
-    rows.nth(0).click()
-    rows.nth(1).click()
-    until(alone.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
+    assert alone.page.locator("#choices select:visible, #choices input:visible, #pair-close:visible").count() == 0
+    assert alone.page.get_by_text("A file: what was on show.").is_visible()
+    alone.page.get_by_role("button", name="batch", exact=True).click()
+    until(alone.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length > 2")
+    alone.page.locator("#table .row.cell .mark").nth(2).click()
+    assert alone.page.evaluate("() => document.getElementById('plot-difference').data.length > 0")
     with alone.page.expect_download() as download:
         alone.page.locator("#share summary").click()
         alone.page.locator("#share-svg").click()
     assert Path(download.value.path()).read_text().startswith("<svg")
     asked = [url for url in alone.asked if not url.startswith(("data:", "blob:"))]
     assert asked == [place.as_uri()] and alone.messages == []
-    assert alone.page.locator("#share-html, #share-csv").count() == 0
+    assert alone.page.locator("#share-html").count() == 0
 
 
 def test_hundreds_of_rows_are_reached_by_keys(chromium: Any, tmp_path: Path):

@@ -135,7 +135,7 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
 
 
 def test_what_is_switched_off_still_counts_and_what_is_hidden_does_not(chromium: Any, served: Served):
-    Marks(served.results).change(["000000abc000", "000000abc001"], {"hidden": True})
+    Marks(served.results).hide(["000000abc000", "000000abc001"], True)
     it = opened(chromium, served.start())
     assert it.page.locator("#live").inner_text() == "28 done · 2 hidden"
     before = it.page.locator("#sentence strong").inner_text()

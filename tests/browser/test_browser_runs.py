@@ -174,33 +174,20 @@ def test_columns_are_chosen_and_kept_in_the_address(page: SimpleNamespace):
     assert page.page.locator("#head > span").all_inner_texts() == heads and page.messages == []
 
 
-def test_runs_are_selected_and_marked_by_keys_alone(page: SimpleNamespace, results: Path):
-    first, second = ids(page.page)[:2]
+def test_runs_are_selected_and_hidden_by_keys_alone(page: SimpleNamespace, results: Path):
+    chosen = {*ids(page.page)[:2]}
     page.page.locator("#table").focus()
     for key in (" ", "ArrowDown", " "):
         page.page.keyboard.press(key)
     assert page.page.locator("#table").get_attribute("aria-activedescendant") == "row-1"
     assert page.page.locator("#count").inner_text() == "2 selected"
-    for field, word in (("tag", "good"), ("note", "look again")):
-        page.page.locator(f"#{field} input").focus()
-        page.page.keyboard.type(word)
-        page.page.keyboard.press("Enter")
-        until(page.page, f"() => [...document.querySelectorAll('#head > span')].some((e) => e.innerText === '{field}')")
-    assert column(page.page, "tag")[:3] == ["good", "good", ""]
     page.page.get_by_role("button", name="Hide").press("Enter")
     until(page.page, "() => document.querySelectorAll('#rows .line.out').length === 2")
     assert ["best" in text for text in column(page.page, "run")[:4]] == [False, False, True, False]
-    page.page.get_by_role("button", name="Archive").press("Enter")
-    until(page.page, "() => document.getElementById('live').textContent === '28 runs'")
-    assert {id: mark["tags"] for id, mark in Marks(results).read().items()} == {first: ["good"], second: ["good"]}
-    page.page.get_by_role("link", name="2 archived").click()
-    until(page.page, READY)
-    until(page.page, "() => document.getElementById('live').textContent === '2 of 30 runs'")
-    page.page.locator("#table").focus()
-    page.page.keyboard.press("Control+a")
-    page.page.get_by_role("button", name="Restore").press("Enter")
-    until(page.page, "() => !document.getElementById('trouble').hidden")  # none is archived any more
-    assert page.messages == []
+    assert Marks(results).hidden() == chosen
+    page.page.get_by_role("button", name="Show").press("Enter")
+    until(page.page, "() => document.querySelectorAll('#rows .line.out').length === 0")
+    assert Marks(results).hidden() == set() and page.messages == []
 
 
 def test_selected_runs_are_compared(page: SimpleNamespace):
@@ -231,7 +218,7 @@ def test_another_page_shows_what_this_one_marks(chromium: Any, serve: Callable[[
 @pytest.mark.parametrize("width", [1400, 1000, 400])
 def test_nothing_sticks_out_or_is_pale(width: int, scheme: str, chromium: Any, serve: Callable[[Path], str],
                                        results: Path):  # fmt: skip
-    Marks(results).change(["000000abc000"], {"hidden": True, "tag": "good", "note": "n"})
+    Marks(results).hide(["000000abc000"], True)
     it = opened(chromium, serve(results), width=width, scheme=scheme)
     it.page.locator("#row-1 .check").click()
     it.page.get_by_text("Columns").click()

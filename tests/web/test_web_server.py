@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import csv
 import json
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import compared
 import fake
 import madeup
 import pytest
@@ -22,10 +19,8 @@ from starlette.testclient import TestClient
 from normbench.draw.text import visible
 from normbench.runs import samples, writing
 from normbench.web import server, share
-from normbench.web.csv_table import csv_curves, csv_table
 from normbench.web.guard import cookie_name
 from normbench.web.index import Index
-from normbench.web.view import Selection
 
 TOKEN = "the-token"
 SAMPLE = '<script>parent.pwned = 1</script><a href="/api/view">x</a>'
@@ -80,8 +75,8 @@ def client(stranger: TestClient) -> TestClient:
     return stranger
 
 
-PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/csv",
-         "/api/curves", "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
+PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share",
+         "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------
@@ -153,9 +148,7 @@ def test_head_has_the_headers_alone(client: TestClient) -> None:
         assert (answer.status_code, answer.content) == (200, b"")
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/static/dashboard.js", "/api/view", "/api/csv", "/api/share", "/nothing", "/api/run"]
-)
+@pytest.mark.parametrize("path", ["/", "/static/dashboard.js", "/api/view", "/api/share", "/nothing", "/api/run"])
 def test_headers_of_all_answers(path: str, client: TestClient) -> None:
     for headers in (client.get(path).headers, client.get(path, headers={"Sec-Fetch-Site": "cross-site"}).headers):
         assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
@@ -248,65 +241,6 @@ def test_one_run(client: TestClient, results: Path, pair: list) -> None:
     assert (other["samples"], other["output"]) == ([], [])
 
 
-def test_table_as_csv(client: TestClient) -> None:
-    answer = client.get("/api/csv")
-    assert answer.headers["content-disposition"] == 'attachment; filename="normbench-comparison.csv"'
-    found = list(csv.DictReader(answer.text.splitlines()))
-    assert [row["arm"] for row in found] == ["none"] and {"group", "at.interval.low", "best.n"} <= found[0].keys()
-    assert csv_table(None) == b"\r\n"
-
-
-def test_curves_as_csv() -> None:
-    """A line for each evaluation of each seed on show; the values are those that are logged, in displayed units."""
-    runs = [run for lr in (1e-3, 1e-2) for run in compared.runs(lr=lr, points=1000, seeds=2)]
-    board = Selection(compared.heads(runs), {}).board(compared.loader(runs))
-    assert board is not None
-
-    def rows(panels: str = "", off: Sequence[str] = (), best: bool = False) -> list[dict[str, str]]:
-        text = csv_curves(board, panels, off, best).decode()
-        return list(csv.DictReader(text.splitlines()))
-
-    found = rows("valid:nll|test:error")
-    assert len(found) == 2 * 12 * 1001 and {(row["split"], row["metric"], row["unit"]) for row in found} == {
-        ("test", "error", "%"),
-        ("valid", "nll", ""),
-    }
-    for row in found[:: len(found) // 50]:
-        (run,) = (run for run in runs if run.id == row["run"])
-        (record,) = (r for r in run.records if (r["split"], r["epoch"]) == (row["split"], float(row["epoch"])))
-        factor = 100 if row["unit"] else 1
-        assert float(row["value"]) == pytest.approx(factor * record[row["metric"]]) and int(row["seed"]) == run.seed
-        assert (row["norm"], float(row["optim.lr"])) == (run.config["norm"]["name"], run.config["optim"]["lr"])
-    hidden = rows(off=["batch", "optim.lr=0.01"])
-    assert {(row["norm"], row["optim.lr"]) for row in hidden} == {("none", "0.001"), ("layer", "0.001")}
-    alone = rows(off=[board.cells[0].key])
-    assert len({row["cell"] for row in alone}) == 5 and len({row["cell"] for row in rows()}) == 6
-    assert {row["optim.lr"] for row in rows(best=True)} == {"0.01"}
-
-
-def test_curves_on_show_come_as_a_file(client: TestClient) -> None:
-    answer = client.get("/api/curves?x=step")
-    assert answer.headers["content-disposition"] == 'attachment; filename="normbench-curves.csv"'
-    found = list(csv.DictReader(answer.text.splitlines()))
-    assert {"split", "metric", "cell", "seed", "step", "value"} <= found[0].keys()
-    assert len({row["run"] for row in found}) == 2 and client.get("/api/curves?off=none").text == "\r\n"
-
-
-@pytest.mark.parametrize("query", ["metric=nope", "task=nope", "filter=nope", "level=nope", "filter=norm%3Dnope"])
-def test_no_table_answers_another_question(client: TestClient, query: str) -> None:
-    for name in ("csv", "curves"):
-        answer = client.get(f"/api/{name}?{query}")
-        assert answer.status_code == 400 and answer.text.count("\n") == 1
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r="])
-def test_no_cell_is_a_formula(start: str) -> None:
-    rows = [{"arm": f'{start}cmd|"/c calc"!A1', "x": -1.5}]
-    text = csv_table({"groups": [{"place": "", "rows": rows}]}).decode()
-    cell = text.split("\r\n")[1].split(",", 1)[1]
-    assert cell.startswith("\"'") and cell.endswith(",-1.5")
-
-
 def test_shared_file_and_static_files(client: TestClient) -> None:
     answer = client.get("/api/share?filter=seed%3D1")
     assert 'id="shared"' in answer.text and "attachment" in answer.headers["content-disposition"]
@@ -318,8 +252,6 @@ def test_shared_file_and_static_files(client: TestClient) -> None:
 
 
 def test_errors_are_one_line(client: TestClient, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert client.get("/api/csv?filter=bad").text.count("\n") == 1
-
     def broken(ids: Any) -> Any:
         raise RuntimeError("in /some/secret/place")
 

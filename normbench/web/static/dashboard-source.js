@@ -1,4 +1,4 @@
-// Where the page has its views from: the server it came from, or a shared file's own data. The address holds the view.
+// Where the page has its views from: the server it came from, or a shared file, which has one. The address holds the view.
 "use strict";
 
 window.normbench = window.normbench || {};
@@ -11,33 +11,6 @@ window.normbench = window.normbench || {};
   // The part of a query that changes the view; the rest is how it is drawn.
   function asked(query) {
     return Object.fromEntries(ASKED.filter((key) => query[key]).map((key) => [key, query[key]]));
-  }
-
-  // --- a shared file -------------------------------------------------------------------------------------------------
-
-  const unpacked = (places) => Object.fromEntries(Object.entries(places).map(([key, place]) => [key, shared.pool[place]]));
-  const views = shared ? shared.views.map(unpacked) : [];
-  const pairs = shared ? shared.pairs.map(unpacked) : [];
-
-  // What may be chosen in a file; where it has not all of a choice together, what is worth more comes first.
-  const WORTH = { split: 16, metric: 8, against: 4, at: 2, x: 1 };
-  const now = (view, key) => view.choices[key] && view.choices[key].now;
-
-  function nearest(query, among) {
-    const worth = (view) => Object.keys(WORTH).reduce((sum, key) => sum + (!query[key] || now(view, key) === query[key] ? WORTH[key] : 0), 0);
-    return among.reduce((best, view) => (worth(view) > worth(best) ? view : best));
-  }
-
-  function fromFile(query) {
-    const view = nearest(query, views);
-    const same = ({ split, metric }) => split === now(view, "split") && metric === now(view, "metric");
-    const both = ({ pair }) => [pair.a, pair.b].includes(query.a) && [pair.a, pair.b].includes(query.b) && query.a !== query.b;
-    const found = pairs.find((one) => same(one) && both(one));
-    const drawn = (one) => views.find((other) => one.split === now(other, "split") && one.metric === now(other, "metric") && now(view, "x") === now(other, "x"));
-    const known = (view.choices.panels || []).filter(drawn);
-    const open = (query.panels || "").split("|").map((key) => known.find((one) => one.key === key && !same(one))).filter(Boolean);
-    const panels = open.map((one) => ({ key: one.key, log: drawn(one).choices.log, curves: drawn(one).curves }));
-    return { ...view, pair: found ? found.pair : null, panels, choices: { ...view.choices, panels: known } };
   }
 
   // --- the server ----------------------------------------------------------------------------------------------------
@@ -62,7 +35,7 @@ window.normbench = window.normbench || {};
     // The view, or null where a later question was asked meanwhile. outline: what is known without any curve.
     async view(query, outline = false) {
       const turn = ++latest;
-      if (shared) return fromFile(query);
+      if (shared) return shared.view;
       try {
         const view = await ask("view", { ...asked(query), ...(outline ? { outline: 1 } : {}) });
         return turn === latest ? view : null;
@@ -74,17 +47,8 @@ window.normbench = window.normbench || {};
 
     run: (id) => (shared ? null : ask("run", { id }).catch(() => null)), // where there is none, the view says so
 
-    // What is chosen after this choice: in a file what it has that is next to the rest of it, or null.
-    choose(key, value, chosen) {
-      if (!shared) return { [key]: value };
-      const fits = views.filter((view) => now(view, key) === value && (key === "split" || now(view, "split") === chosen.split));
-      if (!fits.length) return null;
-      const view = nearest({ ...chosen, [key]: value }, fits);
-      return Object.fromEntries(Object.keys(WORTH).map((one) => [one, now(view, one)]));
-    },
-
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
-    file: (what, query) => `api/${what}?${new URLSearchParams(query)}`,
+    file: (query) => `api/share?${new URLSearchParams(query)}`,
 
     // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.
     // A browser has six connections for all pages of a server: a page that nobody sees gives its own back.

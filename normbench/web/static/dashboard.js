@@ -117,24 +117,21 @@
 
   // Another split has other metrics, another metric other levels.
   const AFTER = { split: { metric: "", level: "" }, metric: { level: "" } };
-  const now = () => Object.fromEntries(Object.keys({ ...QUESTION, ...VIEW }).filter((key) => view.choices[key]).map((key) => [key, view.choices[key].now]));
-  const parts = (key, value) => nb.source.choose(key, value, now());
 
   function choices(into, labels) {
     nb.keyed(into, Object.keys(labels).map((key) => ({ key })), ({ key }) => {
       const field = key === "level" ? nb.el("input", { type: "text", inputmode: "decimal", size: "6" }) : nb.el("select");
       field.id = `choice-${key}`;
       field.addEventListener("change", () => {
-        const next = parts(key, field.value);
-        const zoom = next.x && next.x !== view.choices.x.now ? { zoom: "" } : {}; // it was of another clock
-        change({ ...(nb.source.shared ? {} : AFTER[key]), ...zoom, ...next }, { ask: true, push: true });
+        const zoom = key === "x" ? { zoom: "" } : {}; // it was of another clock
+        change({ ...AFTER[key], ...zoom, [key]: field.value }, { ask: true, push: true });
       });
       return nb.el("label", {}, nb.el("span", {}, labels[key]), field, nb.el("span", { class: "unit" }));
     }, (label, { key }) => {
       const [, field, unit] = label.children;
       const choice = view.choices[key];
-      const known = choice && choice.options ? choice.options.filter((one) => parts(key, one.key)) : [];
-      label.hidden = !choice || (key === "level" ? nb.source.shared : known.length < 2) || (key === "x" && Boolean(view.swept));
+      const known = (choice && choice.options) || [];
+      label.hidden = nb.source.shared || !choice || (key !== "level" && known.length < 2) || (key === "x" && Boolean(view.swept));
       if (label.hidden) return;
       if (key !== "level") return options(field, known, choice.now);
       if (document.activeElement !== field) field.value = choice.now;
@@ -180,6 +177,7 @@
 
   const table = new nb.Table(at("table"), {
     choose(cell) {
+      if (nb.source.shared) return; // a file has the pair that was on show
       const before = chosen();
       const next = before.includes(cell.key) ? before.filter((key) => key !== cell.key) : [...before, cell.key].slice(-2);
       change({ a: next[0] || "", b: next[1] || "" }, { ask: next.length === 2 || before.length === 2 });
@@ -266,11 +264,11 @@
     nb.panelMenu(at("panels-choice"), known, list("panels"), first.key, (key, add) => {
       change({ panels: [...list("panels").filter((one) => one !== key), ...(add ? [key] : [])].join("|") }, { ask: true, push: true });
     });
-    at("panels-menu").hidden = known.length < 2 || Boolean(view.swept);
+    at("panels-menu").hidden = nb.source.shared || known.length < 2 || Boolean(view.swept);
     at("unzoom").hidden = !query.zoom || Boolean(view.swept);
     for (const format of ["png", "svg"]) at(`share-${format}`).hidden = items.length > 1; // each panel has its own
     nb.keyed(at("panels"), items.map((one) => ({ ...one, key: one.main ? "" : one.key })), ({ main, key, label }) => {
-      const close = nb.el("button", { type: "button", class: "plain", hidden: main }, "Close");
+      const close = nb.el("button", { type: "button", class: "plain", hidden: main || nb.source.shared }, "Close");
       close.addEventListener("click", () => change({ panels: list("panels").filter((one) => one !== key).join("|") }, { ask: true, push: true }));
       const plot = main ? { id: "plot-curves", "aria-labelledby": "heading", "aria-describedby": "caption" } : { "aria-label": label };
       const pictures = ["png", "svg"].map((format) => {
@@ -475,7 +473,7 @@
       const all = nb.el("ul", {}, ...bullets(view.notes));
       return view.notes.join("").length > LONG ? [folded(`${view.notes.length} notes`, all)] : view.notes.length ? [all] : [];
     });
-    document.querySelectorAll("[data-file]").forEach((link) => (link.href = nb.source.file(link.dataset.file, { ...query, rate: on.rate() ? "best" : "all" })));
+    if (!nb.source.shared) at("share-html").href = nb.source.file(query);
     details(query.run || "");
   }
 
@@ -508,7 +506,7 @@
       open.querySelector("summary").focus();
     }
     else if (query.run) change({ run: "" });
-    else if (query.a || query.b) change({ a: "", b: "" }, { ask: true });
+    else if (!nb.source.shared && (query.a || query.b)) change({ a: "", b: "" }, { ask: true });
   });
   nb.redraw(show);
   window.addEventListener("popstate", () => {

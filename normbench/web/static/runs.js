@@ -8,7 +8,7 @@
   const MOST = 200; // runs that fit into an address
   const EACH = 2000; // ms from one look at what is new to the next, more where a look takes long
   let query = nb.address.read();
-  let table = { ids: [], columns: [], metrics: [], rising: [], shown: [], group: "", main: "", archived: 0, of: 0 };
+  let table = { ids: [], columns: [], metrics: [], rising: [], shown: [], group: "", main: "", of: 0 };
   let by = new Map(); // columns by key
   let rows = []; // what is listed: places of runs, and groups { value, runs, seen: those not hidden, means }
   let best = new Set(); // places of the best run of all, or of each group
@@ -189,9 +189,6 @@
     const of = table.ids.length < table.of ? ` of ${table.of.toLocaleString("en")}` : "";
     nb.say(at("live"), `${table.ids.length.toLocaleString("en")}${of} run${table.of === 1 ? "" : "s"}`);
     at("mixed").hidden = !mixed();
-    at("archived").hidden = !table.archived || (query.filter || "").includes("archived");
-    nb.say(at("archived"), `${table.archived} archived`);
-    at("archived").href = "?filter=archived%3Dtrue";
     acts();
     draw();
   }
@@ -211,24 +208,22 @@
   // --- single runs ---------------------------------------------------------------------------------------------------
 
   const chosen = () => table.ids.map((_, run) => run).filter((run) => selected.has(table.ids[run]));
-  const all = (key) => chosen().every((run) => value(key, run));
+  const allHidden = () => chosen().every((run) => value("hidden", run));
 
   function acts() {
     const count = chosen().length;
     nb.say(at("count"), `${count.toLocaleString("en")} selected`);
-    for (const field of at("acts").querySelectorAll("button, input")) field.disabled = !count;
+    at("hidden").disabled = !count;
     nb.say(at("compare"), count ? "Compare" : "Compare all");
     const words = count ? [...selected].join(" ") : query.filter || "";
     at("compare").setAttribute("aria-disabled", count > MOST);
     at("compare").title = count > MOST ? `at most ${MOST} single runs` : "";
     if (count > MOST) at("compare").removeAttribute("href");
     else at("compare").href = words ? `./?${new URLSearchParams({ filter: words })}` : "./";
-    nb.say(at("hidden"), count && all("hidden") ? "Show" : "Hide");
-    nb.say(at("archive"), count && all("archived") ? "Restore" : "Archive");
-    if (document.activeElement !== at("note").elements[0]) at("note").elements[0].value = count === 1 ? value("note", chosen()[0]) : "";
+    nb.say(at("hidden"), count && allHidden() ? "Show" : "Hide");
   }
 
-  const mark = (set) => nb.source.ask("mark", {}, { ids: [...selected], set }).then(() => load(), (error) => trouble(error.message));
+  const hide = (hidden) => nb.source.ask("mark", {}, { ids: [...selected], hidden }).then(() => load(), (error) => trouble(error.message));
 
   function select(from, to, on) {
     for (let place = Math.min(from, to); place <= Math.max(from, to); place++) {
@@ -291,15 +286,7 @@
     change({ group: at("group").value });
   });
   at("filter").addEventListener("change", () => change({ filter: at("filter").value.trim() }, true));
-  at("hidden").addEventListener("click", () => mark({ hidden: !all("hidden") }));
-  at("archive").addEventListener("click", () => mark({ archived: !all("archived") }));
-  for (const key of ["tag", "note"]) {
-    at(key).addEventListener("submit", (event) => {
-      event.preventDefault();
-      mark({ [key]: at(key).elements[0].value.trim() });
-      if (key === "tag") at(key).elements[0].value = "";
-    });
-  }
+  at("hidden").addEventListener("click", () => hide(!allHidden()));
   document.addEventListener("click", (event) => at("columns").contains(event.target) || (at("columns").open = false));
   document.addEventListener("keydown", (event) => event.key === "Escape" && (at("columns").open = false));
   window.addEventListener("popstate", () => {
