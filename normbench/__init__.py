@@ -1,6 +1,6 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
-The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its
+The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
 first use, because importing torch and pandas is slow and most commands need neither. Errors are kinds of
 `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is in
 `normbench.extend`.
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from normbench.library.norms import create_norm, epoch
     from normbench.library.recurrent import GRU, LSTM
     from normbench.library.runs import load_runs
-    from normbench.library.sentences import encode
     from normbench.library.torch_weights import load_torch
 
 __version__ = "0.1.0"
@@ -31,21 +30,18 @@ __all__ = [
     "NormbenchError",
     "__version__",
     "create_norm",
-    "encode",
     "epoch",
     "load_runs",
     "load_torch",
 ]
 
 _HOME = {
-    **{
-        "create_norm": "norms",
-        "epoch": "norms",
-        "GRU": "recurrent",
-        "LSTM": "recurrent",
-        "load_torch": "torch_weights",
-    },
-    **{"load_runs": "runs", "encode": "sentences"},
+    "create_norm": "norms",
+    "epoch": "norms",
+    "GRU": "recurrent",
+    "LSTM": "recurrent",
+    "load_torch": "torch_weights",
+    "load_runs": "runs",
 }
 
 

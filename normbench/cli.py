@@ -36,7 +36,6 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "history": "list the earlier verdicts of a claim, and why they changed",
     "rerun": "repeat a run, and measure how far apart the two curves are",
     "sample": "list the samples of a trained model, or draw new ones",
-    "embed-eval": "evaluate sentence vectors on SICK, MR, CR, SUBJ, MPQA",
     "battery": "test a normalizer: contract, LN Table 1, every experiment",
     "dashboard": "compare curves in the browser, live; only you can open it, on this machine",
     "report": "write a static HTML site of all published artifacts",

@@ -13,8 +13,7 @@ import pdoc
 
 MODULES = (
     *("normbench.library.recurrent", "normbench.library.norms", "normbench.library.runs"),
-    *("normbench.library.torch_weights", "normbench.library.sentences"),
-    *("normbench.extend", "normbench.errors"),
+    *("normbench.library.torch_weights", "normbench.extend", "normbench.errors"),
 )
 
 

@@ -360,27 +360,6 @@ class Report(Model):
     notes: list[str] = Field(description="what was left out")
 
 
-class Vectors(Model):
-    """An entry of `rows` in the answer of `embed-eval`: one source of sentence vectors."""
-
-    vectors: str = Field(description="the folder, function, run or method that gave the vectors")
-    records: list[dict[str, Any]] = Field(description="the scores on each set, in the form of a run's records")
-
-
-class Scores(Model):
-    """The answer of `embed-eval`."""
-
-    schema_: int = Field(alias="schema", description="the version of this form")
-    nested: bool = Field(description="true: C was chosen by nested cross-validation")
-    rows: list[Vectors] = Field(description="the scores of each source")
-
-
-class Sentences(Model):
-    """The answer of `embed-eval --write-sentences`."""
-
-    sentences: dict[str, int] = Field(description="by file: the number of sentences in it")
-
-
 class LoggedClaim(Model):
     """An entry of `claims` in the answer of `judge`."""
 
@@ -419,7 +398,6 @@ ANSWERS: dict[str, Any] = {
     "show": Shown,
     "history": list[Change],
     "rerun": Rerun,
-    "embed-eval": Scores | Sentences,
     "battery": Battery,
     "report": Report,
     "export": Exported,

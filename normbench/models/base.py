@@ -128,10 +128,6 @@ class Model(Scalars, nn.Module):
         """
         return None
 
-    def word_table(self) -> nn.Embedding | None:
-        """The layer with a vector for each of its data's `words`, by which it reads the sentences that it encodes."""
-        return None
-
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no
         texts of a user's.

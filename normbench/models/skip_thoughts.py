@@ -105,9 +105,6 @@ class SkipThoughts(Model):
         ends = [END] if eos else []
         return self._encode_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
 
-    def word_table(self) -> nn.Embedding:
-        return self.embedding
-
     def _encode_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """Of sentences as numbers, those of one length at a time; zeros for one without a word."""
         lengths = np.array(list(map(len, sentences)))

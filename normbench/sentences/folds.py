@@ -35,11 +35,6 @@ class Tested:
         """The mean over the parts."""
         return float(self.accuracies.mean())
 
-    @property
-    def at_edge(self) -> int:
-        """In how many parts the best C is at an end of COSTS, so that one beyond may be better."""
-        return int(np.isin(self.costs, (COSTS[0], COSTS[-1])).sum())
-
 
 def order(labels: np.ndarray) -> np.ndarray:
     """The order before the cuts: rows of label 1, then 0, as the sets' own files have them, shuffled with SEED.

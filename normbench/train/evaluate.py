@@ -213,7 +213,7 @@ class Evaluation:
         """Records of the requested downstream tasks, by the model's sentence vectors; fewer if one is `broken`."""
         if not self.settings["tasks"] or self.broken:
             return []
-        from normbench.sentences import evaluate, sets
+        from normbench.sentences import evaluate
         from normbench.sentences.rows import NotFinite
 
         assert self.data.tasks is not None
@@ -221,7 +221,7 @@ class Evaluation:
         records: list[Record] = []
         try:
             with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
-                for one in evaluate(encode, folder, nested, self.settings["tasks"], "the model", sets.unchecked):
+                for one in evaluate(encode, folder, nested, self.settings["tasks"], "the model"):
                     records.append({"mode": mode, **one.record})
                     if nested and self.settings["outcomes"]:
                         examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}

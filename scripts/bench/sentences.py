@@ -1,8 +1,8 @@
 """Nested evaluation of sentence vectors: python scripts/bench/sentences.py [--size N] [--threads N]
 
-Seconds of each set's evaluation as `normbench embed-eval` does it, with the vectors at hand: random bags of words of
-2,400 numbers, as skip-thoughts' vectors have, and MR at twice that; by the clock, and of all processors, which a busy
-machine changes less. Then the solver against scikit-learn's lbfgs at `tol=1e-8`, the intercept penalized in both: for
+Seconds of each set's nested evaluation, with the vectors at hand: random bags of words of 2,400 numbers, as
+skip-thoughts' vectors have, and MR at twice that; by the clock, and of all processors, which a busy machine changes
+less. Then the solver against scikit-learn's lbfgs at `tol=1e-8`, the intercept penalized in both: for
 the first of MR's ten outer parts, how many of its sentences are decided otherwise, how far the decisions w·z are apart
 at most, and the seconds of a fit (ours from a start at 0, with the rotation). Needs the sets in NORMBENCH_DATA.
 """
@@ -23,7 +23,7 @@ from harness import Value
 from sklearn.linear_model import LogisticRegression
 
 from normbench import data, sentences
-from normbench.sentences import folds, logistic, rows, sets, yardsticks
+from normbench.sentences import folds, logistic, sets, yardsticks
 
 MR_GOAL, ALL_GOAL = 90.0, 240.0  # s
 SEED = 1
@@ -45,15 +45,15 @@ def timed(of: Callable[[], Result]) -> tuple[Took, Result]:
 
 
 def vectors(name: str, folder: Path, size: int) -> np.ndarray:
-    given = sets.read(name, folder)
-    found: np.ndarray = rows.encoded(yardsticks.bag_of_words(size, SEED), given, "bag of words")
-    return found
+    """Those of the set's sentences, without the empty ones."""
+    sentences = [sentence for sentence in sets.read(name, folder).all if sentence]
+    return np.asarray(yardsticks.bag_of_words(size, SEED)(sentences, False))
 
 
 def evaluated(name: str, folder: Path, size: int) -> Took:
     """What one set's nested evaluation took."""
     made = vectors(name, folder, size)
-    took, found = timed(lambda: list(sentences.scored(lambda given: made, folder, True, [name])))
+    took, found = timed(lambda: list(sentences.evaluate(lambda *_: made, folder, True, [name])))
     print(f"  {size} numbers: {found[0].record}", flush=True)
     return took
 

@@ -214,7 +214,7 @@ def test_sentence_rows_are_of_the_sets_and_agree_with_scikit_learn(bench, tmp_pa
     from normbench.sentences import relatedness
 
     monkeypatch.setattr(relatedness, "EPOCHS", 2)
-    folder = labelled.write(tmp_path / "data", monkeypatch)
+    folder = labelled.write(tmp_path / "data")
     import sentences
 
     found = {(row.case, row.unit): row for row in sentences.values(folder, 6)}

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import fake
-import labelled
 import pytest
 import tiny
 from pydantic import TypeAdapter
@@ -29,8 +28,6 @@ CALLS = [
     ("show", SPECS[0].id),
     ("history", "--results", str(PUBLISHED)),
     ("rerun", SPECS[0].id),
-    ("embed-eval", "--write-sentences", "out"),
-    ("embed-eval", "tf-idf", "--fixed", "--sets", "cr"),
     ("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run"),
     ("report",),
     ("export", "csv"),
@@ -54,8 +51,6 @@ def test_every_command_that_answers_and_ends_has_an_answer() -> None:
 def test_an_answer_has_its_form(call, normbench, capfd, tmp_path: Path, monkeypatch) -> None:
     for spec in SPECS:
         fake.directory(tmp_path / "results" / "runs", spec)
-    if call[0] == "embed-eval":
-        monkeypatch.setenv("NORMBENCH_DATA", str(labelled.write(tmp_path / "data", monkeypatch)))
     monkeypatch.setattr(fetch, "get", lambda *_, **__: [])
     code = normbench(*call, "--json")
     out, err = capfd.readouterr()

@@ -98,9 +98,6 @@ BAD = [
         ("data", "prepare", "coco", "--images", ".", "--weights", __file__),
         "coco/dataset_coco.json is missing: Karpathy's",
     ),
-    (("embed-eval", "tf-idf", "--size", "5"), "--size 5 is of bag-of-words, and none is among tf-idf."),
-    (("embed-eval", "tf-idf", "--seed", "1"), "--seed 1 is of bag-of-words, and none is among tf-idf."),
-    (("embed-eval", "bag-of-words", "--seed", "-1"), "--seed -1 is not a whole number of at least 0."),
     (("battery", "--norm", "none"), "--norm none is no normalizer: it is the baseline that a battery compares with."),
     (("history", "bln-12"), "bln-12 is not a claim. Did you mean 'BLN-12'?"),
     (

@@ -23,7 +23,7 @@ from normbench.errors import NormbenchError
 from normbench.models import softmax
 from normbench.models.skip_thoughts import SkipThoughts
 from normbench.runs.writing import RunDirectory
-from normbench.sentences import relatedness
+from normbench.sentences import relatedness, sets
 from normbench.train.train_one import ensure_run
 
 ARMS = {
@@ -186,12 +186,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the downstream evaluation is asked for; it answers with a number of the vectors."""
     calls: list[tuple[Any, ...]] = []
 
-    def evaluate(
-        encode: Any, folder: Path, nested: bool, names: Sequence[str], of: str, read: Any
-    ) -> Iterator[sentences.Scored]:
+    def evaluate(encode: Any, folder: Path, nested: bool, names: Sequence[str], of: str) -> Iterator[sentences.Scored]:
         calls.append((nested, list(names)))
         for name in names:
-            found = abs(encode(read(name, folder).all, name == "sick"))
+            found = abs(encode(sets.read(name, folder).all, name == "sick"))
             right = found.mean(1) > found.mean()
             yield sentences.Scored({"split": name, "accuracy": float(found.mean())}, {"accuracy": right})
 
@@ -249,7 +247,7 @@ def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "diverged"
     status = tiny.status(run.path)
-    reason = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
+    reason = "SICK: the vectors are too long" if value == 1e30 else "the model: the vectors of sick hold NaN"
     assert status["reason"].startswith(f"after step 2: {reason}")
     found = [(r["step"], r["mode"], r["split"]) for r in tiny.curve(run.path) if r["step"] == 2]
     assert [f[1:] for f in found] == [("running", "train"), ("eval", "valid"), ("eval", "test"), ("along", "mr")]

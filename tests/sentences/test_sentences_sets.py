@@ -8,18 +8,16 @@ from pathlib import Path
 import labelled
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 
 from normbench import sentences
-from normbench.errors import NormbenchError
 from normbench.sentences import folds, relatedness, rows, sets, yardsticks
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(relatedness, "EPOCHS", 10)
-    return labelled.write(tmp_path / "data", monkeypatch)
+    return labelled.write(tmp_path / "data")
 
 
 def encode(texts: list[str], eos: bool) -> np.ndarray:
@@ -31,11 +29,9 @@ def test_a_set_is_read_whole_with_its_empty_sentences(folder: Path) -> None:
     assert len(mpqa.all) == len(mpqa.targets["mpqa"]) == labelled.ROWS["mpqa"] and mpqa.all.count("") == 1
     assert all("caf\u00e9\u0085" in texts for texts in mpqa.all if texts), "a line ends at a line feed alone"
     sick = sets.read("sick", folder)
-    assert list(sick.sentences) == [f"sick_{part}_{side}" for part in ("train", "trial", "test") for side in "ab"]
+    assert list(sick.sentences) == [f"{part}_{side}" for part in ("train", "trial", "test") for side in "ab"]
     assert {part: len(scores) for part, scores in sick.targets.items()} == labelled.PAIRS
     assert sick.eos and not mpqa.eos
-    with pytest.raises(NormbenchError, match=r"mrr is not a set of labelled sentences\. Did you mean 'mr'"):
-        sets.read("mrr", folder)
 
 
 def test_every_set_gives_a_record_of_its_encoded_sentences(folder: Path) -> None:
@@ -73,14 +69,14 @@ def test_pairs_keep_to_their_sides_and_parts(folder: Path, monkeypatch: pytest.M
     list(sentences.evaluate(encode, folder, nested=False, names=["sick"]))
     sick = sets.read("sick", folder)
     for part, (u, v, scores) in zip(sets.SICK_PARTS, seen, strict=True):
-        np.testing.assert_array_equal(u, labelled.vectors(sick.sentences[f"sick_{part}_a"]))
-        np.testing.assert_array_equal(v, labelled.vectors(sick.sentences[f"sick_{part}_b"]))
+        np.testing.assert_array_equal(u, labelled.vectors(sick.sentences[f"{part}_a"]))
+        np.testing.assert_array_equal(v, labelled.vectors(sick.sentences[f"{part}_b"]))
         np.testing.assert_array_equal(scores, sick.targets[part])
 
 
 def test_all_sets_are_there_before_any_is_computed(folder: Path) -> None:
-    (folder / "sentence_eval" / "subj.tsv").write_text("label\n")
-    with pytest.raises(NormbenchError, match=r"subj.tsv is damaged \(sha256"):
+    (folder / "sentence_eval" / "subj.tsv").unlink()
+    with pytest.raises(FileNotFoundError):
         next(sentences.evaluate(lambda *_: pytest.fail("too early"), folder, nested=False))
 
 
@@ -95,39 +91,20 @@ def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_files_have_the_rows_of_their_own_sentences(folder: Path, tmp_path: Path) -> None:
-    for name in ("sick", "cr"):
-        given = sets.read(name, folder)
-        for stem, texts in given.sentences.items():
-            np.save(tmp_path / f"{stem}.npy", labelled.vectors(texts))
-    found = rows.Files(tmp_path)
-    assert found.names == ["sick", "cr"]
-    for name in found.names:
-        given = sets.read(name, folder)
-        np.testing.assert_array_equal(found(given), rows.encoded(encode, given, "x"))
-
-
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("vectors", "error"),
     [
-        (np.ones((2, 3)), "2 vectors for the 3 sentences of x.txt"),
-        (np.ones(3), r"have the shape \(3,\) instead of \(3, numbers\)"),
-        (np.ones((3, 0)), r"have the shape \(3, 0\)"),
-        ([[1.0], [2.0, 3.0], [4.0]], "the vectors of x.txt have different lengths"),
-        ([["a"], ["b"], ["c"]], "are of type <U1, not numbers"),
-        (None, "are of type object, not numbers"),
-        (torch.ones(3, 2, dtype=torch.complex64), "are of type complex64, not numbers"),
-        (torch.ones(3, 2, device="meta"), "cannot become an array of numpy's: "),
-        ([torch.ones(2), torch.ones(3), torch.ones(2)], "the vectors of x.txt have different lengths"),
-        (np.array([[1.0], [np.nan], [1.0]]), r"the vector of x.txt, row 1 \('b'\) holds NaN or Inf"),
-        (sparse.csr_matrix([[1.0], [np.inf], [1.0]]), "the vectors of x.txt hold NaN or Inf"),
-        (sparse.lil_matrix([[1.0], [np.inf], [1.0]]), "the vectors of x.txt hold NaN or Inf"),
-        (np.full((3, 1), np.finfo(np.longdouble).max), r"row 0 \('a'\) holds NaN or Inf"),
+        (np.ones((59, 3)), ValueError),
+        (np.ones((1, 3)), ValueError),
+        (np.ones(60), ValueError),
+        (np.where(np.arange(60) == 7, np.nan, 1.0)[:, None], rows.NotFinite),
+        (sparse.csr_matrix(np.where(np.arange(60) == 7, np.inf, 1.0)[:, None]), rows.NotFinite),
     ],
+    ids=["a row less", "a single row", "no rows", "NaN", "sparse Inf"],
 )
-def test_rows_that_do_not_fit_are_one_line(found, message: str) -> None:
-    with pytest.raises(NormbenchError, match=f"^of: .*{message}"):
-        rows.checked(found, ["a", "b", "c"], "of", "x.txt")
+def test_rows_that_do_not_fit_or_are_no_numbers_are_refused(vectors, error: type[Exception], folder: Path) -> None:
+    with pytest.raises(error, match=r"^of: .*mr"):
+        rows.encoded(lambda texts, eos: vectors, sets.read("mr", folder), "of")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +112,9 @@ def test_rows_that_do_not_fit_are_one_line(found, message: str) -> None:
     [
         (np.int8, 20, np.asarray),
         (np.uint8, 40, np.asarray),
-        (np.uint64, 1, np.asarray),
         (np.float16, 300, np.asarray),
         (">f4", 0.1, np.asarray),
-        (np.longdouble, 0.1, np.asarray),
-        (np.int8, 20, sparse.coo_array),
+        (np.int8, 20, sparse.csr_array),
     ],
 )
 def test_numbers_are_the_same_in_whatever_type_they_come(kind, times: float, form, folder: Path) -> None:
@@ -155,33 +130,6 @@ def test_numbers_are_the_same_in_whatever_type_they_come(kind, times: float, for
 
     expected = scored(lambda texts, eos: given(texts, eos).astype(wanted_type))
     assert scored(lambda texts, eos: form(given(texts, eos))) == expected
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_usual_types_stay_as_they_are(kind) -> None:
-    given = np.array([[0.1, 0.2]], kind)
-    assert rows.checked(given, ["a"], "of", "x.txt").dtype == kind
-    assert rows.checked(sparse.csr_array(given), ["a"], "of", "x.txt").dtype == kind
-
-
-NUMBERS = torch.tensor([[0.5, -2.0], [0.0, 3.0]])
-TENSORS = {
-    "bfloat16": NUMBERS.bfloat16(),
-    "float16": NUMBERS.half(),
-    "float64": NUMBERS.double(),
-    "of a graph": NUMBERS.clone().requires_grad_() * 1,
-    "sparse": NUMBERS.to_sparse(),
-    "a list": list(NUMBERS.clone().requires_grad_() * 1),
-    "a tuple of bfloat16": tuple(NUMBERS.bfloat16()),
-    "a list of arrays": list(NUMBERS.numpy()),
-}
-
-
-@pytest.mark.parametrize("name", TENSORS)
-def test_tensors_are_arrays(name: str) -> None:
-    found = rows.checked(TENSORS[name], ["a", "b"], "of", "x.txt")
-    assert isinstance(found, np.ndarray) and found.dtype in rows.DEFAULT
-    np.testing.assert_array_equal(found, NUMBERS)
 
 
 def test_the_bag_of_words_is_a_sum_of_its_words_vectors() -> None:

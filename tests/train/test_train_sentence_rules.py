@@ -11,7 +11,7 @@ from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers.ln2016 import table3
 from normbench.runs.record import RunRecord
-from normbench.sentences import evaluate, sets, yardsticks
+from normbench.sentences import evaluate, yardsticks
 from normbench.train import probes
 
 TABLE3 = artifacts.load("ln2016/table3")
@@ -26,7 +26,7 @@ def test_they_are_what_a_user_computes_of_the_same_sets() -> None:
     assert tasks is not None
     with tasks() as folder:
         for name, encode in {"words": yardsticks.bag_of_words(16, 2), "tfidf": yardsticks.tf_idf}.items():
-            for one in evaluate(encode, folder, True, ["sick", "mr"], read=sets.unchecked):
+            for one in evaluate(encode, folder, True, ["sick", "mr"]):
                 for metric in one.record.keys() - {"split"}:
                     assert found[f"{name}_{one.record['split']}_{metric}"] == one.record[metric]
     assert found["words_mr_accuracy"] != found["tfidf_mr_accuracy"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from normbench import data as datasets
 from normbench.config.resolve import ResolvedRun
-from normbench.sentences import evaluate, sets, yardsticks
+from normbench.sentences import evaluate, yardsticks
 
 Record = dict[str, float | str]
 
@@ -23,7 +23,7 @@ def compute(spec: ResolvedRun) -> list[Record]:
     assert tasks is not None
     with tasks() as folder:
         for name, encode in encoders.items():
-            for one in evaluate(encode, folder, True, config["eval"]["tasks"], name, sets.unchecked):
+            for one in evaluate(encode, folder, True, config["eval"]["tasks"], name):
                 split = one.record.pop("split")
                 found |= {f"{name}_{split}_{metric}": value for metric, value in one.record.items()}
     return [found]
