@@ -77,9 +77,7 @@ def hostile(results: Path) -> Path:
     claim["parts"][0]["cells"][0]["cell"] = {"arm": HOSTILE, HOSTILE: HOSTILE}
     content["deviations"].append(HOSTILE)
     content["command"] = HOSTILE
-    number = dict.fromkeys(("part", "unit", "test", "fidelity", "control"), HOSTILE) | {"seeds": {"from": 1, "to": 5}}
-    number |= {"effect": 1.0, "interval": [0.5, 1.5], "level": 0.95}
-    content["amendments"].append({"claim": HOSTILE, "change": HOSTILE, "reason": HOSTILE, "stated": [number]})
+    content["amendments"].append({"claim": HOSTILE, "change": HOSTILE, "reason": HOSTILE})
     strangers = [replace(run, id=f"{i:012x}", arm=HOSTILE, reason=HOSTILE) for i, run in enumerate(runs(3)[:3])]
     pack.write(place / pack.NAME, [*pack.read(place / pack.NAME), *strangers])
     (place / "verdicts.json").write_text(sealed(content, pack.load(place / pack.NAME).sha256))

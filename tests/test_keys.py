@@ -41,8 +41,6 @@ CLAIMS: dict[str, Any] = {
     "deviations": {"paper": ["d"]}, "reference": {"a": 1},
     "amendments": [{
         "claim": "direction", "change": "c", "reason": "r",
-        "stated": [{"part": "p", "seeds": {"from": 1, "to": 5}, "effect": 1, "interval": [0, 2], "control": "low",
-                    "fidelity": "proxy", "level": 0.9, "test": "sign"}],
         "looked": {"proxy": {"from": 1, "to": 5}},
     }],
     "claims": [
@@ -154,7 +152,7 @@ def _content(kind: str) -> dict[str, Any]:
 
 @functools.cache
 def _verdicts() -> dict[str, Any]:
-    """Those of claims of each kind, with a control, an amendment and numbers that it states."""
+    """Those of claims of each kind, with a control and an amendment."""
     with tempfile.TemporaryDirectory() as folder:
         content = json.loads((madeup.published(Path(folder)) / "verdicts.json").read_text())
     claim = next(claim for claim in content["claims"] if claim["controls"] and claim["parts"][0]["cells"])
@@ -163,9 +161,7 @@ def _verdicts() -> dict[str, Any]:
     claim["parts"], claim["reported"] = claim["parts"][:1], claim["reported"][:1]
     low = {"name": "low", "word": "holds", "strict": "holds", "deciding": 0, "share": 1}
     claim["controls"] = [low | {"parts": claim["parts"]}]
-    number = {"part": "p", "unit": "u", "test": "t", "fidelity": "paper", "control": "", "seeds": {"from": 1, "to": 5},
-              "effect": 1.0, "interval": [0.0, 2.0], "level": 0.95}  # fmt: skip
-    content["amendments"] = [{"claim": "C1", "change": "c", "reason": "r", "stated": [number]}]
+    content["amendments"] = [{"claim": "C1", "change": "c", "reason": "r", "looked": {"paper": {"from": 1, "to": 5}}}]
     claim["amendments"] = content["amendments"]
     return {**{k: v for k, v in content.items() if k != "sha256"}, "claims": [claim], "samples_sha256": "x"}
 

@@ -12,7 +12,6 @@ from typing import Any
 from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
-from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import (
@@ -21,12 +20,9 @@ from normbench.papers import (
     per_example_effects,
     publish,
     sample_archive,
-    shipped_results,
-    stated,
     svg_hash,
 )
 from normbench.papers import published as places
-from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
 from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
@@ -134,19 +130,6 @@ def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iter
             yield Finding("damage", figure, f"{why}. Delete it, and draw it again: {entry.again}")
     elif artifacts.panels(artifact, runs):
         yield _missing(figure, entry.again)
-    # runs of other machines give other digits than those that shipped amendments state
-    if artifact.config_dir or place.parents[2].resolve() == shipped_results.FOLDER:
-        yield from _stated(entry, artifact, runs, contrasts)
-
-
-def _stated(
-    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], contrasts: per_example_effects.Contrasts
-) -> Iterator[Finding]:
-    """The numbers that amendments state and packs do not give: of this fidelity, and of those without a pack."""
-    lacking = [name for name in FIDELITIES if not (entry.place.parent / name / pack.NAME).exists()]
-    for fidelity, there in [(entry.fidelity, runs), *((name, []) for name in lacking)]:
-        for line in stated.differing(artifact, fidelity, there, contrasts):
-            yield Finding("stated", entry.place / "verdicts.json", f"{line}. Correct it in {artifact.path}")
 
 
 def _bytes(path: Path) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import yaml
 from normbench import reading
 from normbench.config.plan import place_text
 from normbench.config.validation import Model, Range, validate
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError
 from normbench.papers import claim_keys as keys
 from normbench.papers import claims
 from normbench.papers.claims import format_cell
@@ -41,28 +41,16 @@ def built(data: Any, path: Path) -> claims.Artifact:
     values["claims"] = tuple(_claim(claim, "lower" if given.experiment else "") for claim in given.claims)
     values["deviations"] = {fidelity: tuple(texts) for fidelity, texts in (given.deviations or {}).items()}
     values["runs"] = tuple(given.runs or ())
-    values["amendments"] = tuple(
-        _amendment(entry, values["claims"], f"{path}: amendments[{number}]")
-        for number, entry in enumerate(given.amendments or ())
-    )
+    values["amendments"] = tuple(map(_amendment, given.amendments or ()))
     return claims.Artifact(**values, claims_sha256=canonical_sha256(data["claims"]), path=path)
 
 
-def _amendment(given: keys.Amendment, among: Sequence[claims.Claim], where: str) -> dict[str, Any]:
-    """As verdicts have it: numbers with the unit of their part, and all that was not given."""
+def _amendment(given: keys.Amendment) -> dict[str, Any]:
+    """As verdicts have it."""
     read: dict[str, Any] = {"claim": given.claim, "change": given.change, "reason": given.reason}
     if given.looked:
         read["looked"] = {fidelity: seeds.model_dump(by_alias=True) for fidelity, seeds in given.looked.items()}
-    if given.stated is None:
-        return read
-    claim = next(claim for claim in among if claim.id == given.claim)
-    parts = {part.id: part for part in (*claim.parts, *claim.reported) if part.kind != "exact"}
-    for number, one in enumerate(given.stated):
-        for key, name, names in (("part", one.part, parts), ("control", one.control, claim.controls)):
-            if name and name not in names:
-                raise unknown(f"{where}.stated[{number}].{key}: {name!r} is not possible.", name, names)
-    numbers = [(one.model_dump(by_alias=True), parts[one.part]) for one in given.stated]
-    return {**read, "stated": [{**one, "unit": of.unit, "test": one["test"] or of.test} for one, of in numbers]}
+    return read
 
 
 def _claim(given: keys.AnyClaim, better: str) -> claims.Claim:

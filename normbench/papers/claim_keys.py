@@ -29,7 +29,6 @@ from normbench.config.validation import (
     check_names,
     optional,
 )
-from normbench.papers import rules
 from normbench.papers.claims import BEST, LENGTHS, MODES, format_cell
 from normbench.stats.series import CLOCKS
 
@@ -46,12 +45,6 @@ def _term(term: tuple[float, Any]) -> tuple[float, Any]:
     if not term[0]:
         raise ValueError("its weight must not be 0.")
     return term
-
-
-def _interval(interval: list[float]) -> list[float]:
-    if interval[0] > interval[1]:
-        raise ValueError(f"{interval} must have its lower end first.")
-    return interval
 
 
 def _epoch(epoch: Any) -> Any:
@@ -71,7 +64,6 @@ Cell = Annotated[dict[str, Any], AfterValidator(_cell)]
 Term = Annotated[tuple[Number, Cell], Field(strict=False), AfterValidator(_term)]
 Scale = Annotated[str, OneOf(("log", "percent", "linear"))]
 Test = Annotated[str, OneOf(("t", "sign"))]
-Interval = Annotated[list[Number], Field(min_length=2, max_length=2), AfterValidator(_interval)]
 Epoch = Annotated[Any, PlainValidator(_epoch), WithJsonSchema({"type": "number, last, best or own"})]
 Of = Annotated[Any, PlainValidator(_of), WithJsonSchema({"type": "cell or best"})]
 
@@ -376,28 +368,12 @@ AnyClaim = (
 # --- artifacts -------------------------------------------------------------------------------------------------------
 
 
-class Stated(Model):
-    """A number in an amendment; `normbench check` computes it again from the published runs."""
-
-    part: Text = Field(description="the id of a part of the claim")
-    seeds: Range = Field(description="the seeds of the runs behind it")
-    effect: Number = Field(description="the effect, in the part's unit")
-    interval: Interval = optional("the two ends of its interval; left out if the runs give no interval")
-    control: Text = Field(default="", description="the control of the runs; the default is the paper's setting")
-    fidelity: FidelityName = Field(default="paper", description="the fidelity of the runs; the default is `paper`")
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=1 - rules.ALPHA, description="the level of the interval; the default is 0.95"
-    )
-    test: Test = optional("the test, if it differs from the part's")
-
-
 class Amendment(Model):
     """A change of a claim after runs had been seen."""
 
     claim: Text = Field(description="the id of the claim")
     change: Text = Field(description="what was changed")
-    reason: Text = Field(description="the reason, and which results had been seen")
-    stated: list[Stated] = optional("the numbers that the reason rests on")
+    reason: Text = Field(description="the reason, and which results had been seen, with their effects and intervals")
     looked: Seeds = optional(
         "the seeds, at least five, on which the claim had a word before: {from: 1, to: 5} for `paper`, or a map by "
         "fidelity; the chance that this look was wrong is counted as well"
@@ -448,7 +424,7 @@ class Artifact(Model):
             self._check_logged()
         check_ids([claim.id for claim in self.claims])
         for number, amendment in enumerate(self.amendments or ()):
-            if amendment.stated or amendment.looked:
+            if amendment.looked:
                 check_names(f"amendments[{number}].claim", [amendment.claim], [claim.id for claim in self.claims])
         return self
 

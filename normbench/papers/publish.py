@@ -21,7 +21,6 @@ from normbench.papers import (
     history,
     per_example_effects,
     sample_archive,
-    stated,
     svg_hash,
     verdicts,
 )
@@ -237,7 +236,7 @@ def _page(
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
-        amended.setdefault((entry["change"], stated.reason(entry)), []).append(entry["claim"])
+        amended.setdefault((entry["change"], entry["reason"]), []).append(entry["claim"])
     amendments = "".join(
         f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
     )

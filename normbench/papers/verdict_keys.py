@@ -91,22 +91,8 @@ class Control(Published):
     parts: list[Part] = Field(description="the parts, as at the paper's setting")
 
 
-class Stated(Published):
-    """An entry of `stated` of an amendment."""
-
-    part: str = Field(description="the id of the part")
-    unit: str = Field(description="the unit of the effect")
-    test: str = Field(description="t or sign")
-    fidelity: str = Field(description="the fidelity of its runs")
-    control: str = Field(description="the control of its runs; empty: the paper's setting")
-    seeds: Seeds = Field(description="the seeds of its runs")
-    effect: Number = Field(description="the effect, in the part's unit")
-    interval: Span | None = Field(description="the interval of the effect at `level`")
-    level: Number = Field(description="the level of the interval")
-
-
 class Seeds(Published):
-    """`seeds` of a stated number, and of `looked`."""
+    """A range of seeds in `looked`."""
 
     first: int = Field(alias="from", description="the first seed")
     last: int = Field(alias="to", description="the last seed")
@@ -118,7 +104,6 @@ class Amendment(Published):
     claim: str = Field(description="the id of the claim")
     change: str = Field(description="what was changed")
     reason: str = Field(description="the reason")
-    stated: list[Stated] = optional("the numbers that the reason rests on")
     looked: dict[str, Seeds] = optional("by fidelity: the seeds on which the claim had a word before")
 
 

@@ -20,7 +20,7 @@ from normbench.draw.panels import Panel, layout
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, measured, published, sample_archive, stated
+from normbench.papers import describe, measured, published, sample_archive
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
 from normbench.papers.rules import NEWS, NOT_DECIDABLE
@@ -370,9 +370,7 @@ def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:
         "reported": forest.plots(("", part) for part in claim["reported"]),
         "controls": forest.plots(of_controls),
         "not_run": [control["name"] for control in claim["controls"] if not control["parts"]],
-        "amendments": [
-            (a["change"], stated.reason(a)) for a in entry.verdicts["amendments"] if a["claim"] == claim["id"]
-        ],
+        "amendments": [(a["change"], a["reason"]) for a in entry.verdicts["amendments"] if a["claim"] == claim["id"]],
         "history": [e for e in entry.history if e["claim"] == claim["id"]],
         "runs": " ".join(claim["runs"]),
     }

@@ -25,7 +25,7 @@ from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
 from normbench.config.resolve import ResolvedRun
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish, shipped_results, svg_hash
+from normbench.papers import history, publish, svg_hash
 from normbench.runs import files, pack, run_file, writing
 from normbench.stored import OWN
 
@@ -230,32 +230,6 @@ def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: 
     assert ("id", f"made2000/up/paper/{pack.NAME}") not in found(tmp_path)
     pack.write(place / pack.NAME, [other])
     assert ("id", f"made2000/up/paper/{pack.NAME}") in found(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({}, ""),
-        ({"effect": -1.2}, "log train NLL, seeds 6 to 10: -1.2 log ratio, but the pack gives 6.44"),
-        ({"seeds": {"from": 1, "to": 5}}, "no pack has its runs of seed 1, 2, 3, 4, 5. Correct it in "),
-        ({"fidelity": "proxy"}, "no pack has its runs of seed 6, 7, 8, 9, 10. Correct it in "),
-    ],
-)
-def test_what_an_amendment_states_follows_from_the_pack(
-    results: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], told: str
-) -> None:
-    place, real = results / PLACE, artifacts.load("ln2016/fig6")
-    part = json.loads((place / "verdicts.json").read_text())["claims"][0]["parts"][0]
-    number = {key: part[key] for key in ("unit", "test", "effect", "interval", "level")}
-    number |= {"part": part["id"], "fidelity": "paper", "control": "", "seeds": {"from": 6, "to": 10}, **changes}
-    amendment = {"claim": "LN-F1", "change": "x", "reason": "y", "stated": [number]}
-    monkeypatch.setattr(artifacts, "load", lambda name, config_dir=None: replace(real, amendments=(amendment,)))
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: (place / "figure.svg").read_bytes())
-    publish.publish(artifacts.load("ln2016/fig6"), [], "paper", results)
-    assert found(results) == [], "shipped claims speak of what is shipped"
-    monkeypatch.setattr(shipped_results, "FOLDER", results.resolve())
-    assert [kind for kind, _ in found(results)] == ["stated"][: bool(told)]
-    assert told in "".join(finding.text for finding in Check(results).findings() if finding.kind == "stated")
 
 
 @pytest.fixture
