@@ -33,7 +33,6 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "status": "list runs that are done, running or failed, and the time left",
     "compare": "compare runs: means, differences, and which normalizer is ahead",
     "show": "show one run: configuration, environment, last records",
-    "history": "list the earlier verdicts of a claim, and why they changed",
     "rerun": "repeat a run, and measure how far apart the two curves are",
     "sample": "list the samples of a trained model, or draw new ones",
     "battery": "test a normalizer: contract, LN Table 1, every experiment",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import (
-    history,
     measured,
     per_example_effects,
     publish,
@@ -24,7 +23,7 @@ from normbench.papers import (
 )
 from normbench.papers import published as places
 from normbench.papers.published import Published
-from normbench.runs import own, pack
+from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
 # any of these marks a published place
@@ -32,15 +31,9 @@ FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effect
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
-    """Every place, the histories of its verdicts, and the published measurements."""
-    judged: dict[Path, dict[tuple[str, str, str], str]] = {results: {}, own(results): {}}
+    """Every place, and the published measurements."""
     for place in sorted({path.parent for name in FILES for path in pack.published(results, name)}):
-        verdicts, found = _place(place, ids, seen)
-        yield from found
-        for claim in verdicts["claims"]:
-            judged[place.parents[2]][verdicts["artifact"], verdicts["fidelity"], claim["id"]] = claim["verdict"]
-    for root, words in judged.items():
-        yield from _histories(root, words)
+        yield from _place(place, ids, seen)
     for kind, entries in (("check", measured.checks(results, {})), ("bench", measured.benches(results))):
         for entry in entries:
             if entry["damaged"]:
@@ -48,8 +41,8 @@ def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
                 yield Finding("damage", path, f"it cannot be read: run its script in scripts/{kind} again")
 
 
-def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
-    """The verdicts there, without claims if they are damaged, and all findings."""
+def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
+    """All findings there."""
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
     found: list[Finding] = []
 
@@ -69,7 +62,7 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
         seen["published runs"] += len(runs)
         found += _ids(place / pack.NAME, runs, ids)
     if not verdicts:
-        return {"claims": []}, found
+        return found
     seen["verdicts"] += len(verdicts["claims"])
     if samples and samples.sha256 != (recorded := verdicts.get("samples_sha256", "")):
         found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
@@ -82,7 +75,7 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
             found += _follows(places.read(place, ids.config_dir), contrasts)
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
-    return verdicts, found
+    return found
 
 
 def _missing(path: Path, again: str) -> Finding:
@@ -136,31 +129,3 @@ def _bytes(path: Path) -> bytes:
     with contextlib.suppress(OSError):
         return reading.read(path, pack.LARGEST)
     return b""
-
-
-def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
-    """Whether each line is whole and follows the one before it, and the last one has the published verdict."""
-    path = results / history.NAME
-    if not path.exists() and any(word != "not run" for word in judged.values()):
-        yield Finding("missing", path, "it is gone: no verdict has a history. Restore it (git checkout)")
-    if not path.exists():
-        return
-    try:
-        entries = history.read(results)
-    except NormbenchError as error:
-        yield Finding("damage", path, str(error).removeprefix(f"{path}: "))
-        return
-    last: dict[tuple[str, str, str], str] = {}
-    for number, entry in enumerate(entries, 1):
-        key = entry["artifact"], entry["fidelity"], entry["claim"]
-        before = entry["before"]["verdict"] if entry["before"] else "not run"
-        if not entry["before"] and last.get(key) == history.WITHDRAWN:  # it is made again
-            del last[key]
-        if last.get(key, before) != before:
-            yield Finding("verdict", path, f"line {number}: {key[2]} was '{before}', but '{last[key]}' in the line "
-                          "before: a line is missing. Restore it (git checkout)")  # fmt: skip
-        last[key] = entry["after"]["verdict"]
-    for key, word in last.items():
-        if key in judged and judged[key] != word:
-            yield Finding("verdict", path, f"its last word of {key[2]} ({key[0]}, {key[1]}) is '{word}', published is "
-                          f"'{judged[key]}': a line is missing. Restore it (git checkout)")  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from normbench.config.validation import Model, Number
-from normbench.papers.verdict_keys import Change
 
 Numbers = list[Number] | None
 
@@ -396,7 +395,6 @@ ANSWERS: dict[str, Any] = {
     "status": Status,
     "compare": list[Compared],
     "show": Shown,
-    "history": list[Change],
     "rerun": Rerun,
     "battery": Battery,
     "report": Report,

@@ -18,7 +18,6 @@ from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import (
     describe,
-    history,
     per_example_effects,
     sample_archive,
     svg_hash,
@@ -158,9 +157,6 @@ def publish(
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):
-                    if path.name == "verdicts.json":
-                        # first: who is killed between finds the lines there
-                        history.append(place.parents[2], before, judged)
                     files.atomic_write(path, content)
         except OSError as error:
             if error.errno in FULL:

@@ -11,7 +11,7 @@ from normbench import reading
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, per_example_effects
+from normbench.papers import per_example_effects
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
 from normbench.runs import own, pack
@@ -30,7 +30,6 @@ class Published:
     verdicts: Mapping[str, Any]
     runs: Sequence[RunRecord]
     artifact: Artifact | None
-    history: Sequence[Mapping[str, Any]] = ()
     own: bool = False  # a smoke run, or the user's own: no finding about a paper
 
     @property
@@ -61,19 +60,11 @@ def collect(
     """
     found: list[Published] = []
     damaged: list[Damaged] = []
-    lives: dict[Path, Sequence[Mapping[str, Any]]] = {}
-    for root in (results, own(results)):
-        try:
-            lives[root] = history.read(root)
-        except NormbenchError as error:
-            damaged.append(Damaged(root / history.NAME, str(error)))
     found_in = (path.parent for name in ("verdicts.json", pack.NAME) for path in pack.published(results, name))
     for place in sorted({*found_in}):
-        root = place.parents[2]
         try:
             entry = read(place, config_dir=config_dir, only=only)
-            life = [e for e in lives.get(root, ()) if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
-            found.append(replace(entry, history=life, own=root == own(results)))
+            found.append(replace(entry, own=place.parents[2] == own(results)))
         except NormbenchError as error:
             damaged.append(Damaged(place, str(error)))
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged

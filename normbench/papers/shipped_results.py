@@ -24,12 +24,10 @@ def bring(results: Path) -> list[str]:
         return []
     files.make_folder(results)
     with files.alone(results):
-        for source in (FOLDER / "history.jsonl", FOLDER / "check", FOLDER / "bench", *lacking):
+        for source in (FOLDER / "check", FOLDER / "bench", *lacking):
             target, aside = results / source.name, results / f".{source.name}.normbench-aside"
             if source.is_dir() and not target.exists():
                 shutil.rmtree(aside, ignore_errors=True)
                 shutil.copytree(source, aside, ignore=shutil.ignore_patterns("smoke"))
                 aside.rename(target)
-            elif source.is_file() and not target.exists():
-                files.atomic_write(target, source.read_bytes())
     return [paper.name for paper in lacking]

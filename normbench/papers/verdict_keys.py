@@ -1,4 +1,4 @@
-"""The keys of verdicts.json and of a line of history.jsonl, as far as they are read; others may stand beside them."""
+"""The keys of verdicts.json, as far as they are read; others may stand beside them."""
 
 from __future__ import annotations
 
@@ -186,24 +186,3 @@ class Verdicts(Published):
     pack_sha256: str = Field(description="the hash of the pack of runs; empty: no pack")
     contrasts_sha256: str = Field(description="the hash of contrasts.npz; empty: no such file")
     samples_sha256: str = optional("the hash of samples.zip")
-
-
-class Judged(Published):
-    """`before` and `after` of a line of the history."""
-
-    verdict: str = Field(description="the verdict")
-    n: int = Field(description="the number of seeds behind it")
-    rules: str = optional("the hash of the rules that it uses")
-
-
-class Change(Published):
-    """A line of history.jsonl: a change of a verdict."""
-
-    date: str = Field(description="the date of the change")
-    artifact: str = Field(description="PAPER/NAME")
-    fidelity: str = Field(description="the fidelity of the runs")
-    claim: str = Field(description="the id of the claim")
-    before: Judged | None = Field(description="the verdict before; null: there was none")
-    after: Judged = Field(description="the verdict after")
-    cause: list[str] = Field(description="what has changed: rules, claims, runs")
-    sha256: str = Field(description="the seal: the hash of all other keys")

@@ -371,7 +371,6 @@ def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:
         "controls": forest.plots(of_controls),
         "not_run": [control["name"] for control in claim["controls"] if not control["parts"]],
         "amendments": [(a["change"], a["reason"]) for a in entry.verdicts["amendments"] if a["claim"] == claim["id"]],
-        "history": [e for e in entry.history if e["claim"] == claim["id"]],
         "runs": " ".join(claim["runs"]),
     }
 

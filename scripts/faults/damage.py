@@ -30,7 +30,6 @@ from page import ROOT, publish
 from normbench.check import Check
 from normbench.check.ids import Ids
 from normbench.config import plan
-from normbench.papers import history
 from normbench.runs import pack, store, table, writing
 from normbench.train.train_one import ensure_run
 
@@ -63,7 +62,6 @@ def folder(place: Path) -> Path:
         name = source.parent.relative_to(ROOT / "results")
         if not name.as_posix().startswith(HEAVY):
             shutil.copytree(source.parent, place / name)
-    shutil.copyfile(ROOT / "results" / history.NAME, place / history.NAME)
     for seed, norm in ((1, "none"), (2, "none"), (1, "layer"), (2, "batch"), (3, "layer")):
         (spec,) = plan.train_specs([*TINY, f"norm={norm}", f"seed={seed}"], False)
         calls = iter(range(1000))

@@ -35,7 +35,6 @@ from normbench.battery.adopt import adopt
 from normbench.commands import battery
 from normbench.data import fetch
 from normbench.papers import artifact as artifacts
-from normbench.papers import history
 from normbench.papers import publish as publishing
 from normbench.runs import pack
 from normbench.web import battery_page, report, share
@@ -56,7 +55,6 @@ class Command:
 
 def published(folder: Path, name: str = NAME) -> None:
     shutil.copytree(ROOT / "results" / name / FIDELITY, folder / name / FIDELITY)
-    shutil.copyfile(ROOT / "results" / history.NAME, folder / history.NAME)
 
 
 def fewer_runs(folder: Path) -> None:

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from normbench import imports, reading
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file, history, measured, per_example_effects, published
-from normbench.runs import curve_file, files, imported, outcomes, pack, run_file, slots
+from normbench.papers import claim_file, measured, per_example_effects, published
+from normbench.runs import curve_file, imported, outcomes, pack, run_file, slots
 from normbench.runs.damaged import Damaged
 
 FEW, MANY = 40, 1500  # of readers with a hash
@@ -56,12 +56,9 @@ def whole() -> dict[str, bytes]:
         found = {item.name: item.read_bytes() for item in path.iterdir()}
         slots.write(path / "slots", {"step": 3, "lowest": {"": 0.5}}, b"tensors")
         found["a.json"] = (path / "slots" / "a.json").read_bytes()
-    entry = {"date": "2026-01-01", "artifact": "a/b", "fidelity": "paper", "claim": "A-1", "before": None}
-    entry |= {"after": {"verdict": "reproduced", "n": 3}, "cause": ["runs"]}
     return found | {
         pack.NAME: pack.dump([fake.record(spec)]),
         "columns.gz": imported.dump("x", [logged.run(points=2)]),
-        history.NAME: files.line(files.sealed(entry)),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
         per_example_effects.NAME: b"",
@@ -86,7 +83,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     pack.NAME: lambda path: pack.read(path / pack.NAME),
     "columns.gz": lambda path: pack.read(path / "columns.gz"),
     "a.json": lambda path: _slot(path)[0],
-    history.NAME: history.read,
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
     "one.json": lambda path: list(measured._read(path, measured._bench)),
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
@@ -100,7 +96,7 @@ READERS |= {
 READERS["map.yaml"] = lambda path: imports.read_map(path / "map.yaml")
 READERS["claims.yaml"] = lambda path: claim_file.load(path / "claims.yaml")
 # what has a hash of itself, or elsewhere
-SEALED = ("run.json", "curve.jsonl", pack.NAME, "columns.gz", "a.json", history.NAME)
+SEALED = ("run.json", "curve.jsonl", pack.NAME, "columns.gz", "a.json")
 PUT = [b"[" * 2000, b"{" * 60, b"9" * 400, b"1", b"\0", b"\xff", b"\n", b"\n\n", b"NaN", b"&a *a", b"!!set "]
 
 

@@ -13,13 +13,12 @@ import pytest
 from spoil import PLACED
 
 from normbench.errors import NormbenchError
-from normbench.papers import history, measured, per_example_effects, published, sample_archive
+from normbench.papers import measured, per_example_effects, published, sample_archive
 from normbench.runs import outcomes, pack
 
 READERS: dict[str, Callable[[Path], object]] = {
     pack.NAME: lambda place: pack.load(place / pack.NAME),
     "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
-    "history.jsonl": history.read,
     per_example_effects.NAME: lambda place: per_example_effects.load(place / per_example_effects.NAME),
     sample_archive.NAME: lambda place: sample_archive.load(place / sample_archive.NAME),
     "best.npz": lambda place: outcomes.read(place / "best.npz", "test", [""], "nll"),

@@ -24,9 +24,8 @@ from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
 from normbench.config.resolve import ResolvedRun
-from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish, svg_hash
-from normbench.runs import files, pack, run_file, writing
+from normbench.papers import publish, svg_hash
+from normbench.runs import pack, run_file, writing
 from normbench.stored import OWN
 
 Damage = Callable[[Path], object]
@@ -34,10 +33,9 @@ Damage = Callable[[Path], object]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One artifact with its history; a trained run with all it can leave, an interrupted one, and two made up."""
+    """A published artifact; a trained run with all it can leave, an interrupted one, and two made up."""
     results = tmp_path_factory.mktemp("whole")
-    place = madeup.published(results)
-    history.append(results, None, json.loads((place / "verdicts.json").read_text()))
+    madeup.published(results)
     root = results / "runs"
     for words in (("seed=1",), ("seed=2", "train.checkpoint_seconds=0")):
         run = writing.directory(root, tiny.spec(*words, "train.keep=[best,last]"))
@@ -195,32 +193,6 @@ def test_swapped_runs_are_both_named(results: Path) -> None:
     )
 
 
-def test_a_history_that_lacks_a_line_is_damage(results: Path) -> None:
-    path = results / history.NAME
-    lines = path.read_bytes().splitlines(keepends=True)
-    first = json.loads(lines[0])
-    second = {**first, "before": first["after"], "after": {**first["after"], "verdict": "other"}}
-    third = {**first, "before": second["after"], "after": first["after"]}
-    longer = [*lines, *(files.line(files.sealed(entry)) for entry in (second, third))]
-    path.write_bytes(b"".join(longer))
-    assert found(results) == []
-    ended = {**first, "before": first["after"], "after": {**first["after"], "verdict": history.WITHDRAWN}}
-    again = [files.line(files.sealed(entry)) for entry in (ended, {**first, "before": None})]
-    path.write_bytes(b"".join([*lines, *again]))
-    assert found(results) == [], "a claim that was withdrawn is made again"
-    path.write_bytes(b"".join([*lines, longer[-1]]))
-    assert found(results) == [("verdict", history.NAME)]
-    path.write_bytes(b"".join(longer[:-1]))
-    assert found(results) == [("verdict", history.NAME)], "it does not end with what is published"
-    flip(path, 30)
-    assert found(results) == [("damage", history.NAME)]
-    bare = {key: value for key, value in first.items() if key != "sha256"}
-    path.write_bytes(files.line(bare) + b"".join(lines[1:]))
-    assert found(results) == [("damage", history.NAME)], "a missing hash is damage"
-    path.unlink()
-    assert found(results) == [("missing", history.NAME)]
-
-
 def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: Path) -> None:
     spec = tiny.spec()
     run = fake.record(spec)
@@ -339,11 +311,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     assert found(results) == unknown
 
 
-def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:
+def test_publish_seals_its_figure(tmp_path: Path) -> None:
     place = madeup.published(tmp_path)
     judged = json.loads((place / "verdicts.json").read_text())
     assert svg_hash.unmarked((place / "figure.svg").read_bytes(), publish.figure_key(judged)) == ""
-    (place / "verdicts.json").unlink()
-    publish.publish(artifacts.load("ln2016/fig6"), [], "paper", tmp_path)
-    lines = history.read(tmp_path)
-    assert lines and all(files.is_sealed(line) for line in lines)

@@ -26,7 +26,6 @@ CALLS = [
     ("status",),
     ("compare",),
     ("show", SPECS[0].id),
-    ("history", "--results", str(PUBLISHED)),
     ("rerun", SPECS[0].id),
     ("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run"),
     ("report",),

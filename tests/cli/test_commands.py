@@ -49,7 +49,6 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
 
     assert json.loads((place / "verdicts.json").read_text())["claims"] == []  # embedded data decide nothing
-    assert not [*(tmp_path / "results").rglob("history.jsonl")]
     index = (tmp_path / "results" / "report" / "index.html").read_text()
     assert "Your own and smoke runs" in index and 'class="tally"' not in index and "not run: <code>" in index
     unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
@@ -140,7 +139,6 @@ def test_the_published_results_come_into_an_empty_folder(normbench, capfd, tmp_p
     assert "contrasts.npz: it is not there" in out
     for name in ("verdicts.json", "table.md", "table.csv", "runs.jsonl.gz"):
         assert (tmp_path / "results" / place / name).read_bytes() == (published / name).read_bytes()
-    assert not (tmp_path / "results/history.jsonl").exists()
     assert normbench("check") == 4
     assert capfd.readouterr().out.count("contrasts.npz: it is not there") == 1
     (tmp_path / "results" / place / "table.md").unlink()

@@ -45,7 +45,6 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
         (("list", "artifacts"), "mine/rms ", ""),
         (("status",), "own: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
         (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
-        (("history", "MINE-2"), "MINE-2", "MINE-2"),
         (("report",), "report", "report"),
     ):
         capfd.readouterr()

@@ -6,7 +6,6 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, measured, per_example_effects, publish, published, verdicts
+from normbench.papers import measured, per_example_effects, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -219,22 +218,6 @@ def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: st
     for reader in (lambda: published.read(path.parent), lambda: _publish([], tmp_path)):
         with pytest.raises(NormbenchError, match=rf"{path} is of {name} \({fidelity}\): it was moved"):
             reader()
-
-
-def test_a_claim_that_is_not_made_any_more_ends_in_the_history(tmp_path: Path):
-    def judged(**words: str) -> dict[str, Any]:
-        own = {"n": 5, "rules_sha256": "r"}
-        claims = [{"id": name.replace("_", "-"), "verdict": word, **own} for name, word in words.items()]
-        hashes = dict.fromkeys(("claims_sha256", "pack_sha256"), str(words))
-        return {"artifact": "ln2016/fig6", "fidelity": "paper", "claims": claims, **hashes}
-
-    whole, split = judged(A="inconclusive", B="not run", C="reproduced"), judged(C="reproduced", A_1="not run")
-    history.append(tmp_path, whole, split)
-    history.append(tmp_path, whole, split)  # as after a kill in between
-    (line,) = history.read(tmp_path)
-    assert (line["claim"], line["before"]["verdict"], line["after"]["verdict"]) == ("A", "inconclusive", "withdrawn")
-    history.append(tmp_path, split, judged(A="supported", C="reproduced"))
-    assert [line["after"]["verdict"] for line in history.read(tmp_path)] == ["withdrawn", "supported"]
 
 
 def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(

@@ -1,11 +1,7 @@
-"""What would decide an open claim, the history of a verdict, and what a plan can show."""
+"""What would decide an open claim, and what a plan can show."""
 
-import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +9,7 @@ import pytest
 from judged import arms, artifact, direction, final_run
 from ruled import UNIT, effects
 
-from normbench.errors import NormbenchError
-from normbench.papers import history, power, rules, suggested_runs, verdicts
+from normbench.papers import power, rules, suggested_runs, verdicts
 from normbench.papers.claims import Claim, Part
 from normbench.stats import statistics as stats
 
@@ -27,7 +22,6 @@ PART: dict[str, Any] = {  # undecided, of a spread of 1
     "better": "lower",
     "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
 }  # fmt: skip
-SHA = {"claims_sha256": "c", "pack_sha256": "p"}
 
 
 class Five:
@@ -130,30 +124,6 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part(part: Any, kind: st
         for parts, alpha in (([PART], 0.025), ([PART, PART | {"effect": -0.05}], 0.05)):  # two looks; the most
             more = suggested_runs._seeds_needed(claim, parts, [], rules.HOLDS, alpha)
             assert more and (more["seeds"] or 1001) > 787
-
-
-def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) -> None:
-    claims = artifact(direction())
-    first = {**judged(claims, []), **SHA}
-    second = {**judged(claims, arms(-3.0)), **SHA, "pack_sha256": "other"}
-    history.append(tmp_path, None, first)
-    assert history.read(tmp_path) == [], "not run is no word"
-    for _ in "killed", "again":  # between this line and the verdicts
-        history.append(tmp_path, first, second)
-    history.append(tmp_path, second, second)
-    (line,) = history.read(tmp_path)
-    assert (line["before"]["verdict"], line["after"]["verdict"]) == ("not run", "reproduced")
-    assert (line["cause"], line["claim"], line["after"]["rules"]) == (["runs"], "C1", "r")
-    shown = subprocess.run(
-        [sys.executable, "-m", "normbench", "history", "--json", "--results", str(tmp_path)],
-        capture_output=True, check=True,
-    )  # fmt: skip
-    assert json.loads(shown.stdout) == [line]
-    whole = (tmp_path / history.NAME).read_text()
-    for damage in ("{}", "[]", "{"):
-        (tmp_path / history.NAME).write_text(f"{whole}{damage}\n")
-        with pytest.raises(NormbenchError, match="line 2 is damaged"):
-            history.read(tmp_path)
 
 
 def test_simulated_words_follow_the_pilot() -> None:

@@ -30,7 +30,7 @@ from normbench.config import compose
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, history, publish, published
+from normbench.papers import describe, publish, published
 from normbench.runs import pack
 from normbench.runs.record import curve_sha256
 from normbench.runs.table import finished
@@ -264,21 +264,6 @@ def test_verdicts_of_other_rules_are_not_shown_and_the_way_on_is_said(tmp_path: 
     assert "ln2016-fig6-paper.html" not in pages(written.index.parent)
 
 
-def test_what_was_said_before_is_on_the_page(tmp_path: Path):
-    results = tmp_path / "results"
-    content = json.loads((madeup.published(results) / "verdicts.json").read_text())
-    before = {**content, "claims": [{**c, "verdict": madeup.HOSTILE, "n": 3} for c in content["claims"]]}
-    history.append(results, before, content)
-    page = " ".join("".join(pages(report.build(results).index.parent)["ln2016-fig6-paper.html"].text).split())
-    for claim in content["claims"]:
-        assert f"{visible(madeup.HOSTILE)} → {claim['verdict']} (n = {claim['n']})" in page
-    with (results / history.NAME).open("a") as file:
-        file.write('{"date": "2026-11-22"}\n')
-    written = report.build(results)
-    (note,) = written.notes
-    assert "history.jsonl: line 6 is damaged" in note and "ln2016-fig6-paper.html" in pages(written.index.parent)
-
-
 def test_nothing_published_is_a_page_with_the_way_on(tmp_path: Path):
     written = report.build(tmp_path / "results")
     assert any("normbench reproduce" in text for text in pages(written.index.parent)["index.html"].text)
@@ -443,7 +428,6 @@ def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
     mine = artifacts.load("ln2016/fig6", extra)
     publish.publish(mine, madeup.runs(), "paper", results)
     assert all(path.read_bytes() == content for path, content in before.items())
-    assert history.read(results / "own") and not (results / "history.jsonl").exists()
     assert not (results / "ln2016" / "fig6" / "smoke").exists()
     index = report.build(results, config_dir=extra).index
     text = index.read_text()
