@@ -31,7 +31,6 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Verdict
-from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 
@@ -217,7 +216,7 @@ class Reproduce(Judging):
         found = ensured.found
         answer = {"done": len(found.records), "missing": [spec.id for spec in ensured.missing]}
         if self.dry_run:
-            self._outlook(artifact, ensured)
+            self._list_missing(ensured)
             return 0, answer
         failures = list(training.describe_failures(ensured.outcomes, found))
         for failure in failures if not ensured.interrupted else ():
@@ -299,40 +298,11 @@ class Reproduce(Judging):
         if there and not found.records:
             yield f"published at {there[0]}: {artifacts.again(artifact.id, there[0], artifact.config_dir)}"
 
-    def _outlook(self, artifact: Artifact, ensured: Ensured) -> None:
-        """Print the missing runs, their cost, and the verdicts in reach, simulated from the existing seeds."""
-        from normbench.papers import power, publish
-
+    def _list_missing(self, ensured: Ensured) -> None:
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
             state = ensured.found.state(spec)
             self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
-        if not ensured.missing or self.fidelity == publish.SMOKE:
-            return
-        published = pack.load(publish.folder(self.results, artifact, self.fidelity) / pack.NAME).runs
-        asked = [claim for claim in artifact.claims if claim.id in self.only] or artifact.claims
-        planned = artifacts.Plan(artifact, self.fidelity)
-        found = power.outlook(asked, pack.merge(published, ensured.found.runs), planned, self.fidelity, self.controls)
-        if not found:
-            return
-        names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
-        table = Table(*names, whole=("claim",))
-        hours = tables.one_format((entry.hours, None) for entry in found if entry.hours is not None)
-        for entry in found:
-            unsimulated = "not simulated: a run without a number"
-            if entry.pilots < power.FEWEST_PILOTS:
-                unsimulated = f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
-            words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
-            table.add_row(
-                entry.claim,
-                "/".join(str(n) for n in dict.fromkeys(entry.planned)),
-                str(entry.runs),
-                "" if entry.hours is None else hours(entry.hours),
-                words or unsimulated,
-                "" if entry.none is None else f"{100 * entry.none:.0f} %",
-            )
-        self.console.print(table)
-        self.console.print()
 
     def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[list[Verdict], dict[str, str]]:
         """Publish and print the results; returns the claims and the files."""

@@ -19,7 +19,7 @@ from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, w
 
 MOST = 1000  # seeds that are within reach
 
-Suggestion = dict[str, Any]  # keys as of `verdict_keys.Suggestion`
+Suggestion = dict[str, Any]  # runs, hours, seeds, under, command and kind
 NOTHING: Suggestion = {"runs": None, "hours": None, "seeds": None, "under": [], "command": ""}
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
@@ -37,12 +37,12 @@ def suggested_runs(
         return None
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return None
-    first = lacking(claim, [""], runs, plan, fidelity)
+    first = _lacking(claim, [""], runs, plan, fidelity)
     if first:
         return _missing(artifact, claim, first, runs, fidelity)
     if word not in rules.DECIDED:
         return _seeds_needed(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
-    if controls := lacking(claim, claim.controls, runs, plan, fidelity):
+    if controls := _lacking(claim, claim.controls, runs, plan, fidelity):
         return _missing(artifact, claim, controls, runs, fidelity)
     open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
     if not open_ones and claim.unvaried:
@@ -51,7 +51,7 @@ def suggested_runs(
     return _seeds_needed(claim, parts, runs, word, judged["alpha"], [control["name"] for control in open_ones])
 
 
-def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
+def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
     found: Lacking = set()
     for control in controls:
@@ -69,20 +69,16 @@ def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], pl
     return found
 
 
-def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
-    """What these runs take, by those that were timed."""
-    return _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
-
-
 def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> Suggestion:
     words = [f"{artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
+    hours = _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
     return {
         **NOTHING,
         "kind": "missing",
         "runs": len(left),
-        "hours": _rounded(core_hours(left, runs)),
+        "hours": _rounded(hours),
         "command": " ".join(words),
     }
 

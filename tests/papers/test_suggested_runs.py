@@ -1,15 +1,14 @@
-"""What would decide an open claim, and what a plan can show."""
+"""What would decide an open claim."""
 
 import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from judged import arms, artifact, direction, final_run
+from judged import arms, artifact, direction
 from ruled import UNIT, effects
 
-from normbench.papers import power, rules, suggested_runs, verdicts
+from normbench.papers import rules, suggested_runs, verdicts
 from normbench.papers.claims import Claim, Part
 from normbench.stats import statistics as stats
 
@@ -124,50 +123,3 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part(part: Any, kind: st
         for parts, alpha in (([PART], 0.025), ([PART, PART | {"effect": -0.05}], 0.05)):  # two looks; the most
             more = suggested_runs._seeds_needed(claim, parts, [], rules.HOLDS, alpha)
             assert more and (more["seeds"] or 1001) > 787
-
-
-def test_simulated_words_follow_the_pilot() -> None:
-    (claim,) = artifact(direction()).claims
-    clear = np.array([[-3.0], [-3.1], [-2.9], [-3.05], [-2.95]])
-    assert power.simulate(claim, clear, [5], [1.0])[rules.HOLDS] > 0.9
-    assert power.simulate(claim, -clear, [5], [1.0])[rules.OPPOSITE] > 0.9
-    nothing = power.simulate(claim, clear + 3, [10], [1.0], certain=True)
-    assert nothing[rules.NEGLIGIBLE] > 0.99
-    two = np.array([[-3.707], [-2.293]])  # a spread of 1, of which two seeds say little
-    sure, unsure = (power.simulate(claim, two, [5], [None], certain=known)[rules.HOLDS] for known in (True, False))
-    assert sure > 0.99 and unsure < 0.9
-    assert power.simulate(claim, clear, [4], [1.0]) == {rules.UNDECIDED: 1.0}, "fewer than five decide nothing"
-
-
-@pytest.mark.parametrize(("n", "widest"), [(5, 0.62), (10, 0.99), (20, 1.5)])
-def test_negligible_is_within_reach_up_to_a_spread_of_so_many_smallest_effects(n: int, widest: float) -> None:
-    """80 % power for two one-sided tests where there is no effect."""
-    (claim,) = artifact(direction()).claims
-    pilot = np.array([[-1.0], [1.0]]) * widest / 2**0.5  # its standard deviation is `widest`
-    share = power.simulate(claim, pilot, [n], [1.0], certain=True, repetitions=2000).get(rules.NEGLIGIBLE, 0)
-    assert share == pytest.approx(0.8, abs=0.04)
-
-
-def test_an_outlook_counts_pilots_and_what_lacks() -> None:
-    claims = artifact(direction())
-    (found,) = power.outlook(claims.claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
-    assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
-    assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
-    assert found.none is not None and found.none > 0.9, "were there nothing, with the pilot's spread"
-    lost = [replace(run, status="diverged", records=()) if run.arm == "bn" else run for run in arms(-3.0, n=5)]
-    assert power.outlook(claims.claims, arms(-3.0, n=5), Five(), "paper") == [], "its verdict is there"
-
-    class Eight(Five):
-        def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
-            return list(range(1, 9))
-
-    (unknown,) = power.outlook(claims.claims, lost, Eight(), "paper")
-    assert unknown.pilots == 5 and unknown.words is None, "a mean needs a number of every run"
-    signed = artifact(direction(test="sign")).claims
-    (ordered,) = power.outlook(signed, lost, Eight(), "paper")  # all five on one side, of which a sign test knows
-    assert ordered.words is not None and ordered.words[rules.HOLDS] > 0.6 and not ordered.none
-    begun = replace(direction(), test="sign", endpoint=replace(direction().endpoint, least=1.0))
-    (stuck,) = power.outlook(artifact(begun).claims, lost, Eight(), "paper")
-    assert stuck.words is None, "arms that have hardly begun give no number"
-    (few,) = power.outlook(claims.claims, [final_run("ln", 0, 1.0)], Five(), "paper")
-    assert few.words is None and few.hours is None
