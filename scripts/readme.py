@@ -7,6 +7,7 @@ people write, as the models have them that validate these files.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from normbench.draw.tables import escape
 from normbench.errors import NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_keys, describe, measured, published, rules, verdict_keys
+from normbench.papers import claim_keys, describe, published, rules, verdict_keys
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -174,8 +175,8 @@ def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
 
 def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     name = given["bench"]
-    (found,) = (one for one in measured.benches(results) if one["id"] == name)
-    rows = [row for row in found["ratios"] if row["case"].endswith(given["of"])]
+    bench = json.loads((results / "bench" / f"{name}.json").read_text())
+    rows = [row for row in bench["rows"] if "ratio" in row and row["case"].endswith(given["of"])]
     ratios = [f"{end(row['ratio'] for row in rows):.2f}" for end in (min, max)]
     what = ", ".join(dict.fromkeys(row["case"].split(given["of"])[0].split(",")[0] for row in rows))
     answer = given["number"].format(low=ratios[0], high=ratios[1])

@@ -84,18 +84,15 @@ def hostile(results: Path) -> Path:
     return place
 
 
-def beside(results: Path) -> None:
-    """An independent check and a benchmark, with the words of somebody who means harm."""
+def checked(results: Path) -> None:
+    """An independent check with the words of somebody who means harm."""
     row = {"cell": HOSTILE, "epoch": 1, "what": "test nll", "ours": 0.2, "mean": 0.3, "low": 0.1, "high": 0.4, "n": 5}
-    rows = [row | {"judgement": "inside"}, row | {"ours": 0.5, "judgement": f"OUTSIDE{HOSTILE}"}]
+    rows = [row | {"judgement": "inside"}, row | {"ours": "inf", "judgement": f"OUTSIDE{HOSTILE}"}]
     place = results / "ln2016" / "fig6" / "paper"
-    words = dict.fromkeys(("title", "command", "versions", "summary", "machine"), HOSTILE)
-    check = words | {"pack_sha256": pack.load(place / pack.NAME).sha256, "rows": rows, "unit": HOSTILE}
-    ratios = {"ratio": 1.04, "low": 1.01, "high": 1.06, "ours_ms": 1.04, "reference_ms": 1.0, "rounds": 9}
-    bench = words | {"rows": [{"case": HOSTILE, "goal": goal, **ratios} for goal in (1.1, 1.05, 1.0, None)]}
-    for name, content in (("check", check), ("bench", bench)):
-        (results / name).mkdir()
-        (results / name / "one.json").write_text(json.dumps(content))
+    words = dict.fromkeys(("title", "command", "versions", "summary", "unit"), HOSTILE)
+    (results / "check").mkdir()
+    content = words | {"pack_sha256": pack.load(place / pack.NAME).sha256, "rows": rows}
+    (results / "check" / "one.json").write_text(json.dumps(content))
 
 
 def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:

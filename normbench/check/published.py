@@ -14,13 +14,7 @@ from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import (
-    measured,
-    per_example_effects,
-    publish,
-    sample_archive,
-    svg_hash,
-)
+from normbench.papers import per_example_effects, publish, sample_archive, svg_hash
 from normbench.papers import published as places
 from normbench.papers.published import Published
 from normbench.runs import pack
@@ -31,14 +25,8 @@ FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effect
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
-    """Every place, and the published measurements."""
     for place in sorted({path.parent for name in FILES for path in pack.published(results, name)}):
         yield from _place(place, ids, seen)
-    for kind, entries in (("check", measured.checks(results, {})), ("bench", measured.benches(results))):
-        for entry in entries:
-            if entry["damaged"]:
-                path = results / kind / entry["title"]
-                yield Finding("damage", path, f"it cannot be read: run its script in scripts/{kind} again")
 
 
 def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:

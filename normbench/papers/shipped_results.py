@@ -24,7 +24,7 @@ def bring(results: Path) -> list[str]:
         return []
     files.make_folder(results)
     with files.alone(results):
-        for source in (FOLDER / "check", FOLDER / "bench", *lacking):
+        for source in (FOLDER / "check", *lacking):
             target, aside = results / source.name, results / f".{source.name}.normbench-aside"
             if source.is_dir() and not target.exists():
                 shutil.rmtree(aside, ignore_errors=True)

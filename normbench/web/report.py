@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import normbench
+from normbench import reading
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.draw import captions, tables
 from normbench.draw.panels import Panel, layout
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, measured, published, sample_archive
+from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
 from normbench.papers.rules import NEWS, NOT_DECIDABLE
@@ -30,6 +31,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, sample_archive.NAME)
+LARGEST = 1 << 23  # bytes of a check
 OPEN = 1  # claims of each word that the index tells unfolded
 OWN = "Your own and smoke runs"
 
@@ -164,16 +166,15 @@ def _write(
     results: Path,
     listing: _Listing,
     pages: Sequence[_Page],
-    damaged: Sequence[published.Damaged],
+    damaged: list[published.Damaged],
     before: Path,
 ) -> None:
     """Fill `folder`; pages that are not made are taken from the site `before`."""
-    packs = {page.entry.verdicts["pack_sha256"]: page.file for page in pages}
-    checks, benches = measured.checks(results, packs), measured.benches(results)
+    checks = _checks(results, pages, damaged)
     menu: dict[str, list[_Page]] = {}
     for page in pages:
         menu.setdefault(OWN if page.entry.own else page.paper, []).append(page)
-    common = {"version": normbench.__version__, "menu": list(menu.items()), "checked": bool(checks or benches)}
+    common = {"version": normbench.__version__, "menu": list(menu.items()), "checked": bool(checks)}
     titles = {page.file: page.entry.title for page in pages}
 
     def render(template: str, name: str, **values: Any) -> None:
@@ -184,8 +185,8 @@ def _write(
     render("index.html", "index.html", **_index(pages), damaged=reasons,
            contents=_contents(listing, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
-    if checks or benches:
-        render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
+    if checks:
+        render("checks.html", "checks.html", checks=checks, titles=titles)
     for place, page in enumerate(pages):
         own = folder / Path(page.file).stem
         key = hashlib.sha256(f"{normbench.__version__} {page.entry.verdicts['sha256']}".encode()).hexdigest()
@@ -199,11 +200,32 @@ def _write(
         downloads = _downloads(page.entry, own)
         written = samples.put(page.samples, own)
         render("artifact.html", page.file, **page.content, key=key, downloads=downloads, samples=written,
-               pictures=samples.pictures(written), checks=[c for c in checks if c.get("page") == page.file],
-               benches=[b for b in benches if b.get("experiment") == page.entry.name],
+               pictures=samples.pictures(written), checks=[c for c in checks if c["page"] == page.file],
                others=[other for other in pages if other.entry.name == page.entry.name],
                before=pages[place - 1] if place else None,
                after=pages[place + 1] if place + 1 < len(pages) else None)  # fmt: skip
+
+
+def _checks(results: Path, pages: Sequence[_Page], damaged: list[published.Damaged]) -> list[dict[str, Any]]:
+    """Comparisons with independent implementations, each with the page of the runs beside it, if these are published.
+
+    A file that cannot be read is added to the damaged ones.
+    """
+    files = {page.entry.verdicts["pack_sha256"]: page.file for page in pages}
+    checks = []
+    for path in sorted((results / "check").glob("*.json")):
+        try:
+            check = reading.parse(reading.read(path, LARGEST))
+            texts = {key: check[key] for key in ("title", "command", "versions", "summary", "pack_sha256")}
+            numbers = ("ours", "mean", "low", "high")  # those that are not finite are stored by name
+            rows = [row | {key: float(row[key]) for key in numbers} for row in check["rows"]]
+            outside = [row for row in rows if row["judgement"].startswith("OUTSIDE")]
+            page, unit = files.get(check["pack_sha256"], ""), check.get("unit", "epoch")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            damaged.append(published.Damaged(path, f"{path} cannot be read: run its script in scripts/check again"))
+            continue
+        checks.append({**texts, "id": path.stem, "rows": rows, "outside": outside, "page": page, "unit": unit})
+    return checks
 
 
 def _text(path: Path) -> str:

@@ -96,12 +96,8 @@ def publish(
     rows: Sequence[Row],
     folder: Path = RESULTS,
     reasons: Sequence[str] = (),
-    experiment: str = "",
 ) -> None:
-    """Write `NAME.json` and `NAME.md`, with the reasons of what is missed below the table.
-
-    experiment: whose arms these are; its page in the report has the ratios as well.
-    """
+    """Write `NAME.json` and `NAME.md`, with the reasons of what is missed below the table."""
     where = machine()
     lines = [
         f"| {r.case} | {r.ratio:.3f} | {r.low:.3f} to {r.high:.3f} | {r.ours_ms:.3f} | {r.reference_ms:.3f} | "
@@ -118,7 +114,7 @@ def publish(
         + f"\n\n`{command}` on {where}\n"
     )
     rounded = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
-    write(name, title, command, where, rounded, page, folder, experiment)
+    write(name, title, command, where, rounded, page, folder)
 
 
 def publish_values(
@@ -169,17 +165,9 @@ def number(value: float) -> str:
 
 
 def write(
-    name: str,
-    title: str,
-    command: str,
-    where: str,
-    rows: Sequence[dict[str, Any]],
-    page: str,
-    folder: Path,
-    experiment: str = "",
+    name: str, title: str, command: str, where: str, rows: Sequence[dict[str, Any]], page: str, folder: Path
 ) -> None:
     content = {"schema": 1, "title": title, "command": command, "machine": where, "rows": rows}
-    content |= {"experiment": experiment} if experiment else {}
     files.make_folder(folder)
     files.atomic_write(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     files.atomic_write(folder / f"{name}.md", page.encode())
@@ -193,7 +181,6 @@ def main(
     rounds: int,
     rows: Callable[[int], Iterable[Row]],
     reasons: Callable[[Sequence[Row]], Sequence[str]] = lambda _: (),
-    experiment: str = "",
 ) -> None:
     """The command line of a benchmark: `rows(rounds)` gives its rows one after the other, `reasons` why some miss."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -206,4 +193,4 @@ def main(
         show([one])
         found.append(one)
     words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
-    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons(found), experiment)
+    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons(found))

@@ -13,12 +13,10 @@ import harness
 from normbench.battery.cost import ROUNDS, costs
 from normbench.config.plan import artifact_specs
 
-EXPERIMENT = "ours/today"
-
 
 def rows(rounds: int) -> Iterator[harness.Row]:
     for fidelity in ("reduced", "proxy"):
-        arms = {spec.arm: spec for spec in artifact_specs(EXPERIMENT, fidelity, 1)}
+        arms = {spec.arm: spec for spec in artifact_specs("ours/today", fidelity, 1)}
         for task in dict.fromkeys(arm.partition("-")[0] for arm in arms):
             specs = {arm: spec for arm, spec in arms.items() if arm.startswith(f"{task}-")}
             none = next(iter(specs))
@@ -29,4 +27,4 @@ def rows(rounds: int) -> Iterator[harness.Row]:
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, "today", "An update with today's normalizers / without", ROUNDS, rows, experiment=EXPERIMENT)
+    harness.main(__doc__, "today", "An update with today's normalizers / without", ROUNDS, rows)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from normbench import imports, reading
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file, measured, per_example_effects, published
+from normbench.papers import claim_file, per_example_effects, published
 from normbench.runs import curve_file, imported, outcomes, pack, run_file, slots
 from normbench.runs.damaged import Damaged
 
@@ -60,7 +60,6 @@ def whole() -> dict[str, bytes]:
         pack.NAME: pack.dump([fake.record(spec)]),
         "columns.gz": imported.dump("x", [logged.run(points=2)]),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
-        "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
         per_example_effects.NAME: b"",
         "best.npz": b"",
         **{name: next(IMPORTS.glob(path)).read_bytes() for name, path in LOGS.items()},
@@ -84,7 +83,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "columns.gz": lambda path: pack.read(path / "columns.gz"),
     "a.json": lambda path: _slot(path)[0],
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
-    "one.json": lambda path: list(measured._read(path, measured._bench)),
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
     "best.npz": lambda path: outcomes.read(path / "best.npz", "test", [""], "nll"),
 }

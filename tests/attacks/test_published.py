@@ -13,8 +13,9 @@ import pytest
 from spoil import PLACED
 
 from normbench.errors import NormbenchError
-from normbench.papers import measured, per_example_effects, published, sample_archive
+from normbench.papers import per_example_effects, published, sample_archive
 from normbench.runs import outcomes, pack
+from normbench.web import report
 
 READERS: dict[str, Callable[[Path], object]] = {
     pack.NAME: lambda place: pack.load(place / pack.NAME),
@@ -71,10 +72,11 @@ def test_a_pack_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("how", [*PLACED, *CONTENT])
-def test_a_hostile_benchmark_is_reported(how: str, tmp_path: Path) -> None:
-    (tmp_path / "bench").mkdir()
+def test_a_hostile_check_is_reported(how: str, tmp_path: Path) -> None:
+    (tmp_path / "check").mkdir()
     if how in PLACED:
-        PLACED[how](tmp_path / "bench" / "one.json")
+        PLACED[how](tmp_path / "check" / "one.json")
     else:
-        (tmp_path / "bench" / "one.json").write_bytes(CONTENT[how])
-    assert [entry["damaged"] for entry in measured.benches(tmp_path)] == [True]
+        (tmp_path / "check" / "one.json").write_bytes(CONTENT[how])
+    damaged: list[published.Damaged] = []
+    assert report._checks(tmp_path, [], damaged) == [] and len(damaged) == 1

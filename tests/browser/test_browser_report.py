@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     madeup.hostile(results)
-    madeup.beside(results)
+    madeup.checked(results)
     return report.build(results).index.parent
 
 

@@ -13,7 +13,7 @@ import pytest
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import measured, per_example_effects, publish, published, verdicts
+from normbench.papers import per_example_effects, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -237,12 +237,3 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
     judged, _, _ = _publish([], tmp_path)
     assert judged["contrasts_sha256"] == "" and not path.exists()
     assert published.read(path.parent).verdicts == judged
-
-
-def test_published_measurements_are_numbers():
-    """Values that are not finite are stored by name."""
-    results = Path(__file__).parents[2] / "results"
-    checks = measured.checks(results, {})
-    assert checks and not any(entry["damaged"] for entry in (*checks, *measured.benches(results)))
-    numbers = [row[key] for check in checks for row in check["rows"] for key in ("ours", "mean", "low", "high")]
-    assert all(isinstance(number, float) for number in numbers) and not all(np.isfinite(numbers))
