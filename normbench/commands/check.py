@@ -13,8 +13,8 @@ EPILOG = """examples:
   normbench check --repair                              remove leftovers of killed commands, and nothing else
   normbench check --json | python -m json.tool
 
-checked: packs, imported ones too, verdicts and tables (judged again from their packs), histories, contrasts, figures;
-of raw runs status, configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not output.log,
+checked: packs, imported ones too, verdicts and tables (judged again from their packs), contrasts; of raw runs status,
+configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not what is in figures, output.log,
 report/ and pages that scripts write. Files that are being written are skipped.
 
 Hashes find damage, not forgery: a file that is changed together with its hash is not found.
@@ -24,7 +24,7 @@ kinds of findings:
   missing     a file that belongs there is gone
   id          a run's configuration gives another id than the one it is filed under
   name        a run's folder was renamed: nothing reads it
-  verdict     verdicts, tables or histories do not follow from the packs
+  verdict     verdicts or tables do not follow from the packs
   permission  a file may not be read by its owner, or a folder not listed
 no damage:
   leftover    a command that was killed left it; nothing reads it

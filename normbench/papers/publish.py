@@ -16,13 +16,7 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import (
-    describe,
-    per_example_effects,
-    sample_archive,
-    svg_hash,
-    verdicts,
-)
+from normbench.papers import describe, per_example_effects, sample_archive, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import is_of_today, verdicts_of
@@ -135,13 +129,15 @@ def publish(
             judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
                            archive.sha256)  # fmt: skip
         shown = pages(artifact, fidelity, judged, runs)
+        # verdicts are written last: with them, and the same pages, the figure is of this pack
+        is_drawn = before is not None and before["pack_sha256"] == judged["pack_sha256"]
         unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)
         contents = {
             pack.NAME: None if same else pack.dump(runs),
             sample_archive.NAME: None if archive == archive_before else archive.content or None,
             per_example_effects.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": (_figure_there(place / "figure.svg", figure_key(judged)) if unchanged else None)
-            or _figure(artifacts.panels(artifact, runs), figure_key(judged)),
+            "figure.svg": (_bytes(place / "figure.svg") if is_drawn and unchanged else None)
+            or _figure(artifacts.panels(artifact, runs)),
             **shown,
             "verdicts.json": verdicts.as_file(judged),
         }
@@ -178,27 +174,17 @@ def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Seque
     }
 
 
-def figure_key(judged: Mapping[str, Any]) -> str:
-    """The key of a figure's hash: artifact, fidelity and pack."""
-    return f"{judged['artifact']} {judged['fidelity']} {judged['pack_sha256']}"
-
-
-def _figure_there(path: Path, of: str) -> bytes | None:
-    """The figure that was drawn of these runs: its hash says so."""
-    return None if svg_hash.unmarked(content := _bytes(path), of) else content
-
-
 def _bytes(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
-    """The SVG with its hash; None for an artifact that is a table alone."""
+def _figure(panels: Sequence[Panel]) -> bytes | None:
+    """The SVG; None for an artifact that is a table alone."""
     if not panels:
         return None
     image = io.BytesIO()
     figure.figure(panels, image)
-    return svg_hash.marked(image.getvalue(), of)
+    return image.getvalue()
 
 
 def _page(

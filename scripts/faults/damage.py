@@ -34,7 +34,7 @@ from normbench.runs import pack, store, table, writing
 from normbench.train.train_one import ensure_run
 
 HEAVY = ("bln2022/ablation", "bln2022/table1", "bln2022/table2")  # take seconds each time they are judged
-NOTHING_PROMISED = ("lock", "output.log")
+NOTHING_PROMISED = ("lock", "output.log", "figure.svg")
 TINY = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[8]", "train.batch_size=210", "train.epochs=2",
         "train.keep=[best,last]", "train.checkpoint_seconds=0")  # fmt: skip
 DIGITS = re.compile(rb"\d")
@@ -199,7 +199,8 @@ def main() -> int:
         f"mistake {others} times, and could not be read any more {unread} times."
     )
     publish("damage", "Random damages of a results folder", __doc__.split("\n\n", 2)[2].strip().replace("\n", " ")
-            + f" Of {len(files)} files; not of bench/, check/, README.md, locks and logs, which promise nothing.",
+            + f" Of {len(files)} files; not of bench/, check/, README.md, figures, locks and logs, which promise "
+            "nothing.",
             summary, list(rows.values()), given.output)  # fmt: skip
     print(summary)
     return 0 if named == given.damages and not others and not unread else 1

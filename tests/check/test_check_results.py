@@ -24,7 +24,6 @@ from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
 from normbench.config.resolve import ResolvedRun
-from normbench.papers import publish, svg_hash
 from normbench.runs import pack, run_file, writing
 from normbench.stored import OWN
 
@@ -106,15 +105,12 @@ EVERY: dict[str, Damage] = {  # what can become of any file
     "another file's content": replaced,
     "not to be read": lambda path: path.chmod(0o000),
 }
-PROMISED_NOTHING = ("lock", "output.log")
+PROMISED_NOTHING = ("lock", "output.log", "figure.svg")
 SINGLE: dict[str, tuple[Damage, list[tuple[str, str]]]] = {  # in a place and in a run
     "a digit of the pack, packed again": (lambda p: repacked(p / pack.NAME), [("damage", pack.NAME)]),
     "verdicts with a fitting seal": (judged_otherwise, [("verdict", "verdicts.json")]),
     "a word of a table": (lambda p: change(p / "table.md", "Means", "Meens"), [("verdict", "table.md")]),
-    "the figure of another pack": (
-        lambda p: (p / "figure.svg").write_bytes(svg_hash.marked(b"<svg></svg>\n", "another")),
-        [("damage", "figure.svg")],
-    ),
+    "a figure that is gone": (lambda p: (p / "figure.svg").unlink(), [("missing", "figure.svg")]),
     "a pipe": (lambda p: ((p / "table.md").unlink(), os.mkfifo(p / "table.md")), [("verdict", "table.md")]),
     "other contrasts": (lambda p: (p / "contrasts.npz").write_bytes(b"PK nonsense"), [("damage", "contrasts.npz")]),
     "a status of another schema": (lambda p: change(p / "run.json", '"schema": 4', '"schema": 2'), [("damage", "")]),
@@ -309,9 +305,3 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     file.write_text(source)
     shutil.rmtree(runs.own(results))
     assert found(results) == unknown
-
-
-def test_publish_seals_its_figure(tmp_path: Path) -> None:
-    place = madeup.published(tmp_path)
-    judged = json.loads((place / "verdicts.json").read_text())
-    assert svg_hash.unmarked((place / "figure.svg").read_bytes(), publish.figure_key(judged)) == ""

@@ -68,7 +68,7 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
 
 
 def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode() if panels else None)
+    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode() if panels else None)
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME)])
@@ -97,10 +97,23 @@ def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
     assert {name for name in after if after[name] != before[name]} == {"figure.svg", "table.md"}
 
 
+def test_a_figure_is_drawn_again_unless_the_verdicts_name_its_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(publish, "_figure", lambda panels: b"drawn")
+    place = publish.folder(tmp_path, ARTIFACT, "reduced")
+    _publish(_runs("ln"), tmp_path)
+    (place / "figure.svg").write_bytes(b"of matplotlib's next version")
+    _publish([], tmp_path)
+    assert (place / "figure.svg").read_bytes() == b"of matplotlib's next version"
+    other = verdicts.sealed(json.loads((place / "verdicts.json").read_text()), "of another pack")
+    (place / "verdicts.json").write_bytes(verdicts.as_file(other))
+    _publish([], tmp_path)
+    assert (place / "figure.svg").read_bytes() == b"drawn"
+
+
 @pytest.mark.parametrize("last", range(5))
 def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A full disk, or a kill, after so many of the files: no run is lost, no look is counted twice."""
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode())  # drawing takes a second
+    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode())  # drawing takes a second
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     few, many = _runs("ln"), _runs("ln", "none", seeds=2)
     wanted, _, _ = _publish(many, tmp_path / "calm")
@@ -133,7 +146,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
 
 def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What hash a run's curve had in an older form says nothing about it: where that alone differs nothing changes."""
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
     place, (run,) = publish.folder(tmp_path, ARTIFACT, "reduced"), _runs("ln")
     pack.write(place / pack.NAME, [replace(run, was={"schema": 1, "curve_sha256": "1" * 64})])
     before = (place / pack.NAME).read_bytes()
@@ -223,7 +236,7 @@ def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: st
 def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
     path = _unpublished(tmp_path, _runs("ln")) / per_example_effects.NAME
     rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
     whole = per_example_effects.Contrasts({"0" * 16: rows}).dump()

@@ -9,7 +9,6 @@ import fake
 import pytest
 import tiny
 
-from normbench.papers import svg_hash
 from normbench.runs import files, find, run_file, store
 
 
@@ -64,12 +63,3 @@ def test_training_seals_all_that_it_leaves(tmp_path: Path) -> None:
         "weights/last.safetensors": "it is missing",
         "weights/step-3.safetensors": "run.json has no hash of it",
     }
-
-
-def test_a_picture_has_the_hash_of_itself() -> None:
-    whole = svg_hash.marked(b"<svg>1</svg>\n", "a pack")
-    assert svg_hash.unmarked(whole, "a pack") == ""
-    for image, of in ((whole.replace(b"1<", b"2<"), "a pack"), (whole, "another")):
-        assert svg_hash.unmarked(image, of) == "its hash is not that of it and of the pack"
-    for bare in (b"", b"<svg>1</svg>\n", whole[:-3], whole + b"x", b"<!-- x -->"):
-        assert svg_hash.unmarked(bare, "a pack") == "it has no hash at its end"
