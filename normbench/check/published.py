@@ -14,7 +14,7 @@ from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import per_example_effects, publish, sample_archive
+from normbench.papers import per_example_effects, publish, sample_archive, shipped_results
 from normbench.papers import published as places
 from normbench.papers.published import Published
 from normbench.runs import pack
@@ -57,7 +57,8 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
             "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "
             f"(git checkout), or publish again: {again}"))  # fmt: skip
     if verdicts["contrasts_sha256"] and not (place / per_example_effects.NAME).exists():
-        found.append(Finding("missing", place / per_example_effects.NAME, per_example_effects.GONE))
+        kind = "unknown" if shipped_results.is_copy(place, per_example_effects.NAME) else "missing"
+        found.append(Finding(kind, place / per_example_effects.NAME, per_example_effects.GONE))
     elif runs is not None and contrasts:
         try:
             found += _follows(places.read(place, ids.config_dir), contrasts)

@@ -32,8 +32,8 @@ from normbench.stats.series import at_epoch, final, named
 NAME = "contrasts.npz"
 MOST = 5_000_000  # bytes of an artifact
 GONE = (
-    "it is not there: the verdicts stay as they are until the runs change. Restore it (git checkout); an installed "
-    "package has none above 1 MB, the source repository has all"
+    "it is not there: the verdicts stay as published while runs and rules are the same; else intervals are over the "
+    "seeds alone. The source repository has it"
 )
 Row = tuple[np.ndarray, np.ndarray]  # examples' numbers, and one seed's effects on them
 Table = dict[int, Row]  # by seed

@@ -122,9 +122,10 @@ def publish(
         if before and before.get("samples_sha256", "") not in ("", archive_before.sha256):
             notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
         lacking = not published.sha256 and before and before["contrasts_sha256"] not in ("", examples.sha256)
+        if lacking:
+            notes.append(f"{place / per_example_effects.NAME}: {per_example_effects.GONE}")
         if before and lacking and same and is_of_today(artifact, before, packed.sha256):
             judged, examples = before, published
-            notes.append(f"{place / per_example_effects.NAME}: {per_example_effects.GONE}")
         else:
             judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
                            archive.sha256)  # fmt: skip

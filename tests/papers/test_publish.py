@@ -223,6 +223,18 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
     assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME)) == 1
 
 
+def test_without_contrasts_verdicts_stay_until_the_runs_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    judged, _, _ = _publish(_runs("ln"), tmp_path)
+    path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
+    shipped = verdicts.sealed(judged | {"note": "with contrasts"}, judged["pack_sha256"], "a hash")
+    path.write_bytes(verdicts.as_file(shipped))
+    again, _, (note,) = _publish([], tmp_path)
+    assert again == shipped and note.startswith(f"{path.with_name('contrasts.npz')}: it is not there")
+    changed, _, (note,) = _publish(_runs("none"), tmp_path)
+    assert changed["contrasts_sha256"] == "" and "over the seeds alone" in note
+
+
 @pytest.mark.parametrize("name, fidelity", [("ln2016/fig6", "paper"), ("ln2016/fig1", "reduced")])
 def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: str, tmp_path: Path):
     path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
