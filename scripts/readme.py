@@ -18,13 +18,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from normbench.commands import answers
 from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
 from normbench.errors import NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_keys, describe, published, rules, verdict_keys
+from normbench.papers import claim_keys, describe, published, rules
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -256,9 +255,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
         "experiments": keys(validation, experiment_keys),
         "claims": keys(claim_keys),
         "choices": keys(declaration_keys),
-        "published": keys(verdict_keys),
         "maps": keys(map_keys),
-        "answers": keys(answers),
     },
 }
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import copy
-import functools
-import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import madeup
 import pytest
 import yaml
 
 from normbench import imports
 from normbench.config import compose, experiment_file
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file, published
-from normbench.runs import files
+from normbench.papers import claim_file
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error", "variant": "TT", "better": "lower"}
@@ -121,9 +116,6 @@ OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "li
 ANY = {"reference", "sources", "initial", "measured", "legacy_default", "space"}  # may have any map
 NULL = {
     *("is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY),
-    *("effect", "interval", "level", "planned", "sd", "correlation", "prediction", "expect", "paper", "within", "band"),
-    *("delta", "tost", "detectable", "sign_test", "signed_rank", "expected_wrong", "runs", "hours", "seeds"),
-    *("deciding", "share", "suggestion", "required", "value", "at_most", "at_least"),  # of verdicts
 }
 # by kind: its place in a --config-dir, a file that has every key, what reads it, and keys below which names are free
 FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[str, ...]]] = {
@@ -147,31 +139,13 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
 
 
 def _content(kind: str) -> dict[str, Any]:
-    return copy.deepcopy(FILES[kind][1] or _verdicts())
-
-
-@functools.cache
-def _verdicts() -> dict[str, Any]:
-    """Those of claims of each kind, with a control and an amendment."""
-    with tempfile.TemporaryDirectory() as folder:
-        content = json.loads((madeup.published(Path(folder)) / "verdicts.json").read_text())
-    claim = next(claim for claim in content["claims"] if claim["controls"] and claim["parts"][0]["cells"])
-    for part in (claim["parts"][0], *claim["reported"], *(p for one in claim["controls"] for p in one["parts"])):
-        part["sign_test"] = {"above": 1, "below": 2, "p": 0.5}
-    claim["parts"], claim["reported"] = claim["parts"][:1], claim["reported"][:1]
-    low = {"name": "low", "word": "holds", "strict": "holds", "deciding": 0, "share": 1}
-    claim["controls"] = [low | {"parts": claim["parts"]}]
-    content["amendments"] = [{"claim": "C1", "change": "c", "reason": "r", "looked": {"paper": {"from": 1, "to": 5}}}]
-    claim["amendments"] = content["amendments"]
-    return {**{k: v for k, v in content.items() if k != "sha256"}, "claims": [claim], "samples_sha256": "x"}
+    return copy.deepcopy(FILES[kind][1])
 
 
 def _refusal(kind: str, folder: Path, content: Any) -> str:
     """The line for such a file, checked for what every line has; "" where it is taken."""
     name, _, read, _ = FILES[kind]
     (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".json" and isinstance(content, dict):
-        content = json.dumps({**content, "sha256": files.seal(content)})
     path.write_text(content if isinstance(content, str) else yaml.dump(content, Dumper=DUMPER))
     compose.forget()
     try:
@@ -181,15 +155,6 @@ def _refusal(kind: str, folder: Path, content: Any) -> str:
         assert error.code == 2 and "\n" not in line and str(path) in line and len(line) < 500, line
         return line
     return ""
-
-
-FILES["verdicts"] = (
-    "x/fig/paper/verdicts.json",
-    {},
-    lambda folder, path: published.read_verdicts(path),
-    ("cell", "cells", "values", "deviations", "runs"),
-)
-WRITTEN = [kind for kind in FILES if kind != "verdicts"]  # by people; what a program wrote may have further keys
 
 
 def _keys(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -241,7 +206,7 @@ def test_something_else_in_its_place_is_one_line(kind: str, place: str, tmp_path
     assert "\n" not in str(caught.value) and name.removesuffix(".yaml").split("/", 1)[1] in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("kind", FILES)
 def test_a_key_that_is_unknown_is_named_with_the_nearest(kind: str, tmp_path: Path) -> None:
     for path in _named(kind):
         content = _content(kind)

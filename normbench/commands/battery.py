@@ -49,6 +49,21 @@ any in a second setting. The same command with a larger budget continues.
 In each experiment the normalizer is better or worse than layer, batch and none where the difference of the test metric
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
 or where neither side is better than before training, the word is *not yet*, without a number.
+
+--json prints, shortened:
+  {"norm": "centre", "runs": 10, "missing": [], "failures": [], "page": "results/battery/centre/page/index.html",
+   "numbers": {"schema": 2, "norm": "centre", "fidelity": "smoke", "command": "normbench battery --norm centre",
+               "promises": ["gradients are those of finite differences"], "measured": {}, "table1": {},
+               "answer": {}, "trials": [
+                 {"experiment": "ln2016/online", "axes": {}, "refused": {}, "changed": {}, "failed": {}, "runs": {},
+                  "comparisons": [{"quantity": "train NLL", "against": "layer", "word": "not yet",
+                                   "why": "2 of 5 seeds", "unit": "log ratio", "better": "lower",
+                                   "effect": null, "interval": null, "p": null, "n": 2, "lost": 0, "needed": null}],
+                  "cost": {}}]}}
+  {"norm": "centre", "runs": 10, "missing": ["e0855f69923f"],
+   "outlook": [{"experiment": "ln2016/online", "axes": {}, "runs": 6, "missing": 6, "seconds": 15.0, "taken": true,
+                "decided": "with 5 seeds, at the earliest", "refused": {}}]}        with --dry-run
+"numbers" is battery.json: "answer" has for each opponent {"better": 1, "worse": 0, "undecided": 3, "not_yet": 2}.
 """
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
 
@@ -363,7 +378,7 @@ def _coloured(c: Comparison) -> str:
 
 
 def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
-    """The numbers of the page as JSON; its form is in commands/answers.py."""
+    """The numbers of the page as JSON; the help has its form."""
     return {
         "schema": 2,
         "norm": summary.name,

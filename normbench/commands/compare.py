@@ -41,6 +41,18 @@ an arm with a diverged run is never ahead.
 All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
 is at most 5 %. Each table and each metric is judged separately. The 5 % hold if you look once: if you add seeds until
 there is a verdict, false verdicts are more frequent.
+
+--json prints, shortened:
+  [{"task": {"key": "568f878b54", "title": "mnist_mlp on digits, 2 epochs"},
+    "question": {"split": "test", "metric": "nll", "at": "end", "by": [], "facets": [], "against": "", "level": 0.18,
+                 "clock": "epoch", "unit": "", "better": "lower"},
+    "heading": "test NLL at the end · mean and 95 % interval over seeds alone · lower is better", "sentence": "",
+    "groups": [{"place": "", "tuned": false, "winner": "", "sentence": "", "rows": [],
+                "pairs": [{"first": "layer", "second": "none", "paired": true, "n": 5, "mean": -0.02,
+                           "interval": [-0.03, -0.01], "p": 0.004, "holm": 0.004, "word": "ahead", "why": "",
+                           "detectable": 0.015, "needed": null, "text": "−0.020 [−0.030, −0.010]"}]}],
+    "notes": [], "beside": []}]
+"rows" has for each arm its options, each seed's value, and mean and interval at the end, at best and until the level.
 """
 MOST_TASKS = 3  # tasks; more are only listed
 MOST_REFERENCES = 12

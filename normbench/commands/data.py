@@ -42,6 +42,11 @@ a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/da
 
   normbench data --config-dir DIR                                         check that it is found
   normbench train --config-dir DIR model=mnist_mlp data=fashion norm=layer
+
+--json prints, shortened:
+  {"root": "data",
+   "sets": [{"id": "mnist", "title": "MNIST", "state": "missing. Bring it with: normbench data get mnist"}]}
+  {"id": "mnist", "root": "data", "brought": ["train-images"], "remark": "", "terms": ""}        data get
 """
 
 

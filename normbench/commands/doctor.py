@@ -27,7 +27,10 @@ from normbench.data import root as data_root
 from normbench.errors import NormbenchError
 from normbench.launch.base import cores
 
-EPILOG = ""
+EPILOG = """--json prints, shortened:
+  {"findings": [{"topic": "threads", "state": "good", "text": "2 cores: 2 runs at once, one thread each"}]}
+"state" is good, note or bad.
+"""
 LITTLE_DISK = 2e9  # bytes; a run of Fig. 6 takes 42 MB while it trains and 7 MB after that
 LITTLE_MEMORY = 2e9
 MARK = {"good": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}

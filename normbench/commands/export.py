@@ -32,6 +32,9 @@ EPILOG = """examples:
   normbench export parquet model=mnist_mlp norm=none,layer --output curves.parquet
 
 filters are those of normbench compare: KEY=VALUE[,VALUE]; or an experiment, an arm, or the beginning of an id.
+
+--json prints, shortened:
+  {"runs": 2, "records": 10, "place": "results/export/curves.csv"}        csv and parquet
 """
 
 ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # W&B's errors for a missing or wrong key

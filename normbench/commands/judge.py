@@ -34,6 +34,14 @@ All runs of both arms count, at the steps that all have: by pairs where the arms
 interval. Undecided is everything below 5 seeds, with more than twice as many runs on one side, or with a curve that was
 cut far below the others. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you
 look once.
+
+--json prints, shortened:
+  {"title": "--compare",
+   "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "setting": "holds",
+               "verdict": "supported, as logged", "answer": "ln is 0.5 nats better than none in final test nll",
+               "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "diverged": false,
+               "compared": "pairs of equal seeds", "runs": ["144043a962c6", "28df2492381e"]}],
+   "notes": []}
 """
 KEYS = (  # of a claim in --json
     "id", "statement", "setting", "verdict", "answer", "effect", "unit", "interval", "level", "n", "diverged",

@@ -16,6 +16,12 @@ EPILOG = """examples:
   normbench list norms
   normbench list data --config-dir DIR    also your own, DIR/data/NAME.yaml (normbench data --help)
   normbench list --json
+
+--json prints, shortened:
+  {"artifacts": [{"id": "ln2016/fig6", "title": "LN Fig. 6 · permutation-invariant MNIST"}],
+   "models": [{"id": "mnist_mlp", "title": "an MLP for MNIST", "source": "LN 2016, section 6.6", "sites": ["hidden"]}],
+   "norms": [{"id": "ada", "title": "AdaNorm", "source": "Xu et al. 2019, section 4"}],
+   "data": [{"id": "mnist", "title": "MNIST", "source": "LeCun et al. 1998"}]}
 """
 
 

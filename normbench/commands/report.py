@@ -13,6 +13,9 @@ from normbench.reading import place
 EPILOG = """examples:
   normbench report                                      write results/report/index.html; open it in a browser
   normbench report --output public                      for a web server: plain files, no external request
+
+--json prints, shortened:
+  {"index": "results/report/index.html", "notes": []}
 """
 
 

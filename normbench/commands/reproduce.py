@@ -44,6 +44,14 @@ EPILOG = """examples:
   normbench reproduce ln2016 --max-time 0 --fail-on contradicted --junit verdicts.xml        for CI: docs/ci.md
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
+
+--json prints, shortened:
+  {"artifacts": [{"id": "ln2016/table1", "fidelity": "paper", "runs": 19, "error": "", "done": 19, "missing": [],
+                  "failures": [], "claims": [{"id": "LN-T1", "verdict": "reproduced", "n": 1}], "decided": 6,
+                  "decided_before": 0, "files": {"table": "results/ln2016/table1/paper/table.md",
+                                                 "verdicts": "results/ln2016/table1/paper/verdicts.json"}}],
+   "report": "results/report/index.html"}
+"files" has "figure" where there is one; of an artifact that is left out, "error" says why.
 """
 
 

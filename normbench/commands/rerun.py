@@ -44,6 +44,14 @@ the answer, for each metric:
 In the same, fully recorded environment every difference is a failure: not deterministic.
 
 exit codes: 0 one of the first three words; 4 different, or not deterministic
+
+--json prints, shortened:
+  {"id": "3a228e1c3403", "word": "different", "deterministic": true, "ended": ["done", "done"],
+   "environment": {}, "unrecorded": ["processor"], "seeds": [1, 2], "level": 0.99, "bound": 1e-05,
+   "first": {"place": {"step": 0, "epoch": 0, "split": "test", "mode": "eval"}, "metric": "nll", "then": 0.5,
+             "now": 2.2, "relative": 0.78, "word": "different", "share": null, "n": 2},
+   "metrics": [], "updates": {"compared": 12, "of": 12}}
+"environment" has what has changed, each with "then" and "now"; "metrics" the word and the largest difference of each.
 """
 
 

@@ -7,6 +7,14 @@ from normbench.commands.options import ConfigDir, Json, Results, Run
 EPILOG = """examples:
   normbench show 00955a672333                           a run, raw or published
   normbench show 0095 --json
+
+--json prints, shortened:
+  {"id": "3a228e1c3403", "status": "done", "reason": "", "steps": 12, "experiment": "adhoc", "arm": "mnist_mlp-none",
+   "seed": 1, "fidelity": "adhoc", "control": "", "axes": {},
+   "source": "results/runs/adhoc/mnist_mlp-none.s1.3a228e1c3403", "config": {}, "environment": {}, "records": 5,
+   "curve_sha256": "9be69229c868b25a360cb3a24ff17968440ac9390b310227d9",
+   "last": [{"mode": "running", "split": "train", "epoch": 2, "nll": 0.17, "step": 12}]}
+a failed run has "log", the file with its traceback.
 """
 
 

@@ -27,6 +27,13 @@ from normbench.runs import own as own_folder
 EPILOG = """examples:
   normbench status
   normbench status --json | python -m json.tool
+
+--json prints, shortened:
+  {"runs": [{"id": "3a228e1c3403", "experiment": "adhoc", "arm": "mnist_mlp-none", "seed": 1, "status": "done",
+             "step": 12, "steps": 12, "reason": "", "path": "results/runs/adhoc/mnist_mlp-none.s1.3a228e1c3403",
+             "label": "model=mnist_mlp norm=none"}],
+   "notes": []}
+a run that is training has "seconds_left" too.
 """
 TAIL = 4096  # bytes: more than the records of one evaluation
 MOST_RUNS = 40

@@ -45,6 +45,11 @@ EPILOG = """examples:
   normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   your own file
   normbench train model=mnist_mlp norm=batch --cfg job  print the whole configuration as YAML
   normbench train -m model=mnist_mlp norm=none,layer --dry-run      list the runs with their ids
+
+--json prints, shortened:
+  {"runs": [{"id": "3a228e1c3403", "label": "norm=none", "seed": 1, "status": "done", "steps": 12, "reason": "",
+             "path": "results/runs/adhoc/mnist_mlp-none.s1.3a228e1c3403"}]}
+  {"configurations": [{}]}        with --cfg job
 """
 
 

@@ -10,7 +10,7 @@ from normbench.papers.claims import Claim, Part
 from normbench.papers.parts import Observed, result
 
 Parts = Sequence[tuple[Part, Observed]]
-Verdict = dict[str, Any]  # an entry of `claims` in verdicts.json, with the keys of `verdict_keys.Claim`
+Verdict = dict[str, Any]  # an entry of `claims` in verdicts.json, see results/README.md
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
 
 
