@@ -1,57 +1,49 @@
-"""`normbench rerun RUN`: repeats a run and compares the two curves."""
+"""`normbench rerun RUN`: trains a run again, and compares the two curves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
-
-from rich.console import Console
-from rich.markup import escape
 
 from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.options import ConfigDir, Json, Results, Run, option
 from normbench.commands.progress import Bars
-from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
-from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
-from normbench.eval_variants import text
+from normbench.eval_variants import DEFAULT, text
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs import pack, store
-from normbench.runs.damaged import Damaged
-from normbench.runs.record import RunRecord, curve_sha256
+from normbench.runs.record import PLACE, RunRecord, curve_sha256
 from normbench.runs.resolve import ours
-from normbench.stats import rerun_diff
-from normbench.stats.rerun_diff import Gap, RerunDiff, Row
+from normbench.runs.store import FINISHED
+from normbench.runs.table import Runs
 from normbench.train.weights import refuse_edited
 
+ROUNDING = 1e-5  # float32 rounds at 1.2e-7, and sums and updates add up to about a hundred of that
+SMALLEST = 2.0**-23  # float32's epsilon: a smaller value is what rounding left, and differs relative to this
+RUNS = 4  # that a range is of, at least
+MACHINE = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
+EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or the range of seeds", "different"
 EPILOG = """examples:
-  normbench rerun 00955a672333 --epochs 1               repeat the first epoch and compare the curves
+  normbench rerun 00955a672333 --epochs 1               train the first epoch again, and compare the curves
   normbench rerun 0095 --epochs 1 --json
 
-the answer, for each metric:
-  to the byte     equal
-  rounding        no value differs by more than 1e-5 of its size
-  chaotic, inside the seeds' spread
-                  training amplified the rounding of another processor, torch or backend, but every value lies in the
-                  95 % prediction interval (over all values) of the run and three or more runs of other seeds
-  different       anything else, with the place where it begins
-In the same, fully recorded environment every difference is a failure: not deterministic.
+Curves that are not equal have a line for each metric: how many values both have and one lacks; the largest difference,
+relative to the larger value; and the range of at least four runs that differ in the seed alone, in the same place and
+relative in the same way. On another processor, torch or backend rounding differs, and training can amplify that.
 
-exit codes: 0 one of the first three words; 4 different, or not deterministic
+exit codes: 0 equal, or on another machine no difference above both 1e-5 and the range of the seeds; 4 different
 
 --json prints, shortened:
-  {"id": "3a228e1c3403", "word": "different", "deterministic": true, "ended": ["done", "done"],
-   "environment": {}, "unrecorded": ["processor"], "seeds": [1, 2], "level": 0.99, "bound": 1e-05,
-   "first": {"place": {"step": 0, "epoch": 0, "split": "test", "mode": "eval"}, "metric": "nll", "then": 0.5,
-             "now": 2.2, "relative": 0.78, "word": "different", "share": null, "n": 2},
-   "metrics": [], "updates": {"compared": 12, "of": 12}}
-"environment" has what has changed, each with "then" and "now"; "metrics" the word and the largest difference of each.
+  {"id": "3a228e1c3403", "word": "different", "same_machine": true, "ended": ["done", "done"],
+   "updates": {"compared": 12, "of": 12}, "seeds": [1, 2],
+   "metrics": [{"metric": "test eval nll", "values": 9, "missing": 0, "difference": 0.78, "range": null,
+                "at": "epoch 0, step 0"}]}
 """
 
 
@@ -63,176 +55,120 @@ def command(
     steps: Annotated[int | None, option("only the first N updates", "N", min=1)] = None,
     as_json: Json = False,
 ) -> int:
-    """Train the same configuration again in a temporary folder, and compare the curves.
-
-    Exit code 4 if they differ by more than rounding and the seeds' spread, or at all in the same environment.
-    """
+    """Train the same configuration again in a temporary folder, and compare the curves."""
     if epochs and steps:
         raise NormbenchError("--epochs and --steps exclude each other.")
-    asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
-    first = ours(run, results)
-    if first.status not in store.FINISHED:
-        raise NormbenchError(f"run {first.id} is {first.status}: only a finished run can be compared.")
-    refuse_edited(first, config_dir)
-    config = compose.restore(first.config, config_dir)
+    then = ours(run, results)
+    if then.status not in FINISHED:
+        raise NormbenchError(f"run {then.id} is {then.status}: only a finished run can be compared.")
+    refuse_edited(then, config_dir)
+    config = compose.restore(then.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
     spec = plan.resolved(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir)
-    if asked:
-        ((unit, length),) = asked.items()
-        if config["model"]["declares"].get("probe"):
-            raise NormbenchError(f"run {first.id} is a probe, computed whole: leave out --{unit}.")
-        shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
-        if shorter.steps > spec.steps:
-            whole = f"{spec.epochs} epochs, {spec.steps} updates" if spec.epochs else f"{spec.steps} updates"
-            raise NormbenchError(f"--{unit} {length} is more than run {first.id} has: {whole}.")
-        spec = shorter
-    if spec.id != first.id:
+    if spec.id != then.id:
         raise NormbenchError(
-            f"run {first.id} was made by other maths: this version gives its configuration the id {spec.id}."
+            f"run {then.id} was made by other maths: this version gives its configuration the id {spec.id}."
         )
+    if epochs or steps:
+        whole, length = spec.steps, {"epochs": epochs or 0, "steps": steps or 0}
+        spec = replace(spec, config={**config, "train": {**config["train"], **length}})
+        if spec.probe or spec.steps > whole:
+            raise NormbenchError(f"run {then.id} has no first part of that length: leave out --epochs and --steps.")
     console = terminal.console(stderr=as_json)
-    say(console, f"{first.id} again, to compare with {first.path}")
+    terminal.say(console, f"{then.id} again, to compare with {then.path}")
     with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
         if ensured.interrupted:
             return 130
-        again = ensured.found.of(spec)
-        if again is None:
+        now = ensured.found.of(spec)
+        if now is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    found = rerun_diff.compare(first, again, _of_other_seeds(first, first.path, results, config_dir))
+    answer = compare(then, now, _other_seeds(then, results, config_dir))
     if as_json:
-        say_json({**_as_json(first, found), "updates": {"compared": spec.steps, "of": first.steps}})
+        terminal.say_json(answer)
     else:
-        show(again, found, console, first.steps)
-    return 0 if found.deterministic and found.word != rerun_diff.DIFFERENT else 4
+        where = "the same" if answer["same_machine"] else "another"
+        updates = f"{now.steps} of {then.steps} updates, on {where} machine"
+        terminal.say(console, f"run {then.id}, {updates}: {answer['word']}")
+        table = terminal.Table("metric", "values", "missing", "difference", "seeds' range", "at")
+        for row in answer["metrics"]:
+            sizes = {key: "–" if row[key] is None else f"{row[key]:.1e}" for key in ("difference", "range")}
+            table.add_row(*(terminal.cell(str(text)) for text in (row | sizes).values()))
+        if answer["word"] != EQUAL:
+            console.print(table)
+    return 4 if answer["word"] == DIFFERENT else 0
 
 
-def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Path | None) -> list[RunRecord]:
-    """The finished runs of the same pack or store that differ from `run` only in the seed."""
-    near = pack.read(source) if source.is_file() else _stored(run, results)
-    labels = ("experiment", "arm", "control", "axes")
-    cell = [r for r in near if r.id != run.id and all(getattr(r, key) == getattr(run, key) for key in labels)]
-    return [r for r in cell if _id_with_seed(r, run.seed, config_dir) == run.id]
+def _other_seeds(run: RunRecord, results: Path, config_dir: Path | None) -> list[RunRecord]:
+    """The finished runs that differ from `run` in the seed alone."""
+    runs = Runs(results)
+    runs.refresh()
+    ids = []
+    for head in runs.heads:
+        if (head.experiment, head.arm) == (run.experiment, run.arm) and head.id != run.id and head.status in FINISHED:
+            with suppress(NormbenchError):  # a configuration that this version does not know
+                config = compose.restore(head.config, config_dir) | {"seed": run.seed}
+                if plan.resolved(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id == run.id:
+                    ids.append(head.id)
+    return list(runs.load(ids).values())
 
 
-def _stored(run: RunRecord, results: Path) -> Iterator[RunRecord]:
-    for stored in store.scan(results / "runs"):
-        if (stored.experiment, stored.arm) == (run.experiment, run.arm):
-            try:
-                record = store.record(stored)
-            except Damaged:
-                continue
-            if record is not None:
-                yield record
-
-
-def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
-    """The id that the run would have with this seed; "" if this version cannot compose its configuration."""
-    try:
-        config = compose.restore(run.config, config_dir) | {"seed": seed}
-        return ResolvedRun(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
-    except NormbenchError:
-        return ""
-
-
-def show(again: RunRecord, found: RerunDiff, console: Console, of: int = 0) -> None:
-    """Print the answer, the changes of the environment and, if the curves differ, a row per metric.
-
-    of: the number of updates of the whole run.
-    """
-    part = f", the first {again.steps} of {of} updates" if again.steps < of else ""
-    say(console, f"run {again.id}{part}: {_describe_answer(again, found)}")
-    if found.changed:
-        environment = Table("", "then", "now")
-        for key, values in found.changed.items():
-            environment.add_row(key, *(escape(str(value)) for value in values))
-        console.print(environment)
-    if found.word == rerun_diff.TO_THE_BYTE:
-        return
-    table = Table("split", "mode", "metric", "values", "largest difference", "at", "answer")
-    for row in found.rows:
-        largest = row.largest
-        size, place = (f"{largest.relative:.1e}", _format_place(largest)) if largest and largest.relative else ("", "")
-        words = (row.split, row.mode, row.metric, str(row.values), size, place, _describe_row(row))
-        table.add_row(*map(escape, words))
-    console.print(table)
-    say(console, f"differences are relative to the larger value; rounding explains {rerun_diff.BOUND:g}")
-    if any(row.judged for row in found.rows):
-        say(
-            console,
-            f"the spread is of seeds {', '.join(map(str, found.seeds))}: {100 * rerun_diff.LEVEL:g} % prediction "
-            f"intervals over all values compared, {100 * found.level:.6g} % for each (of logarithms where positive)",
-        )
-
-
-def _describe_answer(again: RunRecord, found: RerunDiff) -> str:
-    if found.word == rerun_diff.TO_THE_BYTE:
-        return f"{found.word}, {len(again.records)} records, sha256 {curve_sha256(again.records)[:12]}"
-    if found.ended[0] != found.ended[1]:
-        where = f"{found.ended[0]} then, {found.ended[1]} now"
-    else:
-        where = f"first {_format_gap(found.first)}" if found.first else "the same values, in another order"
-    if not found.deterministic:
-        return f"not deterministic, {found.word} in the same environment; {where}"
-    silent = "" if found.changed else f"; the environment may be another (not recorded: {', '.join(found.unrecorded)})"
-    return f"{found.word}; {where}{silent}"
-
-
-def _format_gap(gap: Gap) -> str:
-    then, now = (value if value is not None else "nothing" for value in (gap.then, gap.now))
-    size = f" ({gap.relative:.2g})" if math.isfinite(gap.relative) else ""
-    return (
-        f"{gap.place['split']} {gap.place['mode']} {gap.metric} at {_format_place(gap)}: {then} then, {now} now{size}"
-    )
-
-
-def _format_place(gap: Gap) -> str:
-    parts = [text(gap.variant), *(f"{key} {gap.place[key]}" for key in ("order", "block") if key in gap.place)]
-    return ", ".join([f"epoch {gap.place['epoch']:g}", *filter(None, parts)])
-
-
-def _describe_row(row: Row) -> str:
-    notes = []
-    if row.beyond and row.n and not row.judged:
-        notes.append(f"no spread to compare with: n = {row.n}")
-    if row.judged:
-        few = f", {row.beyond - row.judged} values of fewer not judged" if row.judged < row.beyond else ""
-        notes.append(f"{row.share:.2g} of the interval, n = {row.n}{few}")
-    for count, when in ((row.only_then, "then"), (row.only_now, "now")):
-        if count:
-            notes.append(f"{count} values only {when}")
-    return "; ".join([row.word, *notes])
-
-
-def _as_json(run: RunRecord, found: RerunDiff) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "word": found.word,
-        "deterministic": found.deterministic,
-        "ended": found.ended,
-        "environment": {key: {"then": then, "now": now} for key, (then, now) in found.changed.items()},
-        "unrecorded": found.unrecorded,
-        "seeds": found.seeds,
-        "level": found.level,
-        "bound": rerun_diff.BOUND,
-        "first": _gap_as_json(found.first),
-        "metrics": [
-            {
-                **vars(row),
-                "share": _number(row.share),
-                "largest": _gap_as_json(row.largest),
-                "first": _gap_as_json(row.first),
+def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dict[str, Any]:
+    """The answer, as --json prints it. `now` may be shorter than `then`; `others` have other seeds."""
+    first, records = then.cut(now.steps).records, [*now.records]
+    if now.steps < then.steps:  # it ends with evaluations that the longer run did not have there
+        places = set(map(_place, first))
+        records = [record for record in records if record["step"] < now.steps or _place(record) in places]
+    before, after, *seeds = (_values(curve) for curve in (first, records, *(other.records for other in others)))
+    rows: dict[str, dict[str, Any]] = {}
+    for key in before | after:
+        split, mode, place, metric = key
+        name = f"{split} {mode} {metric}"
+        nothing = {"metric": name, "values": 0, "missing": 0, "difference": 0.0, "range": None, "at": ""}
+        row = rows.setdefault(name, nothing)
+        if key not in before or key not in after:
+            row["missing"] += 1
+            continue
+        row["values"] += 1
+        if (difference := _spread([before[key], after[key]])) > row["difference"]:
+            of_seeds = [before[key], *(values[key] for values in seeds if key in values)]
+            row |= {
+                "difference": difference,
+                "range": _spread(of_seeds) if len(of_seeds) >= RUNS else None,
+                "at": place,
             }
-            for row in found.rows
-        ],
+    explained = [not row["missing"] and row["difference"] <= max(ROUNDING, row["range"] or 0) for row in rows.values()]
+    same_machine = all(then.environment.get(key) == now.environment.get(key) for key in MACHINE)
+    ended = [then.cut(now.steps).status, now.status]
+    if ended[0] != ended[1]:
+        word = DIFFERENT
+    elif curve_sha256(first) == curve_sha256(records):
+        word = EQUAL
+    else:
+        word = EXPLAINED if all(explained) and not same_machine else DIFFERENT
+    return {
+        **{"id": then.id, "word": word, "same_machine": same_machine, "ended": ended},
+        "updates": {"compared": now.steps, "of": then.steps},
+        "seeds": sorted({then.seed, *(other.seed for other in others)}),
+        "metrics": [*rows.values()],
     }
 
 
-def _gap_as_json(gap: Gap | None) -> dict[str, Any] | None:
-    return None if gap is None else {**vars(gap), "relative": _number(gap.relative), "share": _number(gap.share)}
+def _place(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    parts = [f"{key} {record[key]}" for key in ("epoch", "step", "order", "block") if key in record]
+    return record["split"], record["mode"], ", ".join(filter(None, [*parts, text(record.get("variant", DEFAULT))]))
 
 
-def _number(value: float | None) -> float | None:
-    """JSON has no infinite numbers."""
-    return value if value is None or math.isfinite(value) else None
+def _values(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, ...], float]:
+    """The finite values of a curve, by place and metric."""
+    values: dict[tuple[str, ...], float] = {}
+    for record in records:
+        for metric in record.keys() - {*PLACE}:
+            if math.isfinite(value := float(record[metric])):
+                values[*_place(record), metric] = value
+    return values
+
+
+def _spread(values: Sequence[float]) -> float:
+    return (max(values) - min(values)) / max(*map(abs, values), SMALLEST)

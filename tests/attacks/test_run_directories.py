@@ -18,13 +18,13 @@ import spoil
 import tiny
 
 from normbench.cli import main
+from normbench.commands.rerun import DIFFERENT
 from normbench.config.resolve import ResolvedRun
-from normbench.stats.rerun_diff import DIFFERENT, WORDS
 from normbench.web.index import Index
 
 GOOD = 3  # runs beside the hostile ones
 PATIENCE = 20  # s for one command
-DIFFERS = re.compile(rf"^run [0-9a-f]{{12}}: ({DIFFERENT}|not deterministic, ({'|'.join(WORDS)}))\b", re.MULTILINE)
+DIFFERS = re.compile(rf"^run [0-9a-f]{{12}}, .*: {DIFFERENT}$", re.MULTILINE)
 EXPORTS = (("export", "csv", "--output", "out.csv"), ("export", "parquet", "--output", "out.parquet"))
 STEERS = "\x1b]0;owned\x07\x9b31m\u202e\n[/red]"
 FILES = (

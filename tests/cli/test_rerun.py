@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,31 +11,27 @@ from typing import Any
 import fake
 import pytest
 import tiny
-from rich.console import Console
 
-from normbench.commands import rerun
+from normbench.commands.rerun import DIFFERENT, EQUAL, EXPLAINED, ROUNDING, compare
 from normbench.config.plan import train_specs
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
-from normbench.stats.rerun_diff import compare
 
-HERE = {"processor": "EPYC", "torch": "2.9"}
 PACK = Path("results") / "paper2020" / "fig" / "paper" / pack.NAME
 
 
-def test_against_the_runs_of_its_pack_that_differ_in_the_seed_alone(normbench, capfd, tmp_path: Path):
+def test_against_the_runs_that_differ_in_the_seed_alone(normbench, capfd, tmp_path: Path):
     (spec, *others) = fake.specs(5)
     others.append(tiny.spec("seed=9", "optim.lr=0.5"))  # the same labels
     runs = [fake.record(spec), *(fake.record(other, value=0.5 + other.seed / 1e3) for other in others)]
     pack.write(tmp_path / PACK, runs)
     assert normbench("rerun", spec.id, "--epochs", "1", "--json") == 4
     answer = json.loads(capfd.readouterr().out)
-    assert answer["word"] == "different" and answer["deterministic"] and answer["seeds"] == [1, 2, 3, 4, 5]
-    assert answer["environment"]["torch"]["then"] == "2.9" and "processor" in answer["unrecorded"]
+    assert answer["word"] == DIFFERENT and not answer["same_machine"] and answer["seeds"] == [1, 2, 3, 4, 5]
     assert answer["updates"] == {"compared": spec.steps // 2, "of": spec.steps}
-    rows = {(row["split"], row["mode"], row["metric"]): row for row in answer["metrics"]}
-    assert rows["test", "eval", "nll"]["values"] == 2 and rows["test", "eval", "nll"]["n"] == 5
-    assert rows["valid", "eval", "nll"]["word"] == "different" and rows["valid", "eval", "nll"]["only_now"]
+    rows = {row["metric"]: row for row in answer["metrics"]}
+    assert rows["test eval nll"]["values"] == 2 and 0 < rows["test eval nll"]["range"] < 0.05
+    assert rows["valid eval nll"]["missing"] and rows["valid eval nll"]["range"] is None
 
 
 def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refused(normbench, capfd, tmp_path: Path):
@@ -42,58 +39,75 @@ def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refus
     pack.write(tmp_path / PACK, [fake.record(spec)])
     assert normbench("rerun", spec.id, "--epochs", "1") == 4
     out = capfd.readouterr().out
-    assert f"run {spec.id}, the first {spec.steps // 2} of {spec.steps} updates: " in out
+    assert f"run {spec.id}, {spec.steps // 2} of {spec.steps} updates, on another machine: different\n" in out
     assert out.startswith(f"{spec.id} again, to compare with {tmp_path / PACK}\n"), "published, or one's own"
     assert normbench("rerun", spec.id, "--epochs", "99999") == 2
-    line = f"--epochs 99999 is more than run {spec.id} has: 2 epochs, {spec.steps} updates."
-    assert line in capfd.readouterr().err
+    assert f"run {spec.id} has no first part of that length" in capfd.readouterr().err
 
 
-def test_a_probe_is_repeated_whole(normbench, capfd, tmp_path: Path):
+def test_a_probe_is_repeated_whole(normbench, tmp_path: Path):
     (probe,) = train_specs(["model=bln_weights", "norm=batch_layer"], False)
     pack.write(tmp_path / PACK, [fake.record(probe, epochs=1)])
     assert normbench("rerun", probe.id, "--epochs", "1") == 2
-    assert "is a probe, computed whole: leave out --epochs." in capfd.readouterr().err
 
 
-def output(capsys: pytest.CaptureFixture[str], then: RunRecord, now: RunRecord, others: list[RunRecord]) -> list[str]:
-    rerun.show(now, compare(then, now, others), Console(width=140))
-    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-
-
-def run(seed: int, *losses: float, **environment: Any) -> RunRecord:
-    def lines(variant: dict[str, Any], loss: float) -> list[dict[str, Any]]:
-        place = {"split": "test", "mode": "eval", "nll": loss} | variant
-        return [{"epoch": epoch, "step": 5 * epoch, **place} for epoch in range(3)]
-
-    ways: list[dict[str, Any]] = [{}, *({"variant": {"configuration": f"T{k}"}} for k in range(1, 16))]
-    records = [record for way, loss in zip(ways, losses * 16, strict=False) for record in lines(way, loss)]
-    return RunRecord("r", "e", "ln", seed, "done", 2, records=records, steps=10, environment=HERE | environment)
-
-
-def test_a_line_per_metric_and_both_environments(capsys: pytest.CaptureFixture[str]):
-    seeds = [run(seed, 1.0 + seed / 10) for seed in (1, 2, 3, 4)]
-    now = run(1, 1.12, processor="Xeon")
-    head, _, processor, _, row, how, of = output(capsys, seeds[0], now, seeds[1:])
-    assert head == (
-        "run r: chaotic, inside the seeds' spread; first test eval nll at epoch 0: 1.1 then, 1.12 now (0.018)"
+def curve(*losses: Any, seed: int = 1, processor: str = "EPYC", status: str = "done") -> RunRecord:
+    records = [{"epoch": e, "step": 10 * e, "split": "test", "mode": "eval", "nll": x} for e, x in enumerate(losses)]
+    steps = 10 * (len(losses) - 1)
+    environment = {"processor": processor}
+    return RunRecord(
+        "r", "e", "ln", seed, status, len(losses) - 1, records=records, steps=steps, environment=environment
     )
-    assert processor == "processor EPYC Xeon" and how.endswith("rounding explains 1e-05")
-    assert row == "test eval nll 48 1.8e-02 epoch 0 chaotic, inside the seeds' spread; 0.072 of the interval, n = 4"
-    assert "seeds 1, 2, 3, 4: 95 % prediction intervals over all values compared, 99.8958 % for each" in of
-    assert output(capsys, seeds[0], now, [])[4].endswith("different; no spread to compare with: n = 1")
-    same = output(capsys, seeds[0], replace(seeds[0], environment=now.environment), [])
-    assert same[0].startswith("run r: to the byte, 48 records, sha256 ") and same[2] == processor and len(same) == 3
 
 
-def test_the_same_environment_is_no_excuse(capsys: pytest.CaptureFixture[str]):
-    head, *rest = output(capsys, run(1, 1.1), run(1, 1.1 * (1 + 1e-7)), [])
-    answer = "rounding in the same environment; first test eval nll at epoch 0: 1.1 then, 1.1"
-    assert head.startswith(f"run r: not deterministic, {answer}") and len(rest) == 3
+THEN = curve(2.3, 1.0, 0.5)
+SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=3 + k) for k in (-1, 0, 1)]
 
 
-def test_an_environment_that_was_not_recorded_may_be_another(capsys: pytest.CaptureFixture[str]):
-    now = run(1, 1.1 * (1 + 1e-7), processor_signature="model 2")
-    head, *rest = output(capsys, run(1, 1.1), now, [])
-    assert head.startswith("run r: rounding; first test eval nll at epoch 0: 1.1 then, 1.1")
-    assert head.endswith("; the environment may be another (not recorded: processor_signature)") and len(rest) == 3
+@pytest.mark.parametrize(
+    ("losses", "word"),
+    [
+        ((2.3, 1.0, 0.5), EQUAL),
+        ((2.3, 1.0 - 0.99 * ROUNDING, 0.5), EXPLAINED),
+        ((2.3, 1.0, 0.6), EXPLAINED),  # the seeds go from 0.4 to 0.6
+        ((2.3, 1.0, 0.8), DIFFERENT),
+        ((2.2, 1.0, 0.5), DIFFERENT),  # the seeds begin alike
+        ((2.3, 1.0, "NaN"), DIFFERENT),
+    ],
+)
+def test_what_another_machine_explains(losses: Sequence[Any], word: str):
+    now = curve(*losses, processor="Xeon")
+    assert compare(THEN, now, SEEDS)["word"] == word
+    assert compare(THEN, replace(now, environment=THEN.environment), SEEDS)["word"] == (
+        EQUAL if word == EQUAL else DIFFERENT
+    )
+    assert compare(THEN, replace(now, status="diverged"), SEEDS)["word"] == DIFFERENT
+
+
+def test_too_few_seeds_have_no_range():
+    now = curve(2.3, 1.01, 0.5, processor="Xeon")
+    (row,) = compare(THEN, now, SEEDS)["metrics"]
+    assert row["difference"] == pytest.approx(0.01 / 1.01) and row["range"] == pytest.approx(0.2 / 1.1)
+    assert (row["values"], row["missing"], row["at"]) == (3, 0, "epoch 1, step 10")
+    fewer = compare(THEN, now, [SEEDS[0], SEEDS[1], curve(2.3, "NaN", 0.5, seed=4)])
+    assert fewer["word"] == DIFFERENT and fewer["metrics"][0]["range"] is None
+
+
+def test_a_metric_is_compared_over_its_variants():
+    records = [{**record, "variant": {"configuration": "T1"}} for record in THEN.records]
+    now = replace(THEN, records=[*THEN.records, *records], environment={})
+    assert compare(now, now, [])["word"] == EQUAL
+    assert [row["missing"] for row in compare(THEN, now, [])["metrics"]] == [3]
+
+
+def test_a_shorter_repetition_is_compared_as_far_as_it_goes():
+    last = {
+        "epoch": 1,
+        "step": 10,
+        "split": "test 2x",
+        "mode": "eval",
+        "nll": 0.9,
+    }  # evaluated at its last update alone
+    now = replace(curve(2.3, 1.0), records=[*THEN.records[:2], last])
+    assert compare(THEN, now, [])["word"] == EQUAL
+    assert compare(THEN, replace(now, records=now.records[:1]), [])["word"] == DIFFERENT
