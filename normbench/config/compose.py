@@ -11,17 +11,15 @@ import copy
 import functools
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
+from normbench.config.grammar import Override
 from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
-
-if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
-    from hydra.core.override_parser.types import Override
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare

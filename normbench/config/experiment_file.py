@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from normbench.config import compose, grammar
+from normbench.config.grammar import Override
 from normbench.errors import NormbenchError
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
 
 WIDEST = 60  # characters of a value in a message
 

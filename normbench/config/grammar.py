@@ -1,20 +1,23 @@
-"""Hydra's override grammar: words such as `optim.lr=1e-3`, parsed, and the sweeps among them."""
+"""Hydra's override grammar: words such as `optim.lr=1e-3`, parsed, and the sweeps among them.
+
+Hydra parses what a user may write. The words of experiments' files, names, numbers, lists and maps, need no Hydra: who
+judges published runs has none, and they are many.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.stored import LABELS, RUN_GROUPS
-
-if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
-    from hydra.core.override_parser.types import Override
 
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
@@ -24,6 +27,23 @@ MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip o
 HOME = re.compile(r"(?<=[=,])~(?=/)")  # of norm=~/my_norm.py, which no shell replaces
 KEY_OR_BRACE = re.compile(r"[{}]|[^{}()\[\],:=\s]+(?=\s*:)")
 NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")
+PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+PLAIN_NAME = re.compile(r"[A-Za-z_][\w./*-]*", re.ASCII)
+PLAIN_TOKEN = re.compile(r"""('[^'"\\]*')(?!\s*:)|[^][{}:,\s]+""")  # group 1: a text in quotes, which no key is
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Override:
+    """A parsed word."""
+
+    key_or_group: str
+    input_line: str  # the word
+    value: Callable[[], Any]  # makes it anew, since a configuration may change its lists and maps
+    sweep: Any = None  # Hydra's override, if the word has several values
+
+    def is_sweep_override(self) -> bool:
+        return self.sweep is not None
 
 
 def check_name(place: str, name: str) -> None:
@@ -36,27 +56,12 @@ def check_name(place: str, name: str) -> None:
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
     parsed = []
     for word in words:
         word = HOME.sub(os.path.expanduser("~"), word.removeprefix("++"))  # Hydra's ++ sets what is there
         if "${" in word:  # it would be resolved to nothing, or be taken for a name
             raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
-        try:
-            override = _parse(word)
-        except (HydraException, OmegaConfBaseException, RecursionError):
-            group, _, name = word.partition("=")
-            if group in (*GROUPS, *LABELS):
-                check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
-            raise NormbenchError(
-                f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
-            ) from None
-        if not override.key_or_group:
-            raise NormbenchError(f"'{word}' has no key: write key=value.")
-        if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
-            raise NormbenchError(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
+        override = _plain(word) or _by_hydra(word)
         _refuse_twice(word)
         parsed.append(override)
     return parsed
@@ -78,11 +83,53 @@ def _refuse_twice(word: str) -> None:
 
 
 @functools.lru_cache(4096)
-def _parse(word: str) -> Override:
-    """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
+def _plain(word: str) -> Override | None:
+    """The override of a word that means the same in Hydra's grammar and, with its names in quotes, in JSON; or None.
 
-    return OverridesParser.create().parse_override(word)
+    Kept, since the runs of a plan share most of their words.
+    """
+    key, _, text = word.partition("=")
+    if not (PLAIN_KEY.fullmatch(key) and text.isprintable() and text == text.strip()):
+        return None
+    as_json = PLAIN_TOKEN.sub(_token_as_json, text)
+    try:
+        json.loads(as_json)
+    except (ValueError, RecursionError):
+        return None
+    return Override(key, word, functools.partial(json.loads, as_json))
+
+
+def _token_as_json(match: re.Match[str]) -> str:
+    token = match[0]
+    if token.lower() in ("true", "false", "null"):
+        return token.lower()
+    if NUMBER.fullmatch(token):
+        return token
+    if PLAIN_NAME.fullmatch(token) and token.lower() not in ("nan", "inf"):
+        return f'"{token}"'
+    return json.dumps(token[1:-1]) if match[1] else "?"  # which is no JSON
+
+
+@functools.lru_cache(4096)
+def _by_hydra(word: str) -> Override:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        parsed = OverridesParser.create().parse_override(word)
+    except (HydraException, OmegaConfBaseException, RecursionError):
+        group, _, name = word.partition("=")
+        if group in (*GROUPS, *LABELS):
+            check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
+        raise NormbenchError(
+            f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
+        ) from None
+    if not parsed.key_or_group:
+        raise NormbenchError(f"'{word}' has no key: write key=value.")
+    if parsed.is_delete() or parsed.is_add() or parsed.is_force_add() or parsed.package is not None:
+        raise NormbenchError(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
+    return Override(parsed.key_or_group, word, parsed.value, parsed if parsed.is_sweep_override() else None)
 
 
 def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
@@ -111,7 +158,7 @@ def _values_of(override: Override) -> list[Override]:
 
     word, key = override.input_line, override.key_or_group
     try:
-        words = list(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1))
+        words = list(itertools.islice(override.sweep.sweep_string_iterator(), MOST_RUNS + 1))
     except (HydraException, ValueError, OverflowError):  # interval() and glob() have no list of values, nor steps of 0
         raise NormbenchError(f"'{word}' cannot be swept. Write the values: {key}=a,b or =range(...).") from None
     if not words:

@@ -7,18 +7,16 @@ from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
+from normbench.config.grammar import Override
 from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 from normbench.stored import LABELS
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
 
 ADHOC = "adhoc"
 experiment = experiment_file.load
