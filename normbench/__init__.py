@@ -1,7 +1,7 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
 The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
-first use, because importing torch and pandas is slow and most commands need neither. Errors are kinds of
+first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither. Errors are kinds of
 `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is in
 `normbench.extend`.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from normbench import extras
 from normbench.errors import BadInput, Busy, Diverged, Failed, NormbenchError
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ if not TYPE_CHECKING:  # so that a type checker reports names that do not exist
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
             raise AttributeError(f"module 'normbench' has no attribute '{name}'")
-        return getattr(import_module(f"normbench.library.{_HOME[name]}"), name)
+        try:
+            return getattr(import_module(f"normbench.library.{_HOME[name]}"), name)
+        except ModuleNotFoundError as error:
+            if line := extras.missing(f"normbench.{name}", error):
+                raise extras.MissingExtra(line) from None
+            raise
 
 
 def __dir__() -> list[str]:

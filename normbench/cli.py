@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, get_args
 import typer
 from typer.core import TyperGroup
 
-from normbench import output
+from normbench import extras, output
 from normbench.errors import NormbenchError, code_of, did_you_mean, line_of, unknown
 
 EPILOG = """examples:
@@ -134,15 +134,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     from normbench.draw.text import visible_lines
 
     output.guard()
-    line = ""
+    words, line = list(sys.argv[1:] if arguments is None else arguments), ""
     try:
-        code = run(list(sys.argv[1:] if arguments is None else arguments))
+        code = run(words)
         if not code and (error := output.lost()):
             line, code = f"standard output: {error.strerror}.", code_of(error)
     except NormbenchError as error:
         line, code = str(error), error.code
     except KeyboardInterrupt:
         line, code = "interrupted; the same command goes on.", 130
+    except ModuleNotFoundError as error:
+        line, code = extras.missing(words[0], error), 2
+        if not line:
+            raise
     except SystemExit as error:  # of a user's file: the code that it names says nothing about this command
         line, code = f"sys.exit was called{line_of(error)}: nothing after that was done.", 4
     except OSError as error:  # a path that is too long, unreadable or gone

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from rich.text import Text
 
 import normbench
-from normbench import locks, reading
+from normbench import extras, locks, reading
 from normbench.commands import data as data_command
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Json, Results
@@ -63,6 +63,9 @@ def _guarded(check: Callable[[Path], Iterator[Finding]], results: Path) -> Itera
     """The findings of a check; its exception becomes one, since this command must survive a broken installation."""
     try:
         yield from check(results)
+    except ModuleNotFoundError as error:
+        if not extras.missing("", error):  # else a line of versions says it
+            yield Finding(check.__name__.strip("_"), "bad", f"cannot be examined: {error}")
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         yield Finding(check.__name__.strip("_"), "bad", f"cannot be examined: {text}")
@@ -72,21 +75,35 @@ def _versions(results: Path) -> Iterator[Finding]:
     place = Path(normbench.__file__).parent
     yield Finding("versions", "good", f"normbench {normbench.__version__} in {place}, choices in {compose.conf_dir()}")
     yield Finding("versions", "good", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}")
-    fine = []
-    for text in importlib.metadata.requires("normbench") or []:
-        need = Requirement(text)
-        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            found = importlib.metadata.version(need.name)
-        except importlib.metadata.PackageNotFoundError:
-            yield Finding("versions", "bad", f"{need.name} is not installed. Run: pip install '{need}'")
-            continue
-        if need.specifier.contains(found, prereleases=True):
-            fine.append(f"{need.name} {found}")
-        else:
-            yield Finding("versions", "bad", f"{need.name} {found} does not fit. Run: pip install '{need}'")
-    yield Finding("versions", "good", ", ".join(fine))
+    fits: list[str] = []
+    for extra in ("", *extras.MODULES):
+        absent = []
+        for need in _needs(extra):
+            try:
+                version = importlib.metadata.version(need.name)
+            except importlib.metadata.PackageNotFoundError:
+                absent.append(need.name)
+                continue
+            if need.specifier.contains(version, prereleases=True):
+                fits.append(f"{need.name} {version}")
+            else:
+                yield Finding(
+                    "versions",
+                    "bad",
+                    f"{need.name} {version} does not fit. Run: pip install '{need.name}{need.specifier}'",
+                )
+        if absent:
+            what = f"{', '.join(absent)}: not installed"
+            command = extras.install(extra) if extra else "pip install normbench"
+            yield Finding("versions", "note" if extra else "bad", f"{what}. Run: {command}")
+    yield Finding("versions", "good", ", ".join(fits))
+
+
+def _needs(extra: str) -> list[Requirement]:
+    """What an extra brings; without one what every installation has."""
+    lines = importlib.metadata.requires("normbench") or []
+    needs = [Requirement(line) for line in lines if ("extra ==" in line) == bool(extra)]
+    return [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
 
 
 def _torch(results: Path) -> Iterator[Finding]:
@@ -106,8 +123,8 @@ def _torch(results: Path) -> Iterator[Finding]:
         )
     try:
         vgg.torchvision()
-    except NormbenchError as error:
-        yield Finding("device", "bad", str(error))
+    except NormbenchError as error:  # nothing but VGG-19's features needs it
+        yield Finding("device", "note", str(error))
 
 
 def _gflops() -> float:
@@ -182,6 +199,7 @@ def _data(results: Path) -> Iterator[Finding]:
 
 
 def _wandb(results: Path) -> Iterator[Finding]:
+    extras.require("wandb")
     version = importlib.metadata.version("wandb")
     try:
         host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or "?"  # without a password

@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from normbench import durable, reading
+from normbench import durable, extras, reading
 from normbench.data import content, files
 from normbench.errors import NormbenchError
 
@@ -116,7 +116,8 @@ def _crops(path: Path) -> torch.Tensor:
 
 @functools.cache
 def torchvision() -> ModuleType:
-    """The torchvision package; NormbenchError when it cannot be imported."""
+    """The torchvision package; NormbenchError when it is installed and cannot be imported."""
+    extras.require("torchvision")
     try:
         try:
             return importlib.import_module("torchvision")

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normbench import data
+from normbench import data, extras
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch, python
@@ -62,6 +62,7 @@ def ensure_runs(
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
         )
     root = results / "runs"
+    extras.require("torch")
     check_data(to_train)
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas
 
 from normbench.compare import configuration
 from normbench.errors import NormbenchError
@@ -15,9 +16,6 @@ from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
 from normbench.runs.table import finished
 from normbench.stats.series import PARTS, best_step
 from normbench.stored import RUN_GROUPS
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def load_runs(*words: str, results: str | Path | None = None, records: bool = False) -> pandas.DataFrame:
@@ -44,8 +42,6 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     Errors: NormbenchError for a column that no run has, for words that no run fits. A damaged run is left out with a
     warning.
     """
-    import pandas
-
     for word in words:
         if not isinstance(word, str):
             raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")

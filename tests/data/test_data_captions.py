@@ -16,7 +16,7 @@ import pytest
 import tinysets
 import torch
 
-from normbench import data
+from normbench import data, extras
 from normbench.config import compose
 from normbench.data import captions, files, vgg
 from normbench.data.words import END, UNKNOWN
@@ -280,7 +280,7 @@ def test_import(tmp_path: Path, package: str) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ModuleNotFoundError("No module named 'torchvision'"), RuntimeError("something else"), OSError("no libcudart")],
+    [ImportError("libcudart.so"), RuntimeError("something else"), OSError("no libcudart")],
 )
 def test_cannot_be_imported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> None:
@@ -293,3 +293,10 @@ def test_cannot_be_imported(error: Exception, monkeypatch: pytest.MonkeyPatch) -
     assert caught.value.code == 2
     line = str(caught.value)
     assert line.startswith("torchvision cannot be imported beside torch ") and f": {error}. Install the" in line
+
+
+def test_without_it_one_line_says_how_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        vgg.torchvision.__wrapped__()
+    assert extras.missing("data", caught.value) == "data needs torchvision: pip install 'normbench[vgg]'"
