@@ -33,10 +33,12 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
-# torch apart from the rest: it is large, has its own index, and its layer stays while the others change
+# normbench[all], with torch apart from the rest: it is large, has its own index, and its layer stays while the others change
 COPY pyproject.toml ./
 RUN python3 -c 'import tomllib; \
-    needs = tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]; \
+    project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+    extras = [project["optional-dependencies"][name] for name in ("train", "vgg", "wandb")]; \
+    needs = sum(extras, project["dependencies"]); \
     torch = [need for need in needs if need.startswith("torch")]; \
     print(*torch, sep="\n", file=open("torch.txt", "w")); \
     print(*[need for need in needs if need not in torch], sep="\n", file=open("others.txt", "w"))'

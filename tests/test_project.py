@@ -195,7 +195,10 @@ def test_everything_the_repository_says_of_its_licence_and_version_is_the_same()
 
 def test_ci_runs_the_commands_of_the_readme():
     readme = (ROOT / "README.md").read_text().splitlines()
-    assert len([line for line in readme if line.startswith("    pip install ")]) == 2
+    assert [line for line in readme if line.startswith("    pip install ")] == [
+        "    pip install -e '.[train]' && normbench reproduce ln2016/fig6 --fidelity smoke",
+        "    pip install -e '.[dev]' && pytest",
+    ]
     ci = (ROOT / ".ci" / "run").read_text()
     assert "README.md" in ci and 'bash -c "$command"' in ci
 

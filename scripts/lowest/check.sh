@@ -17,10 +17,11 @@ import tomllib
 
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
-for need in project["dependencies"]:
+extras = project["optional-dependencies"]
+for need in [*project["dependencies"], *extras["train"], *extras["vgg"], *extras["wandb"]]:
     name, lowest = re.match(r"([\w.-]+)>=([\d.]+)", need).groups()
     print(f"{name}=={lowest}")
-print(*project["optional-dependencies"]["dev"], sep="\n")
+print(*(need for need in extras["dev"] if not need.startswith("normbench")), sep="\n")
 PYTHON
 pip install --quiet -r "$scratch/lowest.txt"
 git clone --quiet . "$scratch/src"
