@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from normbench import extras
 from normbench.commands import format
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
@@ -96,6 +97,7 @@ def watched(
             f"logger={logger['name']} logs what this command trains, and this launcher leaves that to others. Leave it "
             "out; once the runs have ended: normbench export wandb"
         )
+    extras.require("wandb")  # without it a run of the pool would go on, with a note at its end
     started: list[ResolvedRun] = []
     warnings: list[str] = []
 
