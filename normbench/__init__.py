@@ -1,9 +1,9 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
 The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
-first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither. Errors are kinds of
-`NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is in
-`normbench.extend`.
+first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither. Errors are
+kinds of `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is
+in `normbench.extend`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ the command line and in `normbench.NAME`.
 from __future__ import annotations
 
 import importlib.util
+import sys
 import traceback
 
 from normbench.errors import BadInput
@@ -45,5 +46,5 @@ def missing(name: str, error: ModuleNotFoundError) -> str:
 
 def require(module: str) -> None:
     """ModuleNotFoundError where other processes would not find a module."""
-    if importlib.util.find_spec(module) is None:
+    if not sys.modules.get(module) and importlib.util.find_spec(module) is None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
-from normbench import scratch
+from normbench import extras, scratch
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, argument, option
 from normbench.commands.terminal import say
@@ -95,6 +95,7 @@ def _table(
 
 def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, console: Console) -> dict[str, Any]:
     """Replay runs. NormbenchError with code 4 if W&B fails on one, 2 if the request is wrong, such as a missing key."""
+    extras.require("wandb")
     from normbench.launch.wandb_run import WandbRun, describe, wait_until_written
 
     mode, project = logger["mode"], logger["project"]
