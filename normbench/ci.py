@@ -1,15 +1,11 @@
-"""Verdicts for continuous integration: which claims fail, the comment on a pull request, JUnit's XML."""
+"""Verdicts for continuous integration: which claims fail, and the comment on a pull request."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
 
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError, unknown
@@ -35,7 +31,6 @@ LOOKS = (
     "decided falsely more often than its level says."
 )
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#$]")
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 forbids
 
 
 class ClaimsFail(NormbenchError):
@@ -46,12 +41,11 @@ class ClaimsFail(NormbenchError):
 
 @dataclass(frozen=True)
 class Judged:
-    """The claims of one file; `error`: why they could not be judged; `absent`: what they name and no run has."""
+    """The claims of one file; `failed`: they could not be judged; `absent`: what they name and no run has."""
 
     id: str
-    title: str
     claims: Sequence[Verdict] = ()
-    error: str = ""
+    failed: bool = False
     absent: Sequence[str] = ()
 
 
@@ -100,23 +94,6 @@ def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
         raise NormbenchError(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
 
 
-def warnings(judged: Sequence[Judged]) -> Iterator[str]:
-    """A line for each claim that lacks seeds; on GitHub in the form that becomes an annotation."""
-    for one in judged:
-        if not one.claims and not one.error:
-            yield _warning(f"{one.id}: no claim was judged")
-    for name, claim in _named(judged):
-        few = claim["n"] < rules.FEWEST or any(part["why"] in INCOMPLETE for part in claim["parts"])
-        if claim["setting"] == rules.UNDECIDED and few:
-            yield _warning(f"{name} is undecided for want of runs ({claim['n']} seeds): {claim['statement']}")
-
-
-def _warning(line: str) -> str:
-    if not os.environ.get("GITHUB_ACTIONS"):
-        return f"warning: {line}"
-    return "::warning::" + line.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
 def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
     """Every claim, with its file where there are several."""
     for one in judged:
@@ -128,7 +105,7 @@ def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     """The comment on a pull request. asked: what was judged, by which the comment of the last push is found."""
     head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
     # not why: an error may quote a row of a file, which is not for everybody
-    entries = [("", f"**{_text(one.id)}** was not judged: the log says why.") for one in judged if one.error]
+    entries = [("", f"**{_text(one.id)}** was not judged: the log says why.") for one in judged if one.failed]
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim["verdict"])
         cells = (f"{_text(name)}: {_text(claim['statement'])}", f"**{verdict}**" if word else verdict)
@@ -157,32 +134,3 @@ def _text(text: str) -> str:
 
 def _evidence(claim: Verdict) -> str:
     return "; ".join(filter(None, [claim["answer"], claim.get("compared")]))
-
-
-def junit(judged: Sequence[Judged], words: Sequence[str]) -> bytes:
-    """A test suite for each file, a test case for each claim: failed, skipped where it is open, or passed."""
-    root = ElementTree.Element("testsuites")
-    for one in judged:
-        suite = _child(root, "testsuite", name=one.title, id=one.id)
-        for claim in one.claims:
-            case = _child(suite, "testcase", classname=one.id, name=f"{claim['id']} {claim['statement']}")
-            properties = _child(case, "properties")
-            for key in ("verdict", "effect", "unit", "interval", "n"):
-                value = claim[key] if isinstance(claim[key], str) else json.dumps(claim[key])
-                _child(properties, "property", name=key, value=value)
-            if word := failing(claim, words):
-                _child(case, "failure", type=word, message=_evidence(claim))
-            elif claim["setting"] not in rules.DECIDED:
-                _child(case, "skipped", message=f"{claim['verdict']}: {_evidence(claim)}")
-        if one.error:
-            _child(_child(suite, "testcase", classname=one.id, name="judge"), "error", message=one.error)
-        counts = Counter(child.tag for case in suite for child in case)
-        totals = {"failures": counts["failure"], "skipped": counts["skipped"], "errors": counts["error"]}
-        suite.attrib |= {key: str(count) for key, count in {"tests": len(suite), **totals}.items()}
-    ElementTree.indent(root)
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def _child(parent: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
-    clean = {key: _NOT_XML.sub("", value) for key, value in attributes.items()}
-    return ElementTree.SubElement(parent, tag, clean)

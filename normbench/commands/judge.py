@@ -115,7 +115,7 @@ class Judge(Judging):
             for claim in claims
             if NOT_RUN in (claim["setting"], *(control["word"] for control in claim["controls"]))
         ]
-        judged.append(Judged(self.asked, asked.title, claims, absent=absent or not_run))
+        judged.append(Judged(self.asked, claims, absent=absent or not_run))
         notes += absent
         for note in notes:
             self.say(f"  note: {note}")

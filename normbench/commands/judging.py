@@ -1,4 +1,4 @@
-"""The options of a command that judges claims: when it fails, and files for continuous integration."""
+"""The options of a command that judges claims: when it fails, and the comment on a pull request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,12 @@ FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; f
 
 @dataclass(frozen=True, kw_only=True)
 class Judging(options.Answering):
-    """A command that judges claims: `run` calls its `judge`, then writes the files and finds the exit code."""
+    """A command that judges claims: `run` calls its `judge`, then writes the comment and finds the exit code."""
 
     fail_on: Annotated[list[str], option(FAIL_ON, "WORD[,WORD]", default_factory=list, show_default=False)]
     markdown: Annotated[
         Path | None, option("write the verdicts as a comment on a pull request; -: print it", "FILE", parser=place)
     ] = None
-    junit: Annotated[Path | None, option("write the verdicts as JUnit's XML", "FILE", parser=place)] = None
 
     @property
     def asked(self) -> str:
@@ -47,34 +46,29 @@ class Judging(options.Answering):
         """The exit code of `judge`, or 6 where that is 0 and a claim fails."""
         judged: list[ci.Judged] = []
         words: list[str] = []
-        self._check_files()
+        self._check_file()
         try:
             words = ci.fail_words(self.fail_on)
             code = self.judge(judged)
-        except (NormbenchError, OSError) as error:
-            self._write([*judged, ci.Judged(self.asked, self.asked, error=str(error))], words)
+        except (NormbenchError, OSError):
+            self._write([*judged, ci.Judged(self.asked, failed=True)], words)
             raise
         self._write(judged, words)
-        if self.fail_on or self.markdown or self.junit:
-            for line in ci.warnings(judged):
-                self.say(line)
         if not code:
             ci.check(judged, words)
         return code
 
-    def _check_files(self) -> None:
-        """NormbenchError, before anything starts, for a file that could not be written at the end."""
+    def _check_file(self) -> None:
+        """NormbenchError, before anything starts, if the comment could not be written at the end."""
         if self.as_json and self.markdown == STDOUT:
             raise NormbenchError("--json and --markdown - both print an answer. Give --markdown a file.")
-        for name, path in {"--markdown": self.markdown, "--junit": self.junit}.items():
-            if path is not None and path.is_dir():
-                raise NormbenchError(f"{name} {path} is a folder. Name a file in it.")
-            if path is not None and path != STDOUT:
-                files.make_folder(path.parent, name)
+        if self.markdown is None or self.markdown == STDOUT:
+            return
+        if self.markdown.is_dir():
+            raise NormbenchError(f"--markdown {self.markdown} is a folder. Name a file in it.")
+        files.make_folder(self.markdown.parent, "--markdown")
 
     def _write(self, judged: Sequence[ci.Judged], words: Sequence[str]) -> None:
-        if self.junit:
-            files.atomic_write(self.junit, ci.junit(judged, words))
         if self.markdown == STDOUT:
             print(ci.markdown(self.asked, judged, words), end="")
         elif self.markdown:

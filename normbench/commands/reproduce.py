@@ -41,7 +41,7 @@ EPILOG = """examples:
   normbench reproduce ln2016 --max-time 2h              the same command continues later
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
-  normbench reproduce ln2016 --max-time 0 --fail-on contradicted --junit verdicts.xml        for CI: docs/ci.md
+  normbench reproduce ln2016 --max-time 0 --fail-on contradicted --markdown verdicts.md      for CI: docs/ci.md
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 
@@ -156,7 +156,7 @@ class Reproduce(Judging):
                     raise
                 self.say(f"  {artifact.id} is left out: {error}")
                 ended, answer = error.code, {"error": str(error)}
-                judged.append(Judged(artifact.id, artifact.title, error=str(error)))
+                judged.append(Judged(artifact.id, failed=True))
             answers[-1] |= answer
             code = max(code, ended)
             if code == 130:
@@ -234,7 +234,7 @@ class Reproduce(Judging):
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
         before = publish.last(self.results, artifact, self.fidelity) or {"claims": []}
         verdicts, files = self._results(artifact, found.runs)
-        judged.append(Judged(artifact.id, artifact.title, verdicts))
+        judged.append(Judged(artifact.id, verdicts))
         claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
         answer |= {"decided": describe.decided(verdicts), "decided_before": describe.decided(before["claims"])}

@@ -131,7 +131,7 @@ def test_the_summary_is_always_written_and_the_judges_code_comes_last(code: int,
     assert runner.summary == MARKDOWN and runner.outputs["exit-code"] == str(code)
     (line,) = [call for call in runner.calls if call.startswith("normbench")]
     words = f"normbench judge --runs mine --runs our runs --fail-on {ci.GATE} --markdown "
-    assert line == f"{words}{runner.outputs['markdown']} --junit {runner.outputs['junit']} -- ci/claims.yaml"
+    assert line == f"{words}{runner.outputs['markdown']} -- ci/claims.yaml"
     assert Path(runner.outputs["markdown"]).read_text() == MARKDOWN and set(ACTION["outputs"]) == set(runner.outputs)
     installed = [call for call in runner.calls if call.startswith("pip")]
     assert installed == [f"pip install --quiet {ROOT}"]
@@ -160,14 +160,13 @@ def test_a_failed_import_is_no_old_verdict(tmp_path: Path) -> None:
 def test_no_printed_line_is_a_command_of_the_runner(tmp_path: Path) -> None:
     """A statement or an arm that is wrapped to the start of a line: the runner reads no command before the token."""
     runner = Runner(tmp_path)
-    runner.run(number="", PRINTED="  ::error::pwned\\n##[add-mask]x\\n::warning::C1 is undecided\\n::0000::\\nlast")
+    runner.run(number="", PRINTED="  ::error::pwned\\n##[add-mask]x\\n::warning::pwned\\n::0000::\\nlast")
     lines = runner.logs["Judge"].splitlines()
     token = lines[0].removeprefix("::stop-commands::")
     end = lines.index(f"::{token}::")
     assert len(token) == 32 and lines.count(f"::{token}::") == 1
     assert {"  ::error::pwned", "##[add-mask]x", "last"} <= {*lines[1:end]}
-    assert [line for line in lines[end + 1 :] if "::" in line or "##" in line] == [lines[-1]]
-    assert lines[-1].startswith("::warning::A claim is undecided") and "C1" not in lines[-1]
+    assert not [line for line in lines[end + 1 :] if "::" in line or "##" in line]
 
 
 def test_a_file_that_is_called_like_an_option_is_a_file(tmp_path: Path) -> None:
@@ -230,5 +229,5 @@ def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
     assert found == {cell["arm"] for _, cell in claims["claims"][0]["parts"][0]["contrast"]}
     (row,) = [line for line in page.splitlines() if line.startswith("| LN-")]
     published = json.loads((ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json").read_text())["claims"]
-    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", "", published)], []).splitlines()
+    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", published)], []).splitlines()
     assert all(f"`{word}`" in page for word in ci.WORDS)
