@@ -11,7 +11,7 @@ import torch
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import run_file, store, writing
-from normbench.train import checkpoint, memory, probes
+from normbench.train import checkpoint, probes
 from normbench.train.loop import train
 
 
@@ -42,7 +42,6 @@ def ensure_run(
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run, anew)
-            memory.refuse_too_large(spec)
             return train(spec, run, listen, stopping, anew)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not run.path.exists():

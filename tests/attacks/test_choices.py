@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tiny
 import yaml
 
 from normbench.compare import configuration
-from normbench.config import compose, plan
+from normbench.config import plan
 from normbench.config.compose import conf_dir
 from normbench.errors import NormbenchError
-from normbench.train import memory
 
 SECRET = "NORMBENCH_TEST_SECRET"
 OWN = (conf_dir() / "norm" / "layer.yaml").read_text().replace("name: layer", "name: own")
@@ -92,19 +89,3 @@ def test_an_experiment_with_a_value_of_the_environment(own: Callable[..., Path])
 @pytest.mark.parametrize("word", ["lr=" + 3000 * "[", "norm=" + 3000 * "{", "seed=&x [*x]", "seed=" + 5000 * "9"])
 def test_a_hostile_filter_fits_nothing(word: str) -> None:
     assert not configuration._fits("3", word.partition("=")[2])
-
-
-@pytest.mark.parametrize("sizes", ["[3000000,3000000]", "[1000000000000]", "[9000000000000000000]"])
-def test_a_model_beyond_the_memory_is_refused_at_once(sizes: str, tmp_path: Path) -> None:
-    started = time.monotonic()
-    with pytest.raises(NormbenchError, match="parameters") as caught:
-        tiny.train(tmp_path / "run", f"model.hidden_sizes={sizes}")
-    assert caught.value.code == 2 and time.monotonic() - started < 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [name for name in compose.choices("model") if not compose.is_probe(name)])
-def test_every_model_is_counted_without_being_made(model: str) -> None:
-    """What needs numbers would be passed over in silence."""
-    (spec,) = plan.train_specs([f"model={model}"], False)
-    assert memory.parameters(spec) > 0
