@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from normbench import scratch
+from normbench import durable, scratch
 from normbench.errors import NormbenchError, unknown
 
 SOURCE = Path(__file__).parent / "rnn" / "step.c"
@@ -60,8 +60,8 @@ def call(name: str, *arguments: int | float | Tensor) -> None:
 def load() -> ctypes.CDLL:
     """The library. Errors: Unavailable, with the reason in one line.
 
-    Two processes may build at once: each writes a file of its own and puts it in place whole. A damaged file is built
-    anew; a cache that cannot be written, or that others can write to, is not used.
+    Two processes may build at once: each writes a file of its own and puts it in place whole. A file that cannot be
+    loaded is built anew; a cache that cannot be written, or that others can write to, is not used.
     """
     found = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
     if isinstance(found, str):
@@ -82,14 +82,14 @@ def _load_or_build() -> ctypes.CDLL:
     try:
         folder = _folder()
         library = folder / f"step-{_key()}.so"
-        if _whole(library):
-            with contextlib.suppress(Unavailable):  # whole, but not loadable here: build it again
+        if library.exists():
+            with contextlib.suppress(Unavailable):  # not loadable here: build it again
                 return _open(library)
         with scratch.folder("build-", folder) as aside:
             built = _build(aside)
-            built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
-            for suffix in (".sha256", ".so"):
-                os.replace(built.with_suffix(suffix), library.with_suffix(suffix))
+            with open(built, "rb") as file:
+                os.fsync(file.fileno())  # loading a torn one, as a power cut leaves it, may kill the process
+            durable.replace(built, library)
         return _open(library)
     except OSError:
         try:
@@ -108,15 +108,6 @@ def _folder() -> Path:
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(errno.EPERM, "another user can write to it", str(folder))
     return folder
-
-
-def _whole(library: Path) -> bool:
-    """Whether the file is there as it was built: loading a torn one may kill the process."""
-    try:
-        checksum = library.with_suffix(".sha256").read_bytes().strip()
-        return hashlib.sha256(library.read_bytes()).hexdigest().encode() == checksum
-    except FileNotFoundError:
-        return False
 
 
 def refused() -> str:

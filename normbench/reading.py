@@ -36,11 +36,6 @@ def place(given: str | Path) -> Path:
     return Path(os.path.expanduser(str(given).removeprefix("file://")))
 
 
-def at_once(path: str | Path, flags: int) -> int:
-    """The opener of what is written: it waits for no pipe's other end and follows no link."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
-
-
 def opened(path: str | Path, most: int = 1 << 62) -> BinaryIO:
     """Open a regular file of at most `most` bytes. OSError for anything else: a pipe would block its reader."""
     return open(_regular(path, most), "rb")

@@ -25,15 +25,10 @@ class Check:
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All findings; `repair` removes leftovers on the way."""
-        closed: list[Path] = []
-        for finding in leftovers.check(self.results, repair, self.seen):
-            closed += [finding.place] if finding.kind == "permission" else []
-            yield finding
+        yield from leftovers.check(self.results, repair, self.seen)
         yield from published.check(self.results, self._ids, self.seen)
         yield from imports.check(self.results, self.seen)
         yield from plans.check(self.results)
         for stored in store.scan(self.results / "runs"):
             self.seen["raw runs"] += 1
-            run = stored.path
-            if not any(place.is_relative_to(run) or run.is_relative_to(place) for place in closed):  # may be whole
-                yield from raw.check(stored, self._ids)
+            yield from raw.check(stored, self._ids)

@@ -6,14 +6,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, run_file, slots, store
+from normbench.runs import checkpoint_file, curve_file, run_file, store
 from normbench.runs.damaged import Damaged, why
-
-OTHER = "the run goes on from the other slot, where that is whole"
 
 
 def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
@@ -36,7 +33,7 @@ def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
         sample = f"Draw it again: normbench sample {path.name[-12:]}" if name.startswith("samples/") else ""
         yield Finding("missing" if wrong == "it is missing" else "damage", path / name, f"{wrong}. {sample or again}")
     if not finished:
-        yield from _checkpoint(path / "checkpoint", curve)
+        yield from _checkpoint(path, again)
 
 
 def _id(stored: store.Stored, ids: Ids, again: str) -> Iterator[Finding]:
@@ -52,16 +49,14 @@ def _id(stored: store.Stored, ids: Ids, again: str) -> Iterator[Finding]:
                           f"computes otherwise. {again}")  # fmt: skip
 
 
-def _checkpoint(folder: Path, curve: Path) -> Iterator[Finding]:
-    for slot in slots.SLOTS:
-        head, tensors = folder / f"{slot}.json", folder / f"{slot}.safetensors"
-        if tensors.exists() and not head.exists():
-            yield Finding("missing", head, f"it is gone, or a kill came before it: {OTHER}")
-        elif head.exists():
-            try:
-                progress, _ = slots.read(head)
-                begun = reading.read(curve, curve_file.LARGEST)[: progress.get("curve_bytes")]
-                if hashlib.sha256(begun).hexdigest() != progress.get("curve_sha256"):
-                    raise ValueError("curve.jsonl does not begin as it remembers")
-            except (OSError, ValueError) as error:
-                yield Finding("damage", head, f"{why(error)}: {OTHER}")
+def _checkpoint(run: Path, again: str) -> Iterator[Finding]:
+    path = run / checkpoint_file.NAME
+    if not path.exists():
+        return
+    try:
+        progress, _ = checkpoint_file.read(path)
+        begun = (run / "curve.jsonl").read_bytes()[: progress["curve_bytes"]]
+        if hashlib.sha256(begun).hexdigest() != progress["curve_sha256"]:
+            raise ValueError("curve.jsonl does not begin as it remembers")
+    except (OSError, ValueError) as error:
+        yield Finding("damage", path, f"{why(error)}. {again}")

@@ -14,8 +14,8 @@ EPILOG = """examples:
   normbench check --json | python -m json.tool
 
 checked: packs, imported ones too, verdicts and tables (judged again from their packs), contrasts; of raw runs status,
-configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not what is in figures, output.log,
-report/ and pages that scripts write. Files that are being written are skipped.
+configuration, id, curve, weights, outcomes, checkpoints; leftovers. Not what is in figures, output.log, report/ and
+pages that scripts write. Files that are being written are skipped.
 
 Hashes find damage, not forgery: a file that is changed together with its hash is not found.
 
@@ -23,9 +23,7 @@ kinds of findings:
   damage      a file is not what was written, or cannot be read
   missing     a file that belongs there is gone
   id          a run's configuration gives another id than the one it is filed under
-  name        a run's folder was renamed: nothing reads it
   verdict     verdicts or tables do not follow from the packs
-  permission  a file may not be read by its owner, or a folder not listed
 no damage:
   leftover    a command that was killed left it; nothing reads it
   unknown     this version or this machine cannot check it

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
 from normbench.config.resolve import ResolvedRun
 from normbench.errors import FULL, NormbenchError, line_of
 from normbench.launch.base import Outcome
@@ -56,7 +55,7 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
     """Write the traceback to the run's log, and the status unless the run is finished."""
     # the failure may be that nothing can be written here; the caller gets the outcome all the same
     with contextlib.suppress(Exception), run.writing():
-        with open(run.path / "output.log", "a", opener=reading.at_once) as log:
+        with open(run.path / "output.log", "a") as log:
             traceback.print_exc(file=log)
         try:
             stored = run_file.read(run.path)
@@ -72,7 +71,7 @@ def _output_to(path: Path) -> Iterator[None]:
     """Redirects the process's standard output and error to a run's log."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
-    log = reading.at_once(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     saved = os.dup(1), os.dup(2)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -31,6 +31,7 @@ from normbench.stats.series import at_epoch, final, named
 
 NAME = "contrasts.npz"
 MOST = 5_000_000  # bytes of an artifact
+UNPACKED = 1 << 30  # bytes that are read
 GONE = (
     "it is not there: the verdicts stay as published while runs and rules are the same; else intervals are over the "
     "seeds alone. The source repository has it"
@@ -93,7 +94,8 @@ def load(path: Path) -> Contrasts:
     """The contrasts published at `path`, none without a file. NormbenchError if it is damaged."""
     tables: dict[str, Table] = {}
     try:
-        with outcomes.arrays(path) as arrays:
+        with reading.opened(path, UNPACKED) as file, np.load(file, allow_pickle=False) as arrays:
+            reading.check_archive(arrays.zip, UNPACKED)
             for name in arrays:
                 if not name.endswith("|effects"):
                     continue

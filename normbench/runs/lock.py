@@ -26,7 +26,6 @@ wait in a circle.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -38,11 +37,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from normbench import locks, reading, slurm
+from normbench import locks, slurm
 from normbench.errors import NormbenchError, code_of
 
 NAME = "lock"
-LARGEST = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -145,11 +143,9 @@ def _written(path: Path, content: bytes) -> Iterator[Path]:
 
 
 def _read(path: Path) -> bytes | None:
-    """The content of a lock; None if there is none. OSError for what is no file, such as a link."""
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    """The content of a lock; None if there is none."""
     try:
-        return reading.read(path, LARGEST)
+        return path.read_bytes()
     except FileNotFoundError:
         return None
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from normbench import reading
 from normbench.errors import NormbenchError
-
-LARGEST = 1 << 30  # bytes
-
-
-@contextmanager
-def arrays(path: str | Path) -> Iterator[Any]:
-    """The archive of arrays at `path`, open; raises reading.NO_ARCHIVE, FileNotFoundError where there is none."""
-    with reading.opened(path, LARGEST) as file, np.load(file, allow_pickle=False) as found:
-        reading.check_archive(found.zip, LARGEST)
-        yield found
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -29,7 +17,7 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
     None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
     """
     try:
-        with arrays(path) as stored:
+        with np.load(path, allow_pickle=False) as stored:
             if not variants or any(f"{split}|{variant}|{metric}" not in stored for variant in variants):
                 return None
             count = int(stored[f"{split}|count"])

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, lock
 
@@ -27,7 +26,6 @@ SCHEMA = 2
 FOLDER, PLAN = "plans", "plan.json"
 SWEEP = "sweep.json"  # beside the lock of the command that trains these runs
 BATCH = "task.sh"  # the script of a plan that was submitted to Slurm
-LARGEST = 1 << 30  # bytes: about 3 kB a run
 
 
 class Foreign(NormbenchError):
@@ -107,7 +105,7 @@ def in_sweeps(results: Path) -> dict[str, Mapping[str, Any]]:
     for path in (results / FOLDER).glob(f"*/{SWEEP}"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if lock.is_alive(path.parent) is not False:
-                found |= {run["id"]: run for run in json.loads(reading.read(path, LARGEST))}
+                found |= {run["id"]: run for run in json.loads(path.read_bytes())}
     return found
 
 
@@ -119,7 +117,7 @@ def submitted(results: Path) -> list[Path]:
 def ids(folder: Path) -> set[str]:
     """The ids of a plan's runs, whatever its version; none if it is damaged, for then its workers refuse it."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        return {run["id"] for run in json.loads(reading.read(folder / PLAN, LARGEST))["runs"]}
+        return {run["id"] for run in json.loads((folder / PLAN).read_bytes())["runs"]}
     return set()
 
 
@@ -127,7 +125,7 @@ def read(path: Path) -> Plan:
     """A plan, by its folder or its file. NormbenchError if it is absent or damaged, Foreign if of another version."""
     folder = path.parent if path.name == PLAN else path
     try:
-        content = json.loads(reading.read(folder / PLAN, LARGEST))
+        content = json.loads((folder / PLAN).read_bytes())
     except OSError as error:
         raise NormbenchError(
             f"{folder / PLAN} cannot be read on {socket.gethostname()}: {error.strerror}. All nodes must share the "

@@ -1,11 +1,12 @@
-"""run.json: what a run is, where it was trained and how it stands, in one file with a hash of itself.
+"""run.json: what a run is, where it was trained and how it stands, in one file.
 
     {"schema": 4, "id": ..., "experiment", "arm", "fidelity", "control", "axes", "seed", "epochs", "steps",
      "status": ..., "step", "reason", "seconds", "began", "curve_sha256", "files": {NAME: SHA-256},
-     "config": {...}, "config_sha256": ..., "environment": {...}, "environment_sha256": ..., "sha256": ...}
+     "config": {...}, "environment": {...}}
 
 The holder of the run's lock alone writes it, whole. A finished run has the hashes of its curve and of all other files
-that it left. Hashes find damage, not forgery: a deliberate change can come with a new hash.
+that it left. Hashes find damage, not forgery: a deliberate change can come with a new hash. Files of older versions
+have hashes of themselves and of their parts as well, which are ignored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from normbench import reading
 from normbench.runs import files
 from normbench.runs.damaged import Damaged, why
@@ -23,7 +26,6 @@ from normbench.stored import LABELS
 
 NAME = "run.json"
 SCHEMA = 4
-LARGEST = 8 << 20  # bytes
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 KINDS: dict[str, Any] = {  # what others rely on
@@ -33,7 +35,6 @@ KINDS: dict[str, Any] = {  # what others rely on
     "seconds": (int, float),
 }
 NEEDED = KINDS.keys() - {"reason", "began", "step", "seconds"}  # of a finished run
-PARTS = ("config", "environment")  # that have a hash of their own
 LEFT = ("timing.jsonl",)  # files beside the curve, and folders of files, that a run leaves
 FOLDERS = ("weights", "outcomes", "samples")
 
@@ -41,7 +42,7 @@ FOLDERS = ("weights", "outcomes", "samples")
 def read(folder: Path) -> dict[str, Any]:
     """What a run directory's run.json says, checked, or that the run never began. Raises Damaged with the reason."""
     try:
-        content = reading.parse(reading.read(f"{folder}/{NAME}", LARGEST))
+        content = orjson.loads(Path(folder, NAME).read_bytes())
     except FileNotFoundError:
         if not os.path.isdir(folder):
             raise Damaged("it is a dangling link") from None
@@ -54,9 +55,6 @@ def read(folder: Path) -> dict[str, Any]:
         schema = content.get("schema") if isinstance(content, dict) else None
         newer = ": update normbench" if isinstance(schema, int) and schema > SCHEMA else ""
         raise Damaged(f"{NAME} has schema {schema!r:.40}, this version reads {SCHEMA}{newer}")
-    if not files.is_sealed(content):
-        changed = [part for part in PARTS if content.get(f"{part}_sha256") != files.seal(content.get(part))]
-        raise Damaged(f"{NAME} was changed: {' and '.join(changed) or 'its content'} does not have its hash")
     check(content)
     return content
 
@@ -71,19 +69,15 @@ def check(content: Mapping[str, Any]) -> None:
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:
-    """run.json anew, with its hashes. The caller holds the run's lock."""
-    hashes = {f"{part}_sha256": files.seal(content[part]) for part in PARTS if part in content}
-    sealed = files.sealed({"schema": SCHEMA, **content, **hashes})
-    files.atomic_write(folder / NAME, (json.dumps(sealed, indent=1) + "\n").encode())  # options in their own order
+    """run.json anew. The caller holds the run's lock."""
+    text = json.dumps({"schema": SCHEMA, **content}, indent=1)  # options in their own order
+    files.atomic_write(folder / NAME, (text + "\n").encode())
 
 
 def carried(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json says whatever the run's status: all but the status, its hashes and its seal."""
-    return {
-        key: content[key]
-        for key in ("id", *LABELS, "axes", "seed", "epochs", "steps", "began", *PARTS)
-        if key in content
-    }
+    """What run.json says whatever the run's status: all but the status and the hashes."""
+    keys = ("id", *LABELS, "axes", "seed", "epochs", "steps", "began", "config", "environment")
+    return {key: content[key] for key in keys if key in content}
 
 
 def labels(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from normbench.runs import curve_file, lock, run_file
+from normbench.runs import checkpoint_file, curve_file, lock, run_file
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
@@ -160,7 +160,7 @@ def can_become(content: Mapping[str, Any], path: Path, wanted: Wanted) -> bool:
     """Whether the unfinished run at `path` can be continued to the end of what is wanted, whatever its own length."""
     if content["status"] in FINISHED:
         return False
-    begun = "config" in content and any((path / "checkpoint").glob("*.json"))  # else it starts from the first update
+    begun = "config" in content and (path / checkpoint_file.NAME).exists()  # else it starts from the first update
     return not begun or wanted.can_continue(content["config"])
 
 

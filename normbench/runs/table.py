@@ -9,6 +9,7 @@ runs.load([runs.heads[0].id])  # the same with their curves
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -199,7 +200,7 @@ def _end(chosen: _Raw | pack.Packed) -> dict[str, float]:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, NormbenchError):
         if isinstance(chosen, pack.Packed):
             return _last(chosen.whole().records)
-        for most in (TAIL, curve_file.LARGEST):
+        for most in (TAIL, sys.maxsize):
             content = reading.tail(path, most)
             whole = content if len(content) < most else content.partition(b"\n")[2]
             found = _last(Curve(map(orjson.loads, whole[: whole.rfind(b"\n") + 1].splitlines())))

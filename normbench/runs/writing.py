@@ -96,12 +96,12 @@ class RunDirectory:
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
-        with open(self.path / name, "ab", opener=reading.at_once) as file:
+        with open(self.path / name, "ab") as file:
             file.write(b"".join(files.line(record) for record in records))
 
     def sync(self, name: str) -> int:
         """The size in bytes of a file that is appended to, all of them on the disk."""
-        with open(self.path / name, "ab", opener=reading.at_once) as file:
+        with open(self.path / name, "ab") as file:
             os.fsync(file.fileno())
             return file.tell()
 

@@ -1,10 +1,9 @@
-"""Checkpoints of a run: tensors and progress in two slots, and the weights that it keeps."""
+"""Checkpoints of a run: tensors and progress in one file, and the weights that it keeps."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +11,39 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, slots
-
-clear = slots.clear
+from normbench.runs import checkpoint_file, files
 
 
-def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write the older slot."""
-    slots.write(folder, progress, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+def write(run: Path, progress: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """The checkpoint of the run in this directory, in the place of its last one."""
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    checkpoint_file.write(run / checkpoint_file.NAME, progress, content)
 
 
-def newest(
-    folder: Path, take: Callable[[dict[str, Any], dict[str, Tensor]], object] = lambda progress, tensors: None
-) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] | None:
-    """Progress and tensors of the newest intact slot, with a note for each slot that was skipped.
+def read(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Progress and tensors; None without a checkpoint. NormbenchError if it is damaged; nothing is overwritten."""
+    path = run / checkpoint_file.NAME
+    try:
+        progress, content = checkpoint_file.read(path)
+        return progress, load(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise damaged(run, error) from None
 
-    `take`: called with them; its ValueError, for contents that do not fit, counts as damage. None without any slot.
-    All slots damaged: NormbenchError; nothing is overwritten.
-    """
-    notes: list[str] = []
-    heads = [folder / f"{slot}.json" for slot in slots.SLOTS]
-    # an unreadable head comes first, to be noted: it may have been the newest
-    for path in sorted(filter(os.path.lexists, heads), key=lambda path: -(slots.serial(path) or math.inf)):
-        try:
-            progress, content = slots.read(path)
-            tensors = load(content)
-            take(progress, tensors)
-            return progress, tensors, notes
-        except (OSError, ValueError) as error:
-            notes.append(f"checkpoint {path.stem} is damaged ({error})")
-    if notes:
-        raise NormbenchError(
-            f"{folder}: {' and '.join(notes)}. Nothing was overwritten; delete this run's directory to start it anew.",
-            code=4,
-        )
-    return None
+
+def damaged(run: Path, why: Exception) -> NormbenchError:
+    """What to say of a checkpoint that cannot be used."""
+    return NormbenchError(
+        f"{run / checkpoint_file.NAME} is damaged ({why}). Nothing was overwritten; delete this run's directory to "
+        "start it anew.",
+        code=4,
+    )
+
+
+def clear(run: Path) -> None:
+    """Remove the checkpoint, or what is left of one in an older form."""
+    shutil.rmtree((run / checkpoint_file.NAME).parent, ignore_errors=True)
 
 
 def save_weights(path: Path, model: nn.Module) -> None:

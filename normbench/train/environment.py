@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -57,10 +57,10 @@ def _processor() -> dict[str, str]:
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def since(old: Mapping[str, Any] | None, step: int, notes: Sequence[str], current: Mapping[str, Any]) -> dict[str, Any]:
+def since(old: Mapping[str, Any] | None, step: int, current: Mapping[str, Any]) -> dict[str, Any]:
     """The environment at the run's start, and its changes at each resumption. `old`: the content of its run.json."""
     if not step or not old or not old.get("environment"):
         return {**current, "resumed": []}
     content = {"resumed": [], **old["environment"]}
     changed = {key: value for key, value in current.items() if content.get(key) != value}
-    return {**content, "resumed": [*content["resumed"], {"step": step, "changed": changed, "notes": list(notes)}]}
+    return {**content, "resumed": [*content["resumed"], {"step": step, "changed": changed}]}

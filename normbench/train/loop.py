@@ -115,5 +115,5 @@ def train(
     if status == "done":
         recorder.write_samples()
     run.finish(status, **fields)
-    checkpoint.clear(run.path / "checkpoint")
+    checkpoint.clear(run.path)
     return status

@@ -80,7 +80,7 @@ def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Opt
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     tensors |= {f"torch:{name}": generator.get_state() for name, generator in _generators(model).items()}
-    checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
+    checkpoint.write(run.path, asdict(progress), tensors)
 
 
 def _generators(model: nn.Module) -> dict[str, torch.Generator]:
@@ -93,7 +93,7 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
         return
     begun = b""
     if run.curve.exists():
-        with reading.opened(run.curve) as curve:
+        with open(run.curve, "rb") as curve:
             begun = curve.read(progress.curve_bytes)
     if len(begun) < progress.curve_bytes:
         why = "is shorter than its checkpoint remembers"
@@ -107,15 +107,14 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
 
 
 def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, here: Mapping[str, Any]) -> Progress:
-    """Restore model, optimizer and curve from the newest checkpoint, or start afresh; the status is then `running`.
+    """Restore model, optimizer and curve from the checkpoint, or start afresh; the status is then `running`.
 
     `here`: the environment. Errors: a checkpoint beyond the requested steps, damage.
     """
     progress = Progress()
-
-    def take(saved: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        nonlocal progress
-        progress = Progress.of(saved)
+    if saved := checkpoint.read(run.path):
+        content, tensors = saved
+        progress = Progress.of(content)
         if progress.step > steps:
             raise NormbenchError(
                 f"run {run.content['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
@@ -127,18 +126,16 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
             for name, generator in _generators(model).items():
                 if (state := tensors.get(f"torch:{name}")) is not None:  # None: an older checkpoint, or another device
                     generator.set_state(state)
-        except (RuntimeError, KeyError) as error:
-            raise ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}") from None
-
-    found = checkpoint.newest(run.path / "checkpoint", take)
-    notes = found[2] if found else []
+        except (RuntimeError, KeyError, ValueError) as error:
+            why = ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}")
+            raise checkpoint.damaged(run.path, why) from None
     _check_curve(run, progress)
     if not progress.step:
         run.begin()
-    run.content["environment"] = environment.since(run.old(), progress.step, notes, here)
+    run.content["environment"] = environment.since(run.old(), progress.step, here)
     run.write("running", step=progress.step, reason="")  # first: a finished one has the hash of the whole curve
     if not progress.step:
         (run.path / "timing.jsonl").unlink(missing_ok=True)
-    with open(run.curve, "ab", opener=reading.at_once) as curve:
+    with open(run.curve, "ab") as curve:
         curve.truncate(progress.curve_bytes)
     return progress

@@ -34,7 +34,7 @@ def ensure_run(
     with run.writing():
         old = run.old()  # NormbenchError if it is damaged, before anything is changed
         if old and old["status"] in store.FINISHED:
-            checkpoint.clear(run.path / "checkpoint")  # left by a kill after the run had finished
+            checkpoint.clear(run.path)  # left by a kill after the run had finished
             if store.serves(old, spec):
                 return str(old["status"])
         anew = old is not None and not store.can_become(old, run.path, spec)

@@ -6,15 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
 from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
 from normbench.runs import run_file, store
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import ours
-
-LARGEST = 1 << 37  # bytes of weights
 
 
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
@@ -54,7 +51,7 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     model = models.build(config, assign(config, config_dir)).eval()
     path, stored = folder / "weights" / f"{chosen}.safetensors", run_file.read(folder)
     try:
-        content = reading.read(path, LARGEST)
+        content = path.read_bytes()
         sha256 = stored.get("files", {}).get(f"weights/{path.name}")  # none of a run that has not ended
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
             raise ValueError(f"it does not have the hash that {run_file.NAME} recorded")

@@ -18,7 +18,7 @@ from normbench.config import compose
 from normbench.config.compose import conf_dir
 from normbench.launch import run_missing
 from normbench.papers import verdicts
-from normbench.runs import pack, store, writing
+from normbench.runs import checkpoint_file, pack, store, writing
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
@@ -265,7 +265,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     assert process.returncode == 130 and "the same command goes on" in out
     (found,) = store.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted" and found.content["step"] > 0
-    assert list((found.path / "checkpoint").glob("*.safetensors"))
+    assert (found.path / checkpoint_file.NAME).exists()
 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not store.is_locked(found.path):

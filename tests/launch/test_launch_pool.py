@@ -19,7 +19,7 @@ import tiny
 from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
-from normbench.runs import store, writing
+from normbench.runs import checkpoint_file, store, writing
 from normbench.runs.find import find
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -164,7 +164,7 @@ class Driven:
 
     def trains(self) -> bool:
         """Whether as many runs as can be are well on their way."""
-        return sum((stored.path / "checkpoint" / "b.json").exists() for stored in self.stored()) >= self.jobs
+        return sum((stored.path / checkpoint_file.NAME).exists() for stored in self.stored()) >= self.jobs
 
     def answer(self) -> dict[str, Any]:
         output, _ = self.process.communicate(timeout=600)
