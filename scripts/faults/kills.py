@@ -1,6 +1,6 @@
 """SIGKILL commands that write at random instants, and let the same command go on: is the end the same to the byte?
 
-    python scripts/faults/kills.py [--kills 60] [--seed 1] [--only publish]
+    python scripts/faults/kills.py [--kills 60] [--seed 1] [--only publish]       prints a JSON list, a row a command
 
 Each command runs in a forked child on a copy of the same folder, is killed after a random time, some of them once more,
 and is then run to its end; a kill that came late met no process any more. Counted are folders that then differ from an
@@ -16,6 +16,7 @@ import functools
 import hashlib
 import http.server
 import io
+import json
 import os
 import random
 import shutil
@@ -29,32 +30,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from page import ROOT, publish
-
 from normbench.battery.adopt import adopt
 from normbench.commands import battery
 from normbench.data import fetch
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish as publishing
 from normbench.runs import pack
-from normbench.web import battery_page, report, share
-from normbench.web.index import Index
+from normbench.web import battery_page, report
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME, FIDELITY = "ln2016/geometry", "paper"
 SIZE = 3_000_000  # bytes of a file that is brought
 
 
 @dataclass(frozen=True)
 class Command:
-    """`before` makes the folder that it finds, `act` is the command; `apart`: files that differ from run to run."""
+    """`before` makes the folder that it finds, `act` is the command."""
 
     before: Callable[[Path], None]
     act: Callable[[Path], None]
-    apart: tuple[str, ...] = ()
 
 
-def published(folder: Path, name: str = NAME) -> None:
-    shutil.copytree(ROOT / "results" / name / FIDELITY, folder / name / FIDELITY)
+def published(folder: Path) -> None:
+    shutil.copytree(ROOT / "results" / NAME / FIDELITY, folder / NAME / FIDELITY)
 
 
 def fewer_runs(folder: Path) -> None:
@@ -87,14 +85,6 @@ def page_of_battery(folder: Path) -> None:
         promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[],
     )  # fmt: skip
     battery.write(page, folder / "battery" / adopted.name)
-
-
-def indexed(folder: Path) -> None:
-    """The runs are listed, and a view is shared as a file."""
-    index = Index(folder)
-    index.refresh()
-    made = share.share(index.heads, index.load, {})
-    (folder / "shared.html").write_bytes(hashlib.sha256(made).hexdigest().encode())
 
 
 class Slow(http.server.BaseHTTPRequestHandler):
@@ -148,13 +138,12 @@ def sets() -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
     return rows | contents, direct, prepared
 
 
-def tree(folder: Path, apart: tuple[str, ...]) -> dict[str, str]:
+def tree(folder: Path) -> dict[str, str]:
     """Every file and folder below, with the hash of its content."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         for path in sorted(folder.rglob("*"))
-        if path.name not in (".normbench.lock",) and not path.match("*.sqlite")
-        and path.relative_to(folder).as_posix() not in apart
+        if path.name != ".normbench.lock"
     }  # fmt: skip
 
 
@@ -198,7 +187,7 @@ def kill(command: Command, kills: int, draw: random.Random, aside: Path) -> dict
     command.act(Path(shutil.copytree(before, aside / "warm")))  # here, for what is imported late
     shutil.copytree(before, calm)
     seconds = whole(lambda: command.act(calm))
-    expected = tree(calm, command.apart)
+    expected = tree(calm)
     found = {"kills": 0, "late": 0, "another end": 0, "left over": 0}
     while found["kills"] < kills:
         folder = Path(shutil.copytree(before, aside / "killed"))
@@ -206,11 +195,11 @@ def kill(command: Command, kills: int, draw: random.Random, aside: Path) -> dict
         for _ in range(draw.choice((1, 1, 2))):
             found["kills" if hit(act, seconds * 1.1 * draw.random()) else "late"] += 1
         whole(act)
-        ended = tree(folder, command.apart)
+        ended = tree(folder)
         if ended != expected:
             strange = {name for name in ended if name not in expected}
             found["left over" if strange else "another end"] += 1
-            print({name for name in expected | ended if expected.get(name) != ended.get(name)})
+            print({name for name in expected | ended if expected.get(name) != ended.get(name)}, file=sys.stderr)
         shutil.rmtree(folder)
     return found | {"seconds undisturbed": round(seconds, 2)}
 
@@ -225,7 +214,6 @@ def commands(mirror: str, direct: dict[str, Any], prepared: dict[str, Any]) -> d
         "data get": Command(lambda folder: None, functools.partial(bring, direct)),
         "data get, prepared": Command(lambda folder: None, functools.partial(bring, prepared)),
         "battery": Command(lambda folder: None, page_of_battery),
-        "index and share": Command(lambda folder: published(folder, "ln2016/fig6"), indexed),
     }
 
 
@@ -234,7 +222,6 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=60, help="of each command")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", help="this command (repeatable)")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "faults")
     given = parser.parse_args()
     contents, direct, prepared = sets()
     rows = []
@@ -244,16 +231,8 @@ def main() -> int:
                 continue
             draw = random.Random(f"{given.seed} {name}")
             rows.append({"command": name, **kill(command, given.kills, draw, Path(aside) / name.replace(" ", "-"))})
-            print(rows[-1], flush=True)
-    bad = sum(row["another end"] + row["left over"] for row in rows)
-    summary = (
-        f"{sum(row['kills'] for row in rows)} kills of {len(rows)} commands: {bad} ended otherwise than an undisturbed "
-        "one, or left a file over."
-    )
-    words = __doc__.split("\n\n", 2)[2].strip().replace("\n", " ")
-    publish("kills", "Commands killed at random instants", words, summary, rows, given.output)
-    print(summary)
-    return 1 if bad else 0
+    print(json.dumps(rows, indent=1))
+    return 1 if sum(row["another end"] + row["left over"] for row in rows) else 0
 
 
 if __name__ == "__main__":

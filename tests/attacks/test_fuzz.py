@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from normbench import imports, reading
 from normbench.errors import NormbenchError
 from normbench.papers import claim_file, per_example_effects, published
-from normbench.runs import curve_file, imported, outcomes, pack, run_file, slots
+from normbench.runs import curve_file, imported, pack
 from normbench.runs.damaged import Damaged
 
 FEW, MANY = 40, 1500  # of readers with a hash
@@ -54,37 +54,23 @@ def whole() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = fake.directory(Path(folder), spec)
         found = {item.name: item.read_bytes() for item in path.iterdir()}
-        slots.write(path / "slots", {"step": 3, "lowest": {"": 0.5}}, b"tensors")
-        found["a.json"] = (path / "slots" / "a.json").read_bytes()
     return found | {
         pack.NAME: pack.dump([fake.record(spec)]),
         "columns.gz": imported.dump("x", [logged.run(points=2)]),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         per_example_effects.NAME: b"",
-        "best.npz": b"",
         **{name: next(IMPORTS.glob(path)).read_bytes() for name, path in LOGS.items()},
         **_tables(),
         "claims.yaml": CLAIMS.read_bytes(),
     }
 
 
-def _slot(path: Path) -> Any:
-    (path / "a.safetensors").write_bytes(b"tensors")
-    try:
-        return slots.read(path / "a.json")
-    except (OSError, ValueError) as error:
-        raise Damaged(str(error)) from None
-
-
 READERS: dict[str, Callable[[Path], Any]] = {
-    "run.json": run_file.read,
     "curve.jsonl": lambda path: curve_file.checked(path / "curve.jsonl", json.loads(whole()["run.json"])),
     pack.NAME: lambda path: pack.read(path / pack.NAME),
     "columns.gz": lambda path: pack.read(path / "columns.gz"),
-    "a.json": lambda path: _slot(path)[0],
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
-    "best.npz": lambda path: outcomes.read(path / "best.npz", "test", [""], "nll"),
 }
 READERS |= {
     name: lambda path, name=name: imports.read([path / name], "x")  # type: ignore[misc]
@@ -94,7 +80,7 @@ READERS |= {
 READERS["map.yaml"] = lambda path: imports.read_map(path / "map.yaml")
 READERS["claims.yaml"] = lambda path: claim_file.load(path / "claims.yaml")
 # what has a hash of itself, or elsewhere
-SEALED = ("run.json", "curve.jsonl", pack.NAME, "columns.gz", "a.json")
+SEALED = ("curve.jsonl", pack.NAME, "columns.gz")
 PUT = [b"[" * 2000, b"{" * 60, b"9" * 400, b"1", b"\0", b"\xff", b"\n", b"\n\n", b"NaN", b"&a *a", b"!!set "]
 
 

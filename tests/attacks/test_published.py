@@ -14,7 +14,7 @@ from spoil import PLACED
 
 from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects, published, sample_archive
-from normbench.runs import outcomes, pack
+from normbench.runs import pack
 from normbench.web import report
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -22,7 +22,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
     per_example_effects.NAME: lambda place: per_example_effects.load(place / per_example_effects.NAME),
     sample_archive.NAME: lambda place: sample_archive.load(place / sample_archive.NAME),
-    "best.npz": lambda place: outcomes.read(place / "best.npz", "test", [""], "nll"),
 }
 CONTENT = {
     "nothing": b"",
@@ -53,15 +52,14 @@ def test_a_hostile_file_is_one_line(name: str, how: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@pytest.mark.parametrize("name", [per_example_effects.NAME, "best.npz"])
-def test_arrays_packed_as_nobody_here_packs_them_are_not_unpacked(name: str, method: int, tmp_path: Path) -> None:
+def test_arrays_packed_as_nobody_here_packs_them_are_not_unpacked(method: int, tmp_path: Path) -> None:
     """A few bytes would be gigabytes, whatever size they say."""
     array = io.BytesIO()
     np.save(array, np.zeros(3))
-    with zipfile.ZipFile(tmp_path / name, "w", method) as archive:
+    with zipfile.ZipFile(tmp_path / per_example_effects.NAME, "w", method) as archive:
         archive.writestr("x|effects.npy", array.getvalue())
     with pytest.raises(NormbenchError, match="packed by method"):
-        READERS[name](tmp_path)
+        READERS[per_example_effects.NAME](tmp_path)
 
 
 def test_a_pack_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,13 +27,6 @@ PATIENCE = 20  # s for one command
 DIFFERS = re.compile(rf"^run [0-9a-f]{{12}}, .*: {DIFFERENT}$", re.MULTILINE)
 EXPORTS = (("export", "csv", "--output", "out.csv"), ("export", "parquet", "--output", "out.parquet"))
 STEERS = "\x1b]0;owned\x07\x9b31m\u202e\n[/red]"
-FILES = (
-    "run.json", "lock", "curve.jsonl", "timing.jsonl", "output.log", "samples", "outcomes", "checkpoint", "weights",
-)  # fmt: skip
-
-
-def _placed(name: str, what: str, state: str) -> Callable[[Path], object]:
-    return lambda run: (spoil.change(run, status=state), spoil.put(run / name, what))
 
 
 def _renamed(name: bytes) -> Callable[[Path], object]:
@@ -52,13 +45,7 @@ def _folders(run: Path) -> None:
         os.chdir(here)
 
 
-PLACES = {
-    f"{what} for {name}, {state}": _placed(name, what, state)
-    for state in ("done", "running")
-    for name in FILES
-    for what in spoil.PLACED
-}
-SINGLE: dict[str, Callable[[Path], object]] = {
+CASES: dict[str, Callable[[Path], object]] = {
     "a reason of 500 kB": lambda p: spoil.change(p, status="failed", reason=STEERS * 10**4),
     "a reason that steers": lambda p: spoil.change(p, status="failed", reason=STEERS),
     **{f"{key} steers": lambda p, k=key: spoil.change(p, **{k: STEERS}) for key in ("experiment", "arm", "control")},
@@ -68,8 +55,6 @@ SINGLE: dict[str, Callable[[Path], object]] = {
     "a name with a seed of 200 digits": lambda p: p.rename(p.with_name(f"a.s{'9' * 200}.{p.name[-12:]}")),
     "folders in folders": _folders,
 }
-CASES = SINGLE | PLACES
-FEW = SINGLE | dict([*PLACES.items()][::5])
 
 
 class Hangs(Exception):
@@ -93,7 +78,7 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def specs() -> list[ResolvedRun]:
     first = tiny.spec()
-    return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(FEW))]
+    return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(CASES))]
 
 
 def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -144,7 +129,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spoilt", [[*FEW.values()], *([one] for one in CASES.values())], ids=["many at once", *CASES])
+@pytest.mark.parametrize(
+    "spoilt", [[*CASES.values()], *([one] for one in CASES.values())], ids=["many at once", *CASES]
+)
 def test_they_harm_no_other_run(
     spoilt: list[Callable[[Path], object]], specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

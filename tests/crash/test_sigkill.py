@@ -32,7 +32,7 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kills_inside_every_kind_of_write(tmp_path: Path) -> None:
-    """Between two renames, after a rename and before its flush, in a temporary file, while old slots are removed."""
+    """Between two renames, after a rename and before its flush, in a temporary file."""
     report = drive(tmp_path, "points", "4")
     assert len(report["runs"]) >= 12
     calm = tiny.result(tmp_path / "calm")
