@@ -79,30 +79,30 @@ def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
     from normbench.train import checkpoint
 
     log: list[str] = []
-    real_fsync, real_slot = os.fsync, checkpoint.save_slot
+    real_fsync, real_write = os.fsync, checkpoint.write
 
     def fsync(handle: int) -> None:
         log.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
         real_fsync(handle)
 
-    def save_slot(folder: Path, progress: Any, tensors: Any) -> None:
+    def write(run: Path, progress: Any, tensors: Any) -> None:
         assert log[-1] == "curve.jsonl"
-        assert progress["curve_bytes"] == (folder.parent / "curve.jsonl").stat().st_size
-        log.append("slot")
-        real_slot(folder, progress, tensors)
+        assert progress["curve_bytes"] == (run / "curve.jsonl").stat().st_size
+        log.append("checkpoint")
+        real_write(run, progress, tensors)
 
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to tell which file is flushed")
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(checkpoint, "save_slot", save_slot)
+    monkeypatch.setattr(checkpoint, "write", write)
     assert tiny.train(tmp_path / "run", "train.checkpoint_seconds=0", "train.epochs=1") == "done"
-    assert log.count("slot") == 6
+    assert log.count("checkpoint") == 6
 
 
 def test_what_a_killed_writer_left_is_cleared_by_the_next(tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(2))
-    for name in (".run.json.99.tmp", "checkpoint/.a.json.99.tmp"):
+    for name in (".run.json.99.tmp", "checkpoint/.state.99.tmp"):
         (run / name).write_text("half")
     assert tiny.train(run) == "done"
     assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")] and not (run / "checkpoint").exists()
@@ -135,7 +135,7 @@ def test_the_status_says_disk_full_where_it_still_can(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_slot", full)
+        patch.setattr(checkpoint, "write", full)
         with pytest.raises(NormbenchError) as caught:
             tiny.train(tmp_path / "run", "train.checkpoint_seconds=0")
     assert caught.value.code == 4 and "disk full: No space left on device" in str(caught.value)
@@ -149,14 +149,14 @@ def test_a_folder_that_is_moved_while_its_run_is_written_goes_on_where_it_lies(
 ) -> None:
     from normbench.train import checkpoint
 
-    save = checkpoint.save_slot
+    write = checkpoint.write
 
     def moved(*arguments: Any) -> None:
-        save(*arguments)
+        write(*arguments)
         (tmp_path / "run").rename(tmp_path / "other")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_slot", moved)
+        patch.setattr(checkpoint, "write", moved)
         with pytest.raises(NormbenchError, match=r"run was moved or deleted while it was written. Where it") as caught:
             tiny.train(tmp_path / "run", "train.checkpoint_seconds=0")
     assert caught.value.code == 4 and not (tmp_path / "run").exists()
