@@ -55,7 +55,7 @@ def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:
     content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far
     run.take_over(spec.content(), anew)
     run.begin()
-    run.content["environment"] = environment.since(None, 0, [], environment.environment())
+    run.content["environment"] = environment.since(None, 0, environment.environment())
     run.write("running", step=0, reason="")  # first: without the hashes of the files that change
     files.atomic_write(run.curve, content)
     run.finish("done", step=spec.steps, reason="", seconds=round(time.monotonic() - started, 3))
