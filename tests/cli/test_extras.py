@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import child
-import labelled
 import pytest
 import tiny
 from packaging.requirements import Requirement
@@ -45,6 +44,7 @@ WORKS = [
         ["import", f"{LOGS / name}", "--as", name, "--map", f"{LOGS / name}.yaml", "--yes"]
         for name in ("lightning", "huggingface", "wandb")
     ),
+    ["check"],
     ["compare", "imported/lightning", "--split", "valid", "--metric", "loss"],
     ["compare", "ln2016/fig6"],
     [*JUDGED, "--better", "lower"],
@@ -53,10 +53,8 @@ WORKS = [
     ["reproduce", "ln2016/fig6", "ln2016/table1", "--max-time", "0"],
     ["reproduce", "ln2016/table1", "--dry-run"],
     ["report"],
-    ["check"],
     ["status"],
     ["show", PUBLISHED],
-    ["history", "LN-F1"],
     ["doctor"],
     ["data"],
 ]
@@ -73,7 +71,7 @@ NEEDS = [
     (["train", "model=mnist_mlp", "data=digits", "logger=wandb"], "wandb", "wandb"),
     (["export", "wandb", "ln2016/fig6"], "wandb", "wandb"),
 ]
-ELSEWHERE = {"dashboard", "embed-eval"}  # in tests of their own
+ELSEWHERE = {"dashboard"}  # in a test of its own
 BARE = """
 import json, sys
 from importlib.machinery import PathFinder
@@ -131,7 +129,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("fig6", "table1"):
         place = tmp_path / "results" / "ln2016" / name / "paper"
         shutil.copytree(ROOT / "results" / "ln2016" / name / "paper", place)
-    shutil.copy(ROOT / "results" / "history.jsonl", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     for name in ("NORMBENCH_RESULTS", "NORMBENCH_DATA"):
         monkeypatch.delenv(name, raising=False)
@@ -167,14 +164,6 @@ def test_a_command_whose_extra_is_missing_says_so_in_one_line(missing: str, fold
         line = f"normbench: {words[0]} needs {module}: pip install 'normbench[{extra}]'\n"
         assert (code, err[-len(line) :]) == (2, line), words
         assert len(err.splitlines()) == 1 or words[0] == "rerun", err
-
-
-def test_vectors_too(normbench, capfd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NORMBENCH_DATA", str(labelled.write(tmp_path / "data", monkeypatch)))
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.delitem(sys.modules, "sklearn.feature_extraction.text", raising=False)
-    assert normbench("embed-eval", "tf-idf", "--sets", "cr", "--fixed") == 2
-    assert "needs sklearn: pip install 'normbench[train]'" in capfd.readouterr().err
 
 
 def test_the_dashboard_serves_without_an_extra(missing: str, folder: Path) -> None:
