@@ -44,7 +44,11 @@ def missing(name: str, error: ModuleNotFoundError) -> str:
     return f"{name} needs {module}: {install(EXTRAS[module])}"
 
 
+def is_installed(module: str) -> bool:
+    return bool(sys.modules.get(module) or importlib.util.find_spec(module))
+
+
 def require(module: str) -> None:
     """ModuleNotFoundError where other processes would not find a module."""
-    if not sys.modules.get(module) and importlib.util.find_spec(module) is None:
+    if not is_installed(module):
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)

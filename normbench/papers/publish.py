@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from normbench import extras
 from normbench.config import plan
 from normbench.draw import figure, tables
 from normbench.draw.panels import Panel
@@ -133,12 +134,15 @@ def publish(
         # verdicts are written last: with them, and the same pages, the figure is of this pack
         is_drawn = before is not None and before["pack_sha256"] == judged["pack_sha256"]
         unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)
+        drawn = _bytes(place / "figure.svg") if is_drawn else b""
+        if drawn and not unchanged and not extras.is_installed("matplotlib"):  # its curves are of the same runs
+            notes.append(f"{place / 'figure.svg'} is not drawn again without matplotlib: {extras.install('train')}")
+            unchanged = True
         contents = {
             pack.NAME: None if same else pack.dump(runs),
             sample_archive.NAME: None if archive == archive_before else archive.content or None,
             per_example_effects.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": (_bytes(place / "figure.svg") if is_drawn and unchanged else None)
-            or _figure(artifacts.panels(artifact, runs)),
+            "figure.svg": (drawn if unchanged else b"") or _figure(artifacts.panels(artifact, runs)),
             **shown,
             "verdicts.json": verdicts.as_file(judged),
         }

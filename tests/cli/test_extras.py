@@ -166,6 +166,19 @@ def test_a_command_whose_extra_is_missing_says_so_in_one_line(missing: str, fold
         assert len(err.splitlines()) == 1 or words[0] == "rerun", err
 
 
+def test_a_figure_that_is_drawn_stays_without_matplotlib(missing: str, folder: Path) -> None:
+    place = folder / "results" / "ln2016" / "fig6" / "paper"
+    figure, table = (place / "figure.svg").read_bytes(), (place / "table.md").read_bytes()
+    (place / "table.md").write_text("of an earlier version")
+    again = ["reproduce", "ln2016/fig6", "--max-time", "0"]
+    ((code, out, _),) = run_all(missing, [again])
+    assert code == 0 and "pip install 'normbench[train]'" in " ".join(out.split())
+    assert ((place / "figure.svg").read_bytes(), (place / "table.md").read_bytes()) == (figure, table)
+    (place / "figure.svg").unlink()
+    ((code, _, err),) = run_all(missing, [again])
+    assert (code, err) == (2, "normbench: reproduce needs matplotlib: pip install 'normbench[train]'\n")
+
+
 def test_the_dashboard_serves_without_an_extra(missing: str, folder: Path) -> None:
     code = f"{BARE}\nfrom normbench.cli import main\nmain(['dashboard'])"
     environment = os.environ | {"PYTHONPATH": child.path(), "OMP_NUM_THREADS": "1"}
