@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from normbench import durable, scratch
+from normbench import scratch
 from normbench.errors import NormbenchError, unknown
 
 SOURCE = Path(__file__).parent / "rnn" / "step.c"
@@ -89,7 +89,7 @@ def _load_or_build() -> ctypes.CDLL:
             built = _build(aside)
             with open(built, "rb") as file:
                 os.fsync(file.fileno())  # loading a torn one, as a power cut leaves it, may kill the process
-            durable.replace(built, library)
+            os.replace(built, library)
         return _open(library)
     except OSError:
         try:

@@ -96,9 +96,7 @@ def load(path: Path) -> Contrasts:
     try:
         with reading.opened(path, UNPACKED) as file, np.load(file, allow_pickle=False) as arrays:
             reading.check_archive(arrays.zip, UNPACKED)
-            for name in arrays:
-                if not name.endswith("|effects"):
-                    continue
+            for name in (name for name in arrays if name.endswith("|effects")):
                 effects, stem = arrays[name].astype(np.float64), name.removesuffix("|effects")
                 seeds = arrays[f"{stem}|seeds"]
                 numbers = arrays.get(f"{stem}|numbers", np.arange(effects.shape[1]))

@@ -33,9 +33,10 @@ def read(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
 
 
 def damaged(run: Path, why: Exception) -> NormbenchError:
-    """What to say of a checkpoint that cannot be used."""
+    """What to say of a checkpoint that cannot be used, or is of another model."""
+    reason = " ".join(str(why).split())[:200]
     return NormbenchError(
-        f"{run / checkpoint_file.NAME} is damaged ({why}). Nothing was overwritten; delete this run's directory to "
+        f"{run / checkpoint_file.NAME} is damaged ({reason}). Nothing was overwritten; delete this run's directory to "
         "start it anew.",
         code=4,
     )

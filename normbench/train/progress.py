@@ -114,21 +114,20 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
     progress = Progress()
     if saved := checkpoint.read(run.path):
         content, tensors = saved
-        progress = Progress.of(content)
-        if progress.step > steps:
-            raise NormbenchError(
-                f"run {run.content['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
-                "for. Finish that one first (the same length as before), or delete its directory.",
-            )
         try:
+            progress = Progress.of(content)
+            if progress.step > steps:
+                raise NormbenchError(
+                    f"run {run.content['id']} is already at step {progress.step} of a longer one, beyond the {steps} "
+                    "asked for. Finish that one first (the same length as before), or delete its directory.",
+                )
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
             optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
             for name, generator in _generators(model).items():
                 if (state := tensors.get(f"torch:{name}")) is not None:  # None: an older checkpoint, or another device
                     generator.set_state(state)
         except (RuntimeError, KeyError, ValueError) as error:
-            why = ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}")
-            raise checkpoint.damaged(run.path, why) from None
+            raise checkpoint.damaged(run.path, error) from None
     _check_curve(run, progress)
     if not progress.step:
         run.begin()

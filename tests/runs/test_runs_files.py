@@ -88,7 +88,7 @@ def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
     def write(run: Path, progress: Any, tensors: Any) -> None:
         assert log[-1] == "curve.jsonl"
         assert progress["curve_bytes"] == (run / "curve.jsonl").stat().st_size
-        log.append("checkpoint")
+        log.append("saved")
         real_write(run, progress, tensors)
 
     if not os.path.isdir("/proc/self/fd"):
@@ -96,7 +96,7 @@ def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(checkpoint, "write", write)
     assert tiny.train(tmp_path / "run", "train.checkpoint_seconds=0", "train.epochs=1") == "done"
-    assert log.count("checkpoint") == 6
+    assert log.count("saved") == 6
 
 
 def test_what_a_killed_writer_left_is_cleared_by_the_next(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import fake
 import pytest
 from spoil import LISTED, READ, forbid
 
-from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, files, find, pack, run_file, store, writing
 from normbench.runs.damaged import Damaged
@@ -66,14 +65,14 @@ def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path
 def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated: the test may run as a user who may read anything."""
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
-    real = reading.read
+    real = Path.read_bytes
 
-    def forbidden(path: str | Path, most: int) -> bytes:
-        if Path(path).parent == paths[1]:
+    def forbidden(path: Path) -> bytes:
+        if path.parent == paths[1]:
             raise PermissionError(13, "Permission denied", str(path))
-        return real(path, most)
+        return real(path)
 
-    monkeypatch.setattr(reading, "read", forbidden)
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
     found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
