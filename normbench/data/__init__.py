@@ -137,8 +137,7 @@ def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
     Of a set whose code is a file of the user's the function `PREFIX` there, or `load`.
     """
     if "file" in config["declares"]:
-        named = (prefix.removesuffix("_"),) if prefix else ("load", "config", "root", "seed")
-        return user_code.function(Path(config["declares"]["file"]), *named)
+        return user_code.function(Path(config["declares"]["file"]), prefix.removesuffix("_") or "load")
     name = str(config["declares"].get("like", config["name"]))
     path = f"{__name__}.{MODULES.get(name, name)}"
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):

@@ -218,7 +218,7 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     there = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
     if file is None and not there:
         raise NormbenchError(f"model={name} has no code: name its Python file in declares.file of its YAML file.")
-    own = user_code.function(Path(file), "build", "config", "sites") if file else None
+    own = user_code.function(Path(file), "build") if file else None
     model: Model = (own or importlib.import_module(path).build)(config, Sites(config, choices))
     if own:
         _refuse_other(model, config, choices)

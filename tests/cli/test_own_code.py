@@ -76,7 +76,7 @@ EVALUATE = METHOD.format("evaluate", "return {{'nll': {}, '{}': targets.float()}
 FAULTS = {
     "own_model": [
         ("residual.py", "def build", "def make", "residual.py has no function build"),
-        ("residual.py", "Any], sites: Sites", "Any]", "build is called as build(config, sites)"),
+        ("residual.py", "Any], sites: Sites", "Any]", "TypeError: build() takes 1 positional argument"),
         ("residual.py", "return Residual(", "return (", "build gives tuple, not a normbench.extend.Model"),
         ("residual.py", 'f"block', 'f"blok', "Did you mean 'block.0'? (residual.py, line 19)"),
         ("residual.py", "return self.logits(x)", EVALUATE.format("1.0", "error"), "gives nll as float"),
@@ -108,7 +108,7 @@ FAULTS = {
         ("residual.yaml", "    file: residual.py", "", "declares.file"),
     ],
     "own_data": [
-        ("wine.py", ", root: Path, seed: int = 0", "", "load is called as load(config, root, seed)"),
+        ("wine.py", ", root: Path, seed: int = 0", "", "TypeError: load() takes 1 positional argument"),
         ("wine.py", 'Dataset("wine", {', "dict({", "AttributeError: 'dict' object has no attribute 'splits'"),
         ("wine.py", "{name: Split(", "{name[:2]: Split(", "KeyError: 'train'"),
         ("wine.py", "targets[i])", "targets[i[1:]])", "inputs 48, targets 47. (wine.py, line 24)"),
