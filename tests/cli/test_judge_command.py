@@ -84,7 +84,7 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     assert [claim["verdict"] for claim in answer["claims"]] == ["supported, as logged"] * 2
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE) == 2, "it is there already"
     assert (mine / "c.yaml").read_text() == written and capfd.readouterr()
-    (mine / "c.yaml").write_text(written.replace('{"arm": "bn"}', '{"arm": "bm"}'))
+    (mine / "c.yaml").write_text(written.replace("{arm: bn}", "{arm: bm}"))
     answer = said(normbench, capfd, "c.yaml")
     assert {claim["setting"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
@@ -116,7 +116,7 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("gone.yaml",), "gone.yaml"),
         (("c.yaml",), "--runs"),
         (("empty.yaml", "--runs", "mine"), "claims"),
-        (("--runs", "mine", "--compare", "ln", "ln"), "two different arms"),
+        (("--runs", "mine", "--compare", "ln", "ln", "--better", "lower"), "itself"),
         (("--runs", "", *COMPARE), "--runs"),
         (("--runs", "logs/ln_s1.csv", *COMPARE), "normbench import"),
         (("c.yaml", "--better", "lower"), "--better"),
