@@ -249,7 +249,7 @@ def _scalar(tensor: Any) -> Iterator[float]:
     if tensor.content:
         yield float(np.frombuffer(tensor.content, dtype=code)[0])
     elif values := getattr(tensor, name):
-        yield float(np.array(values[:1], dtype="<u2").view("<f2")[0] if code == "<f2" else values[0])
+        yield float(np.frombuffer(values[0].to_bytes(2, "little"), dtype="<f2")[0] if code == "<f2" else values[0])
 
 
 @cache

@@ -251,6 +251,7 @@ def test_where_nothing_can_be_written_nothing_is_written_elsewhere(tmp_path: Pat
             replayed(run, results)
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated - use:DeprecationWarning")  # matplotlib 3.8 logs those of pyparsing
 @pytest.mark.parametrize(("name", "code"), [("UsageError", 2), ("OSError", 4)])  # W&B's own, by its name
 def test_an_export_that_fails_is_one_line(
     name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from normbench.errors import NormbenchError
 from normbench.judge.verdicts import judge
@@ -300,8 +300,8 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
         (found,) = judge(claims(claim(AREA)), runs)
         areas[log] = float(found["parts"][0]["cells"][0]["values"][0])
     loss = np.array([dict(record)["loss"] for record in run("a", 1).records if record["split"] == "valid"])
-    assert areas[False] == pytest.approx(np.trapezoid(loss, STEPS) / 100, rel=5e-3)
-    assert areas[True] == pytest.approx(np.exp(np.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
+    assert areas[False] == pytest.approx(integrate.trapezoid(loss, STEPS) / 100, rel=5e-3)
+    assert areas[True] == pytest.approx(np.exp(integrate.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
 
 
 def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:

@@ -66,7 +66,7 @@ def test_within_epochs_all_have_statistics(name: str, options: dict[str, Any]) -
     assert not told and not torch.equal(y, untrained)
     with modes.inference(harness):
         x = torch.randn(untrained.shape, generator=torch.Generator().manual_seed(2))
-        assert torch.equal(harness(x), y)
+        torch.testing.assert_close(harness(x), y, rtol=0, atol=1e-6)  # of torch 2.6 two calls differ in the last digit
 
 
 def test_after_an_error_the_epoch_before_counts() -> None:
