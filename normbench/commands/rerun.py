@@ -27,7 +27,7 @@ from normbench.train.weights import refuse_edited
 ROUNDING = 1e-5  # float32 rounds at 1.2e-7, and sums and updates add up to about a hundred of that
 SMALLEST = 2.0**-23  # float32's epsilon: a smaller value is what rounding left, and differs relative to this
 RUNS = 4  # that a range is of, at least
-MACHINE = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
+ENVIRONMENT = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
 EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or the range of seeds", "different"
 EPILOG = """examples:
   normbench rerun 00955a672333 --epochs 1               train the first epoch again, and compare the curves
@@ -37,10 +37,10 @@ Curves that are not equal have a line for each metric: how many values both have
 relative to the larger value; and the range of at least four runs that differ in the seed alone, in the same place and
 relative in the same way. On another processor, torch or backend rounding differs, and training can amplify that.
 
-exit codes: 0 equal, or on another machine no difference above both 1e-5 and the range of the seeds; 4 different
+exit codes: 0 equal, or in another environment no difference above both 1e-5 and the range of the seeds; 4 different
 
 --json prints, shortened:
-  {"id": "3a228e1c3403", "word": "different", "same_machine": true, "ended": ["done", "done"],
+  {"id": "3a228e1c3403", "word": "different", "same_environment": true, "ended": ["done", "done"],
    "updates": {"compared": 12, "of": 12}, "seeds": [1, 2],
    "metrics": [{"metric": "test eval nll", "values": 9, "missing": 0, "difference": 0.78, "range": null,
                 "at": "epoch 0, step 0"}]}
@@ -88,9 +88,9 @@ def command(
     if as_json:
         terminal.say_json(answer)
     else:
-        where = "the same" if answer["same_machine"] else "another"
-        updates = f"{now.steps} of {then.steps} updates, on {where} machine"
-        terminal.say(console, f"run {then.id}, {updates}: {answer['word']}")
+        where = "the same" if answer["same_environment"] else "another"
+        part = f"{now.steps} of {then.steps} updates, in {where} environment"
+        terminal.say(console, f"run {then.id}, {part}: {answer['word']}")
         table = terminal.Table("metric", "values", "missing", "difference", "seeds' range", "at")
         for row in answer["metrics"]:
             sizes = {key: "–" if row[key] is None else f"{row[key]:.1e}" for key in ("difference", "range")}
@@ -139,16 +139,16 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dic
                 "at": place,
             }
     explained = [not row["missing"] and row["difference"] <= max(ROUNDING, row["range"] or 0) for row in rows.values()]
-    same_machine = all(then.environment.get(key) == now.environment.get(key) for key in MACHINE)
+    same_environment = all(then.environment.get(key) == now.environment.get(key) for key in ENVIRONMENT)
     ended = [then.cut(now.steps).status, now.status]
     if ended[0] != ended[1]:
         word = DIFFERENT
     elif curve_sha256(first) == curve_sha256(records):
         word = EQUAL
     else:
-        word = EXPLAINED if all(explained) and not same_machine else DIFFERENT
+        word = EXPLAINED if all(explained) and not same_environment else DIFFERENT
     return {
-        **{"id": then.id, "word": word, "same_machine": same_machine, "ended": ended},
+        **{"id": then.id, "word": word, "same_environment": same_environment, "ended": ended},
         "updates": {"compared": now.steps, "of": then.steps},
         "seeds": sorted({then.seed, *(other.seed for other in others)}),
         "metrics": [*rows.values()],

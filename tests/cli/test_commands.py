@@ -79,7 +79,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     out = json.loads(capfd.readouterr().out)
     assert out["id"] == run.id and out["status"] == "done" and out["config"]["data"]["name"] == "digits"
     assert normbench("rerun", run.id, *own) == 0
-    assert f"run {run.id}, {run.steps} of {run.steps} updates, on the same machine: equal" in capfd.readouterr().out
+    assert f"run {run.id}, {run.steps} of {run.steps} updates, in the same environment: equal" in capfd.readouterr().out
 
 
 def test_what_keeps_from_an_answer_is_reported_and_where_one_is(normbench, capfd, tmp_path: Path, monkeypatch):

@@ -27,7 +27,7 @@ def test_against_the_runs_that_differ_in_the_seed_alone(normbench, capfd, tmp_pa
     pack.write(tmp_path / PACK, runs)
     assert normbench("rerun", spec.id, "--epochs", "1", "--json") == 4
     answer = json.loads(capfd.readouterr().out)
-    assert answer["word"] == DIFFERENT and not answer["same_machine"] and answer["seeds"] == [1, 2, 3, 4, 5]
+    assert answer["word"] == DIFFERENT and not answer["same_environment"] and answer["seeds"] == [1, 2, 3, 4, 5]
     assert answer["updates"] == {"compared": spec.steps // 2, "of": spec.steps}
     rows = {row["metric"]: row for row in answer["metrics"]}
     assert rows["test eval nll"]["values"] == 2 and 0 < rows["test eval nll"]["range"] < 0.05
@@ -39,7 +39,7 @@ def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refus
     pack.write(tmp_path / PACK, [fake.record(spec)])
     assert normbench("rerun", spec.id, "--epochs", "1") == 4
     out = capfd.readouterr().out
-    assert f"run {spec.id}, {spec.steps // 2} of {spec.steps} updates, on another machine: different\n" in out
+    assert f"run {spec.id}, {spec.steps // 2} of {spec.steps} updates, in another environment: different\n" in out
     assert out.startswith(f"{spec.id} again, to compare with {tmp_path / PACK}\n"), "published, or one's own"
     assert normbench("rerun", spec.id, "--epochs", "99999") == 2
     assert f"run {spec.id} has no first part of that length" in capfd.readouterr().err
@@ -75,7 +75,7 @@ SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=3 + k) for k in (-1, 0, 1)]
         ((2.3, 1.0, "NaN"), DIFFERENT),
     ],
 )
-def test_what_another_machine_explains(losses: Sequence[Any], word: str):
+def test_what_another_environment_explains(losses: Sequence[Any], word: str):
     now = curve(*losses, processor="Xeon")
     assert compare(THEN, now, SEEDS)["word"] == word
     assert compare(THEN, replace(now, environment=THEN.environment), SEEDS)["word"] == (
