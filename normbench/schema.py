@@ -8,6 +8,7 @@ option that does not change training.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,11 @@ from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 DESCRIPTIONS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
+BOUNDS = {  # by the key of a declaration: what must hold of a value and its bound, and the words where it does not
+    "min": (operator.ge, "is too small: at least"),
+    "max": (operator.le, "is too large: at most"),
+    "below": (operator.lt, "is too large: it must be below"),
+}
 LARGEST = 2**63  # limit of whole numbers: readers of runs refuse larger ones
 
 
@@ -54,12 +60,9 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise NormbenchError(f"{place}={value} must be finite.")
     if wanted is int and not abs(value) < LARGEST:
         raise NormbenchError(f"{place}={value!s:.40} is too large: it must be below 2^63.")
-    if "min" in spec and not value >= spec["min"]:
-        raise NormbenchError(f"{place}={value} is too small: at least {spec['min']}.")
-    if "max" in spec and not value <= spec["max"]:
-        raise NormbenchError(f"{place}={value} is too large: at most {spec['max']}.")
-    if "below" in spec and not value < spec["below"]:
-        raise NormbenchError(f"{place}={value} is too large: it must be below {spec['below']}.")
+    for key, (holds, fault) in BOUNDS.items():
+        if key in spec and not holds(value, spec[key]):
+            raise NormbenchError(f"{place}={value} {fault} {spec[key]}.")
     return value
 
 

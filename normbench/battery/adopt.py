@@ -46,10 +46,10 @@ class Adopted:
             return {}
         declares = yaml.safe_load(self.derived)["declares"]
         facts = ("axes", "kinds", "needs", *contract.CHANGES, "mode_dependent", "reads_mask", "own_shift")
-        found = {fact: _format_fact(declares[fact]) for fact in facts if fact in declares}
+        texts = {fact: _format_fact(declares[fact]) for fact in facts if fact in declares}
         for fact, text in declares.get("measured", {}).items():
-            found[fact] = f"{found[fact]} (changes by {text})" if fact in found else text
-        return found
+            texts[fact] = f"{texts[fact]} (changes by {text})" if fact in texts else text
+        return texts
 
     @property
     def remark(self) -> str:
@@ -94,9 +94,9 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
                 f"norm={value} is a file: leave out --config-dir, or copy it to {config_dir / 'norm'} with a YAML like "
                 "that of examples/own_normalizer/norm, and give the name in this."
             )
-        one = _file(reading.place(value), conf, trains=True)
-        adopted[one.name] = one
-        return one.name
+        normalizer = _file(reading.place(value), conf, trains=True)
+        adopted[normalizer.name] = normalizer
+        return normalizer.name
 
     replaced = []
     for word, override in zip(words, grammar.parse(words), strict=True):
@@ -211,10 +211,8 @@ def _read(path: Path) -> dict[str, Any]:
     declares = node.get("declares") if isinstance(node, dict) else None
     if not isinstance(declares, dict) or "name" not in node or "file" not in declares:
         raise NormbenchError(f"{path} needs name, and declares with file, as examples/own_normalizer/norm has them.")
-    file = (path.parent / str(declares["file"])).resolve()
-    if not file.is_file():
-        raise NormbenchError(f"{path}: declares.file {file} does not exist.")
-    return {**node, "declares": {**declares, "file": str(file)}}
+    compose.place_file(node, path)
+    return node
 
 
 def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, trains: bool) -> Adopted:
@@ -229,8 +227,6 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, tra
             f"{source}: '{name}' is no name for a normalizer: letters a to z, digits and _ alone, and no word that "
             "YAML takes for something else. Rename it."
         )
-    if name in compose.choices("norm"):
-        raise NormbenchError(f"{source}: there is a shipped norm={name}. Give yours another name.")
     text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)
     with scratch.folder("normbench-own-") as folder:
         target = folder / "norm" / f"{name}.yaml"
@@ -290,11 +286,11 @@ def _measure(subject: Subject, facts: dict[str, Any]) -> None:
     if not subject.of_weights:
         facts["measured"] = {}
         for fact in contract.CHANGES:
-            found = contract.deviations(subject, served[0], fact)
-            facts[fact] = max(found.values()) < NOT
-            facts["measured"][fact] = ", ".join(f"{value:.0e} at {scale:g}" for scale, value in found.items())
-        if LAYOUTS[2] in served and isinstance(one := subject.make(LAYOUTS[2], subject.defaults), base.WrappedModule):
-            facts["measured"]["space"] = f"x is {'(N, C, H, W)' if one.channels_first else '(positions, features)'}"
+            by_scale = contract.deviations(subject, served[0], fact)
+            facts[fact] = max(by_scale.values()) < NOT
+            facts["measured"][fact] = ", ".join(f"{value:.0e} at {scale:g}" for scale, value in by_scale.items())
+        if LAYOUTS[2] in served and isinstance(norm := subject.make(LAYOUTS[2], subject.defaults), base.WrappedModule):
+            facts["measured"]["space"] = f"x is {'(N, C, H, W)' if norm.channels_first else '(positions, features)'}"
         facts["reads_mask"] = any(_promises_break(subject, axes, "mask_counts") for axes in served)
         zeros = torch.zeros_like(subject.inputs(served[0]))  # its parameters may add a shift
         facts["own_shift"] = bool(subject.make(served[0], subject.defaults)(zeros).abs().sum() > 0)

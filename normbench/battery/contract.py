@@ -110,6 +110,15 @@ def demand(holds: bool, words: str) -> None:
         raise Broken(words)
 
 
+def refusal_of(call: Callable[..., object], *arguments: object) -> str:
+    """The words with which it refuses these; "" where it takes them."""
+    try:
+        call(*arguments)
+    except NormbenchError as error:
+        return str(error)
+    return ""
+
+
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
     return torch.allclose(a.detach().double(), b.detach().double(), rtol=tolerance, atol=tolerance)
 
@@ -345,13 +354,11 @@ def single_batch(subject: Subject, axes: Axes) -> None:
         x = subject.inputs(axes, batch=1).requires_grad_()
         if subject.refuses_single(axes, options):
             single = str(subject.facts["single_batch"])
-            try:
-                module(x)
-            except NormbenchError as refusal:
-                names_both = re.search(rf"one value per feature.*{single}", str(refusal))
-                demand(bool(names_both), f"the refusal does not say `one value per feature` and `{single}`: {refusal}")
-                continue
-            raise Broken(f"it declares single_batch: {single}, and takes one value per feature all the same")
+            refusal = refusal_of(module, x)
+            demand(bool(refusal), f"it declares single_batch: {single}, and takes one value per feature all the same")
+            names_both = re.search(rf"one value per feature.*{single}", refusal)
+            demand(bool(names_both), f"the refusal does not say `one value per feature` and `{single}`: {refusal}")
+            continue
         y = module(x)
         y.sum().backward()
         demand(finite(y, x.grad), f"values or gradients are not finite{format_row(subject, options)}")
@@ -453,12 +460,10 @@ def stepwise(subject: Subject, axes: Axes) -> None:
         whole, stepped = _normalizer(subject, axes, options), _normalizer(subject, axes, options)
         words = format_row(subject, options)
         if any(options[key] != value for key, value in (subject.facts.get("state") or {}).items()):
-            try:
-                stepped.step(subject.inputs(axes)[:, 0], 0)
-            except NormbenchError as refusal:
-                demand("inside a time loop" in str(refusal), f"the refusal does not name the time loop: {refusal}")
-                continue
-            raise Broken(f"it declares that it cannot stand inside a time loop{words}, and does")
+            refusal = refusal_of(stepped.step, subject.inputs(axes)[:, 0], 0)
+            demand(bool(refusal), f"it declares that it cannot stand inside a time loop{words}, and does")
+            demand("inside a time loop" in refusal, f"the refusal does not name the time loop: {refusal}")
+            continue
         for training in (True, True, False):
             whole.train(training)
             stepped.train(training)

@@ -19,6 +19,7 @@ from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.config.grammar import Override
 from normbench.errors import NormbenchError, did_you_mean, unknown
+from normbench.norms import sites
 from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
@@ -157,16 +158,16 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
         declaration_keys.check(group, path, found)
     if found.get(group, found).get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    _place_file(found.get(group, found), path)
+    place_file(found.get(group, found), path)
     if group == "data":
         _find_owner(found, config_dir)
     return found
 
 
-def _place_file(node: Config, path: Path) -> None:
+def place_file(node: Config, path: Path) -> None:
     """`declares.file` of a user's own normalizer, model or data set is written relative to its YAML."""
     if "file" in (declares := node.get("declares") or {}):
-        declares["file"] = str((path.parent / declares["file"]).resolve())
+        declares["file"] = str((path.parent / str(declares["file"])).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
 
@@ -374,8 +375,7 @@ def checked(config: Config) -> Config:
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
         options = schema.check_options(group, node, node["declares"].get("options") or {}, special)
         config[group] = {**node, **options}
-    bias = {"type": "str", "choices": ["site", "keep", "drop"]}
-    schema.check("norm.preceding_bias", config["norm"]["preceding_bias"], bias)
+    schema.check("norm.preceding_bias", config["norm"]["preceding_bias"], sites.BIAS)
     return config
 
 

@@ -267,14 +267,16 @@ class Data(Coded):
 
     @model_validator(mode="after")
     def _whole(self) -> Data:
-        if self.like is None and self.maths is None:
-            raise ValueError("'maths' must be given.")
-        if self.like is not None and self.files is None:
-            raise ValueError("'files' must be given, each with its md5 or sha256 or nothing.")
-        if self.like is not None and self.file is not None:
-            raise ValueError("'like' and 'file' both say how it is read: leave one out.")
-        if self.like is None and self.train_size is None and self.refused is None:
-            raise ValueError("'train_size' must be given.")
+        of_a_format = self.like is not None
+        faults = {
+            "'maths' must be given.": not of_a_format and self.maths is None,
+            "'files' must be given, each with its md5 or sha256 or nothing.": of_a_format and self.files is None,
+            "'like' and 'file' both say how it is read: leave one out.": of_a_format and self.file is not None,
+            "'train_size' must be given.": not of_a_format and self.train_size is None and self.refused is None,
+        }
+        for fault, is_so in faults.items():
+            if is_so:
+                raise ValueError(fault)
         return self
 
 
@@ -316,14 +318,12 @@ class NormalizerFile(Model):
             if key not in options:
                 hint = did_you_mean(key, options)
                 raise ValueError(f"norm.{key} is not an option: declares.options has no line for it.{hint}")
-        for key, option in options.items():
-            if key not in given:
-                raise ValueError(f"norm.{key} is declared but has no value: write {key}: VALUE beside name.")
-            if given[key] is not None:  # what has no value of its own yet is given one by a command
-                try:
-                    schema.check(f"norm.{key}", given[key], option.model_dump(exclude_unset=True, by_alias=True))
-                except NormbenchError as error:
-                    raise ValueError(str(error)) from None
+        later = {key for key, value in given.items() if value is None}  # a command gives it one
+        specs = {key: o.model_dump(exclude_unset=True, by_alias=True) for key, o in options.items() if key not in later}
+        try:
+            schema.check_options("norm", given, specs, later)
+        except NormbenchError as error:
+            raise ValueError(str(error)) from None
         return self
 
 

@@ -82,8 +82,7 @@ class OneOf:
         return {**handler(schema), "enum": [*self.choices]}
 
     def check(self, value: str) -> str:
-        if value not in self.choices:
-            raise ValueError(str(unknown(f"{format_value(value)} is not possible.", value, self.choices)))
+        check_names("", [value], self.choices)
         return value
 
 
@@ -95,10 +94,11 @@ def check_ids(ids: Sequence[str]) -> None:
 
 
 def check_names(key: str, given: Iterable[str], names: Sequence[str]) -> None:
-    """ValueError for a name under this key that is none of the names elsewhere in the file."""
+    """ValueError for a name that is none of these. `key`: where it stands; "" where the error says that already."""
+    place = f"{key}: " if key else ""
     for name in given:
         if name not in names:
-            raise ValueError(str(unknown(f"{key}: {format_value(name)} is not possible.", name, names)))
+            raise ValueError(str(unknown(f"{place}{format_value(name)} is not possible.", name, names)))
 
 
 def _number(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
 
 Listener = Callable[[ResolvedRun, dict[str, Any]], None]
 Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around the training of that many runs
@@ -76,12 +74,8 @@ def worker_environment() -> dict[str, str]:
 def load(options: Mapping[str, Any]) -> Launcher:
     """The launcher that a checked `launcher` node names, with its options."""
     name, arguments = options["name"], {key: value for key, value in options.items() if key != "name"}
-    path = f"normbench.launch.{name}"
-    module = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
-    if (launcher := getattr(module, "launcher", None)) is None:
-        raise NormbenchError(f"launcher={name}: there is no normbench/launch/{name}.py with a function launcher.")
-    built: Launcher = launcher(**arguments)
-    return built
+    launcher: Launcher = importlib.import_module(f"normbench.launch.{name}").launcher(**arguments)
+    return launcher
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

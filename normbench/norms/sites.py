@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench import eval_variants, schema
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError
 from normbench.eval_variants import Declared, Variant
 from normbench.norms.patterns import match_patterns, matches, prefixes
 
@@ -31,6 +31,7 @@ KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
 WEIGHT = ".weight"  # at the end of a pattern: the weight of the layer there
 INVARIANT, NOT = 1e-9, 1e-3  # max |f' - f| / max |f| up to which nothing changes, and from which something does
+BIAS = {"type": "str", "choices": ["site", "keep", "drop"]}  # of `preceding_bias`
 COMMON_KEYS = {"name", "sites", "preceding_bias", "declares"}
 
 
@@ -153,47 +154,48 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     option that does not exist, a normalizer that cannot serve the site, two of one weight.
     """
     sites, entries, model = declared(config), _patterns(config), config["model"]["name"]
-    own = [pattern for pattern in entries if not pattern.endswith(WEIGHT)]
+    of_sites = [pattern for pattern in entries if not pattern.endswith(WEIGHT)]
     of_weights = [pattern.removesuffix(WEIGHT) for pattern in entries if pattern.endswith(WEIGHT)]
-    chosen = match_patterns("norm.sites", model, "site", own, sites)
+    patterns = match_patterns("norm.sites", model, "site", of_sites, sites)
     weights = match_patterns("norm.sites", model, "the weight of", of_weights, _with_weight(config, sites, of_weights))
 
     def choice(site: Site, pattern: str) -> Choice | None:
-        found = _resolve(site, entries[pattern], config, norm_node) if pattern in entries else None
-        return None if found is None or found.name == "none" else found
+        chosen = _resolve(site, entries[pattern], config, norm_node) if pattern in entries else None
+        return None if chosen is None or chosen.name == "none" else chosen
 
     result: dict[str, Choice] = {}
     for path, site in sites.items():
-        there = choice(site, chosen.get(path, ""))
+        activation = choice(site, patterns.get(path, ""))
         weight = choice(replace(site, path=path + WEIGHT, kinds=("weight",)), weights.get(path, "") + WEIGHT)
-        if there and weight:
-            result |= _both(model, path, there, weight)
-        elif only := there or weight:
+        if activation and weight:
+            result |= _both(model, path, activation, weight)
+        elif only := activation or weight:
             result[path] = only
     return result
 
 
-def _both(model: str, path: str, own: Choice, weight: Choice) -> dict[str, Choice]:
-    if own.kind in ("weight", "block"):
+def _both(model: str, path: str, choice: Choice, weight: Choice) -> dict[str, Choice]:
+    if choice.kind in ("weight", "block"):
         raise NormbenchError(
-            f"norm.sites: {own.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both normalize "
+            f"norm.sites: {choice.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both normalize "
             "that weight. Take one of them."
         )
-    keep_bias = own.keep_bias and weight.keep_bias
-    return {path: replace(own, keep_bias=keep_bias, weight=weight), path + WEIGHT: weight}
+    keep_bias = choice.keep_bias and weight.keep_bias
+    return {path: replace(choice, keep_bias=keep_bias, weight=weight), path + WEIGHT: weight}
 
 
 def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns: Iterable[str]) -> list[str]:
     """The sites of layers whose weight can be normalized; NormbenchError for a pattern that matches none of them."""
     model = config["model"]
-    found = [path for path, site in sites.items() if "weight" in site.kinds and not model["declares"].get("probe")]
+    probe = model["declares"].get("probe")
+    weighted = [path for path, site in sites.items() if "weight" in site.kinds and not probe]
     for pattern in patterns:
-        if not any(matches(pattern, path) for path in found):
+        if not any(matches(pattern, path) for path in weighted):
             raise NormbenchError(
                 f"norm.sites: {model['name']} has no weight '{pattern}{WEIGHT}' to normalize. "
-                f"(it has {', '.join(path + WEIGHT for path in found) or 'none'})"
+                f"(it has {', '.join(path + WEIGHT for path in weighted) or 'none'})"
             )
-    return found
+    return weighted
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +234,8 @@ def _resolve(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {f'norm.sites=[{able}]' if able else 'none'})"
         )
-    return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
+    bias = entry.get("preceding_bias", base["preceding_bias"])
+    return _choice(site, node, options, schema.check(f"norm.sites.{site.path}.preceding_bias", bias, BIAS))
 
 
 def _values(site: Site, node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -260,8 +263,6 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
         _refuse_whole_sequence(name, site, options, declares.get("state") or {})
     if groups := declares.get("groups"):
         _refuse_groups(name, site, groups, options[groups])
-    if policy not in ("site", "keep", "drop"):
-        raise unknown(f"preceding_bias={policy} is not possible.", str(policy), ["site", "keep", "drop"])
     # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it. One without a shift
     # of its own (`own_shift: false`) has nothing to put in the bias's place.
     drops = site.bias == "drop" and bool(declares.get("recentres")) and declares.get("own_shift", True)
@@ -284,14 +285,14 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
     )
 
 
-def asked_variants(asked: Mapping[str, Any], choices: Mapping[str, Choice], key: str) -> list[Variant]:
+def asked_variants(evaluation: Mapping[str, Any], choices: Mapping[str, Choice], key: str) -> list[Variant]:
     """The variants that `eval.KEY` names; NormbenchError for one that none of the chosen normalizers has."""
     declared: dict[str, list[Any]] = {}
     for choice in choices.values():
         for option, values in choice.variants.items():
             declared.setdefault(option, []).extend(values)
     of = f"norm={', '.join(sorted({choice.name for choice in choices.values()})) or 'none'}"
-    return [eval_variants.parse(words, declared, f"eval.{key}", of) for words in asked[key]]
+    return [eval_variants.parse(words, declared, f"eval.{key}", of) for words in evaluation[key]]
 
 
 def refusal(site: Site, declares: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ def _declaring(**facts: object) -> dict:
             _declaring(options={"eps": {"type": "float"}}) | {"epz": 1},
             "norm.epz is not an option: declares.options has",
         ),
-        (_declaring(options={"eps": {"type": "float"}}), "norm.eps is declared but has no value: write eps: VALUE"),
+        (_declaring(options={"eps": {"type": "float"}}), "norm.eps is declared but has no value"),
         (_declaring(options={"eps": {"type": "real"}}), "declares.options.eps.type: 'real' "),
         (_declaring(options={"eps": {"type": "int", "minimum": 1}}), "declares.options.eps: 'minimum' is not a key."),
         (_declaring(kinds=["preactivation"]), "declares.kinds[0]: 'preactivation' is not possible. Did you mean 'pre_"),

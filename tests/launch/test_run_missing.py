@@ -154,10 +154,7 @@ def test_missing_data_are_reported_before_anything(tmp_path: Path, monkeypatch: 
     assert not launcher.launches and not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("name", ["worker", "elsewhere", "a/b"])
-def test_a_launcher_without_a_module_is_one_line(name: str) -> None:
-    with pytest.raises(NormbenchError, match=f"launcher={name}: there is no normbench/launch/{name}.py"):
-        base.load({"name": name})
+def test_a_launcher_is_made_with_its_options() -> None:
     assert base.load({"name": "local", "jobs": 1}).processes == 1
 
 
