@@ -29,7 +29,7 @@ def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]
     """The variant that the words of a configuration name; NormbenchError where nothing declared has one of them."""
     choices = {str(value): (option, value) for option, values in declared.items() for value in values}
     choices |= {f"{option}={value}": (option, value) for option, values in declared.items() for value in values}
-    found = {}
+    variant: dict[str, Any] = {}
     for word in words.split():
         if word not in choices:
             listed = [f"{option}={value}" for option, values in declared.items() for value in values]
@@ -37,10 +37,10 @@ def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]
                 f"{place}: '{words}' is no way of evaluating {of}.", word, list(dict.fromkeys([*listed, *choices]))
             )
         option, value = choices[word]
-        if option in found:
+        if option in variant:
             raise NormbenchError(f"{place}: '{words}' sets {option} twice.")
-        found[option] = value
-    return found
+        variant[option] = value
+    return variant
 
 
 def matches(selector: str, variant: Variant) -> bool:

@@ -63,10 +63,10 @@ def load() -> ctypes.CDLL:
     Two processes may build at once: each writes a file of its own and puts it in place whole. A file that cannot be
     loaded is built anew; a cache that cannot be written, or that others can write to, is not used.
     """
-    found = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
-    if isinstance(found, str):
-        raise Unavailable(found)
-    return found
+    library = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
+    if isinstance(library, str):
+        raise Unavailable(library)
+    return library
 
 
 @functools.cache
@@ -76,6 +76,8 @@ def _load(compiler: str, cache: str) -> ctypes.CDLL | str:
         return _load_or_build()
     except Unavailable as reason:
         return str(reason)
+    except OSError as error:
+        return f"no place to build it: {error}"
 
 
 def _load_or_build() -> ctypes.CDLL:
@@ -92,11 +94,8 @@ def _load_or_build() -> ctypes.CDLL:
             os.replace(built, library)
         return _open(library)
     except OSError:
-        try:
-            with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
-                return _open(_build(aside))  # once mapped, its file may go
-        except OSError as error:
-            raise Unavailable(f"no place to build it: {error}") from None
+        with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
+            return _open(_build(aside))  # once mapped, its file may go
 
 
 def _folder() -> Path:
@@ -104,8 +103,8 @@ def _folder() -> Path:
     folder = cache()
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(errno.EPERM, "another user can write to it", str(folder))
     return folder
 

@@ -68,8 +68,7 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
     options without a simple default, a name that another file has in `conf`.
     """
     if is_file(word):
-        if config_dir is not None:
-            raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
+        _refuse_folder(f"--norm {word}", config_dir)
         return _file(reading.place(word), conf)
     if word == "none":
         raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
@@ -89,11 +88,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
     def named(value: str) -> str:
         if not user_code.is_normalizer_file(value):
             return value
-        if config_dir is not None:
-            raise NormbenchError(
-                f"norm={value} is a file: leave out --config-dir, or copy it to {config_dir / 'norm'} with a YAML like "
-                "that of examples/own_normalizer/norm, and give the name in this."
-            )
+        _refuse_folder(f"norm={value}", config_dir)
         normalizer = _file(reading.place(value), conf, trains=True)
         adopted[normalizer.name] = normalizer
         return normalizer.name
@@ -105,6 +100,15 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
             word = f"norm={','.join(map(named, choices))}"
         replaced.append(word)
     return replaced, [*adopted.values()]
+
+
+def _refuse_folder(word: str, config_dir: Path | None) -> None:
+    """NormbenchError where a word that is a file stands beside a folder of choices, whose normalizers have names."""
+    if config_dir is not None:
+        raise NormbenchError(
+            f"{word} is a file: leave out --config-dir, or copy it to {config_dir / 'norm'} with a YAML like that of "
+            "examples/own_normalizer/norm, and give the name in this."
+        )
 
 
 def keep(adopted: Adopted, conf: Path) -> Adopted:
@@ -168,8 +172,7 @@ def described(path: Path) -> tuple[dict[str, Any], bool]:
         file = Path(node["declares"]["file"])
         if path not in (declared, file) and path.resolve() != file:
             raise NormbenchError(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
-        if node["name"] not in base.import_file(str(file)):
-            raise NormbenchError(f"{declared}: no class of {file} is registered with @normalizer('{node['name']}').")
+        base.class_of_file(str(file), node["name"])
         return node, False
     path = path.resolve()
     return _derived_choice(path, user_code.digest(path)), True

@@ -93,6 +93,12 @@ def check_ids(ids: Sequence[str]) -> None:
             raise ValueError(f"id '{name}' is used twice.")
 
 
+def check_one(node: Model, keys: Sequence[str]) -> None:
+    """ValueError unless exactly one of these keys is given."""
+    if sum(bool(getattr(node, key)) for key in keys) != 1:
+        raise ValueError(f"one of {', '.join(keys)} must be given.")
+
+
 def check_names(key: str, given: Iterable[str], names: Sequence[str]) -> None:
     """ValueError for a name that is none of these. `key`: where it stands; "" where the error says that already."""
     place = f"{key}: " if key else ""

@@ -208,12 +208,8 @@ def novel_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     arrays, notes = files.cached(config, [path], [options, FORM], lambda: _novels(path, **options))
     sizes = {"train": int(config["questions"]), **config["declares"]["sizes"]}
     for part, wanted in sizes.items():
-        if (there := len(arrays[f"{part}_answer"])) < wanted:
-            key = "data.questions" if part == "train" else f"questions for {part}"
-            raise NormbenchError(
-                f"{key}={wanted} are more than there are: {there} with data.length={options['length']} and "
-                f"data.candidates={options['candidates']}."
-            )
+        given = f" with data.length={options['length']} and data.candidates={options['candidates']}"
+        triples.check_count("questions", part, wanted, len(arrays[f"{part}_answer"]), given)
     splits = {part: _split(arrays, part, count) for part, count in sizes.items()}
     copy = {"sha256": files.digest(path), "deviations": []}
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())

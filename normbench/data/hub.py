@@ -107,8 +107,17 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], schema: Any, row_gro
 
 def classes(labels: Sequence[Any]) -> list[Any]:
     """The different values of a column in order; of many the first ones and ..."""
-    found = sorted({repr(value): value for value in labels}.values(), key=str)
-    return found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], ...]
+    values = sorted({repr(value): value for value in labels}.values(), key=str)
+    return values if len(values) <= MOST_SHOWN else [*values[:MOST_SHOWN], ...]
+
+
+def check_labels(place: str, what: str, labels: Sequence[Any], count: int, number: int) -> None:
+    """NormbenchError unless a column has so many labels, of the classes 0 to `number` - 1."""
+    given, wanted = classes(labels), list(range(number))
+    if len(labels) != count or given != wanted:
+        raise NormbenchError(
+            f"{place} hold {len(labels)} {what} of classes {given} instead of {count} of classes {wanted}."
+        )
 
 
 def images(rows: Sequence[Any], what: str) -> Iterator[Any]:

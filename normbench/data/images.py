@@ -95,10 +95,6 @@ def mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
     paths = files.paths(config, root)
     train, test = part(config, "train", *paths[:2]), part(config, "test", *paths[2:])
     valid = int(config["valid"])
-    if not 0 < valid < len(train):
-        raise NormbenchError(
-            f"data.valid={valid} is out of range: of {len(train)} training images, some must stay to train on."
-        )
     # Slices of one tensor: the parts cannot overlap, and nothing is copied.
     rows = {"train": slice(valid, None), "valid": slice(valid)}
     splits = {name: Split(**{key: train[key][part] for key in train.tensors}) for name, part in rows.items()}
@@ -208,22 +204,17 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
     for part in hub.PARTS:
         # The hub's set has no approximate images, and so no column `exact`.
         table = hub.columns(paths[part], "img", "label", "exact?" if source else "exact")
-        found, wanted = len(table["label"]), facts["sizes"][part]
-        classes = hub.classes(table["label"])
-        if found != wanted or classes != list(range(facts["classes"])):
-            raise NormbenchError(
-                f"CIFAR-10's {part} files hold {found} images of classes {classes} instead of {wanted} of "
-                f"{facts['classes']} classes."
-            )
-        pixels = np.empty((found, *shape), np.uint8)
+        count = facts["sizes"][part]
+        hub.check_labels(f"CIFAR-10's {part} files", "images", table["label"], count, facts["classes"])
+        pixels = np.empty((count, *shape), np.uint8)
         for place, image in enumerate(hub.images(table["img"], f"CIFAR-10's {part} image")):
             if (size := (image.height, image.width, 3)) != shape:
                 raise NormbenchError(f"CIFAR-10's {part} image {place} is of {size} instead of {shape}.")
             pixels[place] = image
         labels = np.array(table["label"], np.uint8)
-        exact = np.array(table.get("exact", [True] * found), bool)
+        exact = np.array(table.get("exact", [True] * count), bool)
         names = [name for name in official if name.startswith("test") == (part == "test")]
-        rows = np.array_split(np.arange(found), len(names))
+        rows = np.array_split(np.arange(count), len(names))
         made = [_record_sum(labels[order], pixels[order]) for order in rows]
         published = [official[name] for name in names]
         if source and made != published and sorted(made) == sorted(published):
@@ -232,9 +223,9 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
             pixels, labels, exact, made = pixels[order], labels[order], exact[order], published
         arrays |= {f"{part}_images": pixels, f"{part}_labels": labels, f"{part}_exact": exact}
         sums |= dict(zip(names, made, strict=True))
-    found_sum, official_sum = content.checksum(sums), content.checksum(official)
-    if source and found_sum not in (official_sum, facts["copy"]):
-        raise hub.refusal(config, "images", found_sum, official_sum)
+    sum_here, official_sum = content.checksum(sums), content.checksum(official)
+    if source and sum_here not in (official_sum, facts["copy"]):
+        raise hub.refusal(config, "images", sum_here, official_sum)
     arrays["sums"] = np.array([sums[name] for name in official])
     return arrays
 

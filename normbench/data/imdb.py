@@ -13,7 +13,6 @@ import torch
 from normbench.data import Dataset, content, files, hub, images
 from normbench.data.examples import Split
 from normbench.data.words import ranks
-from normbench.errors import NormbenchError
 
 COLUMNS = ("text", "label")
 BLOCK = 128  # the archive has the reviews of a class by their numbers in blocks of so many, each backwards
@@ -68,15 +67,12 @@ def _reviews(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> lis
     """The texts and labels of a part in the declared order; NormbenchError unless they are those declared."""
     table = hub.columns(paths, *COLUMNS)
     rows = list(zip(*(table[column] for column in COLUMNS), strict=True))
-    classes, wanted = hub.classes(table["label"]), config["declares"]["sizes"][part]
-    if len(rows) != wanted or classes != [0, 1]:
-        raise NormbenchError(
-            f"IMDB's {part} files hold {len(rows)} reviews of classes {classes} instead of {wanted} of classes [0, 1]."
-        )
+    count = config["declares"]["sizes"][part]
+    hub.check_labels(f"IMDB's {part} files", "reviews", table["label"], count, 2)
     name = next(name for name in files.declared(config) if Path(name).name.startswith(part))
     if not (declared := content.declared(config["declares"], name)):
         return rows
-    orders = (rows, [rows[place] for place in as_in_archive(wanted // 2)])
+    orders = (rows, [rows[place] for place in as_in_archive(count // 2)])
     sums = [content.of_rows(COLUMNS, [list(zip(*order, strict=True))]) for order in orders]
     if declared not in sums:
         raise hub.refusal(config, f"{part} reviews", sums[0], declared)

@@ -68,10 +68,6 @@ def digits(config: Config, root: Path, seed: int = 0) -> Dataset:
     _check(config, grey.astype("<f8"), labels.astype("<i8"))
     inputs, targets = torch.from_numpy((grey / WHITE).astype(np.float32)), torch.from_numpy(labels)
     valid, test, rows = int(config["valid"]), int(config["test"]), len(targets)
-    if valid < 1 or test < 1 or valid + test >= rows:
-        raise NormbenchError(
-            f"data.valid={valid} and data.test={test} are out of range: of {rows} images, some must stay to train on."
-        )
     bounds = {"train": slice(valid, rows - test), "valid": slice(0, valid), "test": slice(rows - test, rows)}
     splits = {part: Split(inputs=inputs[rows], targets=targets[rows]) for part, rows in bounds.items()}
     return Dataset(str(config["name"]), splits)

@@ -212,21 +212,26 @@ def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int], filtered
     filtered: `data.filter`; `after`: with the same share of those that are dropped from batches of training.
     NormbenchError where there are fewer.
     """
-    found = {}
+    by_part = {}
     for part in PARTS:
-        there = len(arrays[f"{part}_middle"])
-        wanted = counts.get(part, there)
-        if wanted > there:
-            key = "data.triples" if part == "train" else f"triples for {part}"
-            raise NormbenchError(f"{key}={wanted} are more than there are: {there}.")
-        rows = np.arange(wanted) * there // wanted
+        available = len(arrays[f"{part}_middle"])
+        wanted = counts.get(part, available)
+        check_count("triples", part, wanted, available)
+        rows = np.arange(wanted) * available // wanted
         numbers, lengths, middle = (arrays[f"{part}_{kind}"] for kind in ("numbers", "lengths", "middle"))
         dropped = None
         if part == "train" and filtered == "after":
             others = arrays["train_dropped"]
-            dropped = others[np.arange(share := len(others) * wanted // there) * len(others) // max(share, 1)]
-        found[part] = triples(numbers, lengths, middle, rows, dropped)
-    return found
+            dropped = others[np.arange(share := len(others) * wanted // available) * len(others) // max(share, 1)]
+        by_part[part] = triples(numbers, lengths, middle, rows, dropped)
+    return by_part
+
+
+def check_count(what: str, part: str, wanted: int, available: int, given: str = "") -> None:
+    """NormbenchError where fewer are available than `data.WHAT` asks for, or a set declares for another part."""
+    if wanted > available:
+        key = f"data.{what}" if part == "train" else f"{what} for {part}"
+        raise NormbenchError(f"{key}={wanted} are more than there are: {available}{given}.")
 
 
 def triples(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from normbench.config.experiment_file import format_value
-from normbench.config.validation import Count, Model, OneOf, Text, optional
+from normbench.config.validation import Count, Model, OneOf, Text, check_one, optional
 from normbench.errors import did_you_mean, unknown
 
 SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
@@ -123,8 +123,7 @@ class Clock(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Clock:
-        if sum(map(bool, (self.column, self.key, self.event))) != 1:
-            raise ValueError("one of column, key, event must be given.")
+        check_one(self, ("column", "key", "event"))
         return self
 
     @property
@@ -163,8 +162,7 @@ class Series(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Series:
-        if sum(bool(getattr(self, name)) for name in NAMES) != 1:
-            raise ValueError(f"one of {', '.join(NAMES)} must be given.")
+        check_one(self, NAMES)
         return self
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import metrics
+from normbench.compare.metrics import Metric
 from normbench.errors import NormbenchError, unknown
 from normbench.papers.claims import Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
@@ -19,6 +20,21 @@ def at_best(end: Endpoint) -> bool:
     return end.kind == "chosen" and end.epoch in ("best", "own")
 
 
+def metrics_of(runs: Sequence[RunRecord], split: str, where: str = "") -> dict[str, Metric]:
+    """The metrics of a split by name. NormbenchError, begun by `where`, where no run has the split."""
+    logged = metrics.logged([*runs])
+    if split not in logged:
+        raise unknown(f"{where}no run has the split {split}.", split, logged)
+    return {metric.name: metric for metric in logged[split]}
+
+
+def metric_of(by_name: Mapping[str, Metric], name: str, split: str, where: str = "") -> Metric:
+    """One of the metrics of a split. NormbenchError, begun by `where`, where no run has it."""
+    if name not in by_name:
+        raise unknown(f"{where}no run has the metric {name} of {split}.", name, by_name)
+    return by_name[name]
+
+
 def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     """The part with what the runs declare of its metric. NormbenchError where they declare otherwise, or nothing."""
     end, where = part.endpoint, f"part '{part.id}': "
@@ -27,13 +43,9 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
         raise NormbenchError(f"{where}it compares {format_cell(cells[0])} with itself.")
     if end.kind == "value":
         return part
-    of_split = metrics.logged([*runs])
     known = [metric for run in runs for metric in metrics.logged([run]).get(end.split, []) if metric.name == end.metric]
     if end.mode == "eval" and not known and not any(run.status == "diverged" for run in runs):
-        if end.split not in of_split:
-            raise unknown(f"{where}no run has the split {end.split}.", end.split, of_split)
-        names = [metric.name for metric in of_split[end.split]]
-        raise unknown(f"{where}no run has the metric {end.metric} of {end.split}.", end.metric, names)
+        metric_of(metrics_of(runs, end.split, where), end.metric, end.split, where)
     ways = {metric.better for metric in known} - {""}
     better = end.better or (min(ways) if len(ways) == 1 else "")
     if not better and (part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least):
@@ -63,10 +75,11 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
 def _check_clocks(end: Endpoint, runs: Sequence[RunRecord], where: str) -> None:
     clocks = [_clocks(run) for run in runs]
     clock = end.clock if end.kind == "time_to_level" else "epoch" if type(end.epoch) is int else ""
-    if clock and not all(clock in own for own in clocks):
-        has = " or ".join(one for one in CLOCKS if all(one in own for own in clocks)) or "none that all have"
+    if clock and not all(clock in of_run for of_run in clocks):
+        common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
+        has = " or ".join(common) or "none that all have"
         raise NormbenchError(f"{where}it needs the clock {clock}, which not all runs declare. Their clocks: {has}.")
-    if len({"step" in own for own in clocks}) > 1:
+    if len({"step" in of_run for of_run in clocks}) > 1:
         raise NormbenchError(f"{where}some runs count updates, some epochs alone: they have no common steps.")
 
 

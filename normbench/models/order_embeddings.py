@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset, captions
-from normbench.data.words import END, UNKNOWN
-from normbench.errors import NormbenchError
+from normbench.data.words import END, UNKNOWN, check_known
 from normbench.models import retrieval
 from normbench.models.base import Model, Sites
 from normbench.rnn.embedding import Embedding
@@ -92,12 +91,10 @@ class OrderEmbeddings(Model):
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """`0.031  a dog runs | a dog on the grass`: error and captions of the nearest test images, nearest first."""
         numbers = {word: number for number, word in enumerate(data.words)}
-        words = captions.split(text)
-        if not any(word in numbers for word in words):
-            raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
-        asked = torch.tensor([[*(numbers.get(word, UNKNOWN) for word in words), END]])
-        split = data.splits["test"]
-        errors = retrieval.order_violation(self.embed(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
+        caption = [numbers.get(word, UNKNOWN) for word in captions.split(text)]
+        check_known(text, caption, data.name)
+        query, split = torch.tensor([[*caption, END]]), data.splits["test"]
+        errors = retrieval.order_violation(self.embed(query, torch.ones_like(query) > 0), self.project(split["image"]))
         nearest = errors[0].argsort(stable=True)[:count]
         texts = (split["captions"].padded(row.view(1))[0][0].tolist() for row in nearest)
         lines = (" ".join(data.words[n] if n != END else "|" for n in of_image) for of_image in texts)

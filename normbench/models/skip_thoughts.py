@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset, triples
-from normbench.data.words import END, UNKNOWN
-from normbench.errors import NormbenchError
+from normbench.data.words import END, check_known
 from normbench.models import softmax
 from normbench.models.base import Model, PerPlace, Sites
 from normbench.rnn.embedding import Embedding
@@ -119,11 +118,10 @@ class SkipThoughts(Model):
     @torch.no_grad()
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """`0.873  he went home .`: cosine and words of the nearest sentences of the held-out books, nearest first."""
-        asked = triples.encoded(text, triples.numbered(data.words))
-        if all(number == UNKNOWN for number in asked):
-            raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
+        sentence = triples.encoded(text, triples.numbered(data.words))
+        check_known(text, sentence, data.name)
         candidates = triples.different(data.splits["test"], HELD_OUT)
-        cosines = self._encode_numbers(candidates) @ self._encode_numbers([[*asked, END]])[0]
+        cosines = self._encode_numbers(candidates) @ self._encode_numbers([[*sentence, END]])[0]
         nearest = np.argsort(-cosines, kind="stable")[:count]
         return [f"{cosines[row]:.3f}  {' '.join(data.words[n] for n in candidates[row][:-1])}" for row in nearest]
 

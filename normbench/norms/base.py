@@ -344,15 +344,7 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
 
 def build(site: Site, choice: Choice) -> Normalizer:
     """The chosen normalizer for a site: a class of this package, or any module class of a user's file."""
-    if choice.file:
-        classes = import_file(choice.file)
-    else:
-        classes = REGISTRY
-        if choice.name not in REGISTRY:
-            importlib.import_module(f"normbench.norms.{choice.name}")
-    if choice.name not in classes:
-        raise NormbenchError(f"{choice.file or choice.name}: no class is registered with @normalizer('{choice.name}').")
-    cls = classes[choice.name]
+    cls = class_of_file(choice.file, choice.name) if choice.file else _shipped(choice.name)
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
@@ -373,6 +365,20 @@ def build(site: Site, choice: Choice) -> Normalizer:
             built.eval()(torch.zeros(*sizes))
         built.train()
     return built
+
+
+def class_of_file(file: str, name: str) -> type[nn.Module]:
+    """The class that a user's file registers by this name. NormbenchError where it registers none."""
+    classes = import_file(file)
+    if name not in classes:
+        raise NormbenchError(f"{file}: no class is registered with @normalizer('{name}').")
+    return classes[name]
+
+
+def _shipped(name: str) -> type[nn.Module]:
+    if name not in REGISTRY:
+        importlib.import_module(f"normbench.norms.{name}")
+    return REGISTRY[name]
 
 
 def demand_alike(module: nn.Module, x: Tensor, y: Any) -> None:

@@ -177,8 +177,8 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
 def _both(model: str, path: str, choice: Choice, weight: Choice) -> dict[str, Choice]:
     if choice.kind in ("weight", "block"):
         raise NormbenchError(
-            f"norm.sites: {choice.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both normalize "
-            "that weight. Take one of them."
+            f"norm.sites: {choice.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both "
+            "normalize that weight. Take one of them."
         )
     keep_bias = choice.keep_bias and weight.keep_bias
     return {path: replace(choice, keep_bias=keep_bias, weight=weight), path + WEIGHT: weight}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.derivatives import clipped
-from normbench.errors import NormbenchError, real, unknown
+from normbench.errors import NormbenchError, one_of, real
 from normbench.norms.base import Normalizer, WeightNormalizer, build
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
@@ -89,8 +89,7 @@ class Cell(Weighted):
     ) -> None:
         super().__init__()
         self.place = path or type(self).__name__  # in messages
-        if bias not in BIASES:
-            raise unknown(f"{self.place}: bias={bias} is not possible.", bias, BIASES)
+        one_of(self.place, BIASES, bias=bias)
         for name, p in (("input_dropout", input_dropout), ("state_dropout", state_dropout)):
             if not 0 <= p < 1:
                 raise NormbenchError(f"{self.place}: {name}={p} must be at least 0 and below 1.")
@@ -372,8 +371,7 @@ class GRUCell(Cell):
 
     def __init__(self, *sizes: int, update: str = "new", bias: str = "none", **options: object) -> None:
         super().__init__(*sizes, bias=bias, **options)  # type: ignore[arg-type]
-        if update not in ("new", "old"):
-            raise unknown(f"{self.place}: update={update} is not possible.", update, ("new", "old"))
+        one_of(self.place, ("new", "old"), update=update)
         self.update = update
 
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
@@ -396,8 +394,7 @@ class RNNCell(Cell):
 
     def __init__(self, *sizes: int, nonlinearity: str = "tanh", **options: object) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        if nonlinearity not in ("tanh", "relu"):
-            raise unknown(f"{self.place}: nonlinearity={nonlinearity} is not possible.", nonlinearity, ("tanh", "relu"))
+        one_of(self.place, ("tanh", "relu"), nonlinearity=nonlinearity)
         self.nonlinearity = nonlinearity
 
     @classmethod

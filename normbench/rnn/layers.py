@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError, positive
+from normbench.errors import NormbenchError, kind, positive
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell, RNNCell, Sites, State
 from normbench.rnn.loop import Steps, unroll
 
@@ -112,13 +112,10 @@ class Recurrent(nn.Module):
         return cell
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
-        if not isinstance(x, Tensor):
-            raise NormbenchError(f"{self.place}: the input must be a tensor, not {type(x).__name__}.")
-        if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[int(self.batch_first)] == 0:
-            axes = "batch, time" if self.batch_first else "time, batch"
+        axes, time = ("batch, time", 1) if self.batch_first else ("time, batch", 0)
+        if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[2] != self.input_size or x.shape[time] == 0:
             raise NormbenchError(
-                f"{self.place}: the input must be ({axes}, {self.input_size}) with at least one step, not "
-                f"{tuple(x.shape)}."
+                f"{self.place}: the input must be ({axes}, {self.input_size}) with at least one step, not {kind(x)}."
             )
         if mask is not None and mask.shape != x.shape[:2]:
             raise NormbenchError(f"{self.place}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
@@ -128,9 +125,9 @@ class Recurrent(nn.Module):
             return None
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         shape = (len(self.cells), batch, self.hidden_size)
-        found = [part.shape if isinstance(part, Tensor) else type(part).__name__ for part in parts]
-        if found != [shape] * self.cell.states:
-            given = ", ".join(str(tuple(one) if isinstance(one, tuple) else one) for one in found)
+        fits = all(isinstance(part, Tensor) and part.shape == shape for part in parts)
+        if len(parts) != self.cell.states or not fits:
+            given = ", ".join(map(kind, parts))
             raise NormbenchError(
                 f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not {given}."
             )

@@ -62,12 +62,6 @@ def test_splits(config: dict[str, Any], root: Path, made: dict[str, bytes]) -> N
         assert torch.equal(split["inputs"], inputs) and torch.equal(split["targets"], targets)
 
 
-@pytest.mark.parametrize("valid", [0, TRAIN, TRAIN + 1, -1])
-def test_valid_out_of_range(config: dict[str, Any], root: Path, valid: int) -> None:
-    with pytest.raises(NormbenchError, match=f"data.valid={valid} is out of range"):
-        data.load(config | {"valid": valid}, root)
-
-
 # -- the right content, as people have it
 
 

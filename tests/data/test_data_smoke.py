@@ -44,7 +44,6 @@ def test_the_seed_draws_all(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "key"),
     [
-        *(("digits", {"valid": v, "test": t}, "data.valid") for v, t in ((0, 400), (200, 0), (1000, 797), (-1, 10))),
         ("coloured_digits", {"fraction": 1e-4}, "data.fraction"),
         ("recall", {"length": 1, "asked": "later"}, "data.length"),
         ("made_cloze", {"words": 13}, "data.words"),
