@@ -39,11 +39,15 @@ def first_words(entities: int) -> list[str]:
 
 def _options(config: Config, *names: str) -> dict[str, int]:
     options = {key: int(config[key]) for key in ("words", "entities", *names)}
-    if options["words"] <= (least := ENTITY + options["entities"]):
-        raise NormbenchError(
-            f"data.words={options['words']} is too small for data.entities={options['entities']}: more than {least}."
-        )
+    check_words(options["words"], options["entities"], 1)
     return options
+
+
+def check_words(words: int, entities: int, others: int) -> None:
+    """NormbenchError where `data.words` has no room for the entities and so many other words."""
+    least = ENTITY + entities + others
+    if words < least:
+        raise NormbenchError(f"data.words={words} is too small for data.entities={entities}: at least {least}.")
 
 
 def _packed(part: str, questions: Sequence[tuple[Any, Any, int]]) -> files.Arrays:

@@ -137,9 +137,7 @@ def problem(config: Config, root: Path, name: str) -> str | None:
     get = f"place it at {as_text(root / name)}" if own else f"run: normbench data get {config['name']}"
     try:
         if filled:
-            if listed(config, root, name):
-                return None
-            raise FileNotFoundError
+            return None if listed(config, root, name) else _absent(config, root, name, path)
         # First, because opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "folder" if path.is_dir() else "device or pipe"
@@ -164,13 +162,7 @@ def problem(config: Config, root: Path, name: str) -> str | None:
             f"{get}{'' if own else ' (which replaces it)'}"
         )
     except (FileNotFoundError, NotADirectoryError):
-        # `ls` lists a dead link: say so.
-        link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-        lacks = f"{name} has no {declared(config, 'folders')[name]} files" if filled else f"{path.name} is missing"
-        return (
-            f"{title(config)} is not in {as_text(root)}: {lacks}{link}. {remedy(config, root, name)}, or point "
-            "NORMBENCH_DATA at it."
-        )
+        return _absent(config, root, name, path)
     except OSError as error:
         return (
             f"{as_text(path)} cannot be read: {error.strerror or error}. Make it readable, or point NORMBENCH_DATA at "
@@ -179,6 +171,18 @@ def problem(config: Config, root: Path, name: str) -> str | None:
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _absent(config: Config, root: Path, name: str, path: Path) -> str:
+    """The error line for a file that is missing, or a folder that is, or has none of its files."""
+    # `ls` lists a dead link: say so.
+    link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
+    folders = declared(config, "folders")
+    lacks = f"{name} has no {folders[name]} files" if name in folders else f"{path.name} is missing"
+    return (
+        f"{title(config)} is not in {as_text(root)}: {lacks}{link}. {remedy(config, root, name)}, or point "
+        "NORMBENCH_DATA at it."
+    )
 
 
 def algorithm(checksum: str) -> str:

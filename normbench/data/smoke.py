@@ -21,7 +21,7 @@ import torch
 
 from normbench import scratch
 from normbench.data import Dataset, captions, cloze, images, imdb, strokes, triples
-from normbench.data.cloze import BLANK, ENTITY
+from normbench.data.cloze import BLANK, ENTITY, check_words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END
 from normbench.errors import NormbenchError
@@ -262,11 +262,7 @@ def made_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     verb and object; the same entity, verb or object they may have. All drawn by the seed.
     """
     words, entities, length = int(config["words"]), int(config["entities"]), int(config["length"])
-    if words < (least := ENTITY + entities + 5):
-        raise NormbenchError(
-            f"data.words={words} is too small for data.entities={entities}: at least {least}, for two verbs, two "
-            f"objects and a full stop besides."
-        )
+    check_words(words, entities, 5)  # two verbs, two objects and a full stop
     sample = _questions(0, "check", 100, words=24, entities=6, length=20)
     _check(config, *(np.array([*document, *question, answer], "<i8") for document, question, answer in sample))
     splits = {}

@@ -48,39 +48,46 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
         metric_of(metrics_of(runs, end.split, where), end.metric, end.split, where)
     ways = {metric.better for metric in known} - {""}
     better = end.better or (min(ways) if len(ways) == 1 else "")
-    if not better and (part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least):
-        raise NormbenchError(f"{where}nothing declares whether a lower or a higher {end.metric} is better: `better`.")
-    if end.better and ways - {end.better}:
-        raise NormbenchError(f"{where}better: {end.better}, but the runs declare the other way of {end.metric}.")
+    has_better = part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least
     units = {str(_facts(run, end.metric).get("unit")) for run in runs if IMPORT in run.config}
-    if len(units) > 1 or len({metric.share for metric in known}) > 1:
-        raise NormbenchError(f"{where}the runs have {end.metric} in different units: {', '.join(sorted(units))}.")
-    if part.scale == "percent" and not all(metric.share for metric in known):
-        raise NormbenchError(
-            f"{where}scale: percent needs a share, and {end.metric} is not declared as one. In the map of the import, "
-            "unit: fraction; values that are percentages already have scale: linear."
-        )
-    _check_clocks(end, runs, where)
-    monitors = {tuple(run.monitor.values()) for run in runs}
-    if at_best(end) and (len(monitors) > 1 or not runs[0].monitor["metric"]):
-        why = "the runs monitor different metrics" if len(monitors) > 1 else "no map of an import has `monitor`"
-        raise NormbenchError(f"{where}epoch: {end.epoch} is where what is monitored is best, and {why}.")
     logs = {bool(_facts(run, end.metric).get("log")) for run in runs if IMPORT in run.config}
-    if len(logs) > 1:
-        raise NormbenchError(f"{where}some maps say log: true of {end.metric}, some do not.")
+    monitors = {tuple(run.monitor.values()) for run in runs}
+    monitored = f"epoch: {end.epoch} is where what is monitored is best, and"
+    faults = {
+        f"nothing declares whether a lower or a higher {end.metric} is better: `better`.": has_better and not better,
+        f"better: {end.better}, but the runs declare the other way of {end.metric}.": end.better
+        and ways - {end.better},
+        f"the runs have {end.metric} in different units: {', '.join(sorted(units))}.": (
+            len(units) > 1 or len({metric.share for metric in known}) > 1
+        ),
+        f"scale: percent needs a share, and {end.metric} is not declared as one. In the map of the import, "
+        "unit: fraction; values that are percentages already have scale: linear.": (
+            part.scale == "percent" and not all(metric.share for metric in known)
+        ),
+        **_faults_of_clocks(end, runs),
+        f"{monitored} the runs monitor different metrics.": at_best(end) and len(monitors) > 1,
+        f"{monitored} no map of an import has `monitor`.": at_best(end) and not runs[0].monitor["metric"],
+        f"some maps say log: true of {end.metric}, some do not.": len(logs) > 1,
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            raise NormbenchError(f"{where}{fault}")
     log = logs.pop() if logs else None
     return replace(part, endpoint=replace(end, better=better, log=log, trapezoid=end.kind == "area"))
 
 
-def _check_clocks(end: Endpoint, runs: Sequence[RunRecord], where: str) -> None:
+def _faults_of_clocks(end: Endpoint, runs: Sequence[RunRecord]) -> dict[str, bool]:
     clocks = [_clocks(run) for run in runs]
     clock = end.clock if end.kind == "time_to_level" else "epoch" if type(end.epoch) is int else ""
-    if clock and not all(clock in of_run for of_run in clocks):
-        common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
-        has = " or ".join(common) or "none that all have"
-        raise NormbenchError(f"{where}it needs the clock {clock}, which not all runs declare. Their clocks: {has}.")
-    if len({"step" in of_run for of_run in clocks}) > 1:
-        raise NormbenchError(f"{where}some runs count updates, some epochs alone: they have no common steps.")
+    common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
+    has = " or ".join(common) or "none that all have"
+    return {
+        f"it needs the clock {clock}, which not all runs declare. Their clocks: {has}.": bool(clock)
+        and clock not in common,
+        "some runs count updates, some epochs alone: they have no common steps.": (
+            len({"step" in of_run for of_run in clocks}) > 1
+        ),
+    }
 
 
 def _clocks(run: RunRecord) -> Sequence[str]:

@@ -220,11 +220,10 @@ def _resolve(
         )
     base = config["norm"]
     name = str(entry.get("name", base["name"]))
-    if misplaced := sorted({"sites", "declares"} & set(entry)):
-        raise NormbenchError(f"norm.sites: '{misplaced[0]}' cannot be set for the single site '{site.path}'.")
     node = base if name == base["name"] else norm_node(name)
     declares = node["declares"]
-    options = {key: value for key, value in {**_values(site, node), **entry}.items() if key not in COMMON_KEYS}
+    options = {key: value for key, value in _values(site, node).items() if key not in COMMON_KEYS}
+    options |= {key: value for key, value in entry.items() if key not in ("name", "preceding_bias")}
     options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
     why_not = refusal(site, declares)
     if why_not and name != "none":

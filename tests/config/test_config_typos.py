@@ -157,7 +157,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
             "norm.sites.hidden.0.epz is not an option. Did you mean 'norm",
         ),
         ((*BASE, "norm=layer", "norm.sites={hidden:{eps:abc}}"), "norm.sites.hidden.0.eps=abc is not a number."),
-        ((*BASE, "norm=layer", "norm.sites={hidden:{sites:[logits]}}"), "'sites' cannot be set for the single site"),
+        ((*BASE, "norm=layer", "norm.sites={hidden:{sites:[logits]}}"), "norm.sites.hidden.0.sites is not an option."),
         ((*BASE, "norm=layer", "norm.sites={hidden:{preceding_bias:kep}}"), "preceding_bias=kep is not possible."),
         ((*BASE, "norm=batch", "train.batch_size=1"), "one value per feature in batches"),
     ],

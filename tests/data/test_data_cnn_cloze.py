@@ -76,7 +76,7 @@ def test_numbers_and_parts(config: dict[str, Any], root: Path) -> None:
 def test_rarer_words_are_unknown(config: dict[str, Any], root: Path) -> None:
     splits = data.load(config | {"words": ENTITY + 8 + 2}, root).splits
     assert max(int(split["document"].values.max()) for split in splits.values()) == ENTITY + 8 + 1
-    with pytest.raises(NormbenchError, match=r"data.words=11 is too small for data.entities=8: more than 11"):
+    with pytest.raises(NormbenchError, match=r"data.words=11 is too small for data.entities=8: at least 12"):
         data.load(config | {"words": 11}, root)
 
 

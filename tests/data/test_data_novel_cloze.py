@@ -138,7 +138,7 @@ def test_the_cache_is_kept_for_this_copy_and_these_options(
 def test_refusals(config: dict[str, Any], root: Path) -> None:
     with pytest.raises(NormbenchError, match=r"^data.questions=9999 are more than there are: \d+ with data.length=40"):
         data.load(config | {"questions": 9999}, root)
-    with pytest.raises(NormbenchError, match=r"^data.words=13 is too small for data.entities=10: more than 13"):
+    with pytest.raises(NormbenchError, match=r"^data.words=13 is too small for data.entities=10: at least 14"):
         data.load(config | {"words": 13}, root)
 
 
