@@ -17,7 +17,7 @@ import errno
 import math
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -77,13 +77,6 @@ def positive(place: str, **numbers: Any) -> None:
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < 1:
             raise NormbenchError(f"{place}: {name}={value!r} must be {'' if whole else 'a whole number, '}at least 1.")
-
-
-def one_of(place: str, choices: Sequence[str], **words: Any) -> None:
-    """NormbenchError unless these are among the choices."""
-    for name, value in words.items():
-        if value not in choices:
-            raise unknown(f"{place}: {name}={value} is not possible.", str(value), choices)
 
 
 def kind(value: Any) -> str:

@@ -172,7 +172,7 @@ def described(path: Path) -> tuple[dict[str, Any], bool]:
         file = Path(node["declares"]["file"])
         if path not in (declared, file) and path.resolve() != file:
             raise NormbenchError(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
-        base.class_of_file(str(file), node["name"])
+        base.class_of(node["name"], str(file))
         return node, False
     path = path.resolve()
     return _derived_choice(path, user_code.digest(path)), True

@@ -267,12 +267,15 @@ class Data(Coded):
 
     @model_validator(mode="after")
     def _whole(self) -> Data:
-        of_a_format = self.like is not None
         faults = {
-            "'maths' must be given.": not of_a_format and self.maths is None,
-            "'files' must be given, each with its md5 or sha256 or nothing.": of_a_format and self.files is None,
-            "'like' and 'file' both say how it is read: leave one out.": of_a_format and self.file is not None,
-            "'train_size' must be given.": not of_a_format and self.train_size is None and self.refused is None,
+            "'maths' must be given.": self.like is None and self.maths is None,
+            "'files' must be given, each with its md5 or sha256 or nothing.": (
+                self.like is not None and self.files is None
+            ),
+            "'like' and 'file' both say how it is read: leave one out.": (
+                self.like is not None and self.file is not None
+            ),
+            "'train_size' must be given.": self.like is None and self.train_size is None and self.refused is None,
         }
         for fault, is_so in faults.items():
             if is_so:

@@ -30,8 +30,8 @@ def train_size(config: Mapping[str, Any]) -> int:
     if "times" in rule:
         size = round(size * config["data"][rule["times"]])
     if size < 1:
-        options = [*rule["less"], *([rule["times"]] if "times" in rule else [])]
-        values = "".join(f", data.{key}={config['data'][key]}" for key in options)
+        options = (*rule["less"], rule.get("times"))
+        values = "".join(f", data.{key}={value}" for key, value in config["data"].items() if key in options)
         raise NormbenchError(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all{values}.")
     return size
 

@@ -45,8 +45,7 @@ def _options(config: Config, *names: str) -> dict[str, int]:
 
 def check_words(words: int, entities: int, others: int) -> None:
     """NormbenchError where `data.words` has no room for the entities and so many other words."""
-    least = ENTITY + entities + others
-    if words < least:
+    if words < (least := ENTITY + entities + others):
         raise NormbenchError(f"data.words={words} is too small for data.entities={entities}: at least {least}.")
 
 
@@ -212,8 +211,13 @@ def novel_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     arrays, notes = files.cached(config, [path], [options, FORM], lambda: _novels(path, **options))
     sizes = {"train": int(config["questions"]), **config["declares"]["sizes"]}
     for part, wanted in sizes.items():
-        given = f" with data.length={options['length']} and data.candidates={options['candidates']}"
-        triples.check_count("questions", part, wanted, len(arrays[f"{part}_answer"]), given)
+        triples.check_count(
+            "questions",
+            part,
+            wanted,
+            len(arrays[f"{part}_answer"]),
+            f" with data.length={options['length']} and data.candidates={options['candidates']}",
+        )
     splits = {part: _split(arrays, part, count) for part, count in sizes.items()}
     copy = {"sha256": files.digest(path), "deviations": []}
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())

@@ -137,7 +137,9 @@ def problem(config: Config, root: Path, name: str) -> str | None:
     get = f"place it at {as_text(root / name)}" if own else f"run: normbench data get {config['name']}"
     try:
         if filled:
-            return None if listed(config, root, name) else _absent(config, root, name, path)
+            if listed(config, root, name):
+                return None
+            raise FileNotFoundError
         # First, because opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
             kind = "folder" if path.is_dir() else "device or pipe"
@@ -162,7 +164,13 @@ def problem(config: Config, root: Path, name: str) -> str | None:
             f"{get}{'' if own else ' (which replaces it)'}"
         )
     except (FileNotFoundError, NotADirectoryError):
-        return _absent(config, root, name, path)
+        # `ls` lists a dead link: say so.
+        link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
+        lacks = f"{name} has no {declared(config, 'folders')[name]} files" if filled else f"{path.name} is missing"
+        return (
+            f"{title(config)} is not in {as_text(root)}: {lacks}{link}. {remedy(config, root, name)}, or point "
+            "NORMBENCH_DATA at it."
+        )
     except OSError as error:
         return (
             f"{as_text(path)} cannot be read: {error.strerror or error}. Make it readable, or point NORMBENCH_DATA at "
@@ -171,18 +179,6 @@ def problem(config: Config, root: Path, name: str) -> str | None:
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------
-
-
-def _absent(config: Config, root: Path, name: str, path: Path) -> str:
-    """The error line for a file that is missing, or a folder that is, or has none of its files."""
-    # `ls` lists a dead link: say so.
-    link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-    folders = declared(config, "folders")
-    lacks = f"{name} has no {folders[name]} files" if name in folders else f"{path.name} is missing"
-    return (
-        f"{title(config)} is not in {as_text(root)}: {lacks}{link}. {remedy(config, root, name)}, or point "
-        "NORMBENCH_DATA at it."
-    )
 
 
 def algorithm(checksum: str) -> str:

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from normbench.errors import NormbenchError
-
 END, UNKNOWN = 0, 1  # numbers: of the end of a text and of padding, and of a word that has none of its own
 _ENDING = r"'(?:s|m|d|re|ve|ll)\b"
 TOKEN = re.compile(
@@ -28,12 +26,6 @@ class Numbers(dict[str, int]):
     def __missing__(self, word: str) -> int:
         self[word] = len(self)
         return self[word]
-
-
-def check_known(text: str, numbers: Iterable[int], of: str) -> None:
-    """NormbenchError for a text of `--near` whose numbers say that the data set `of` knows none of its words."""
-    if all(number == UNKNOWN for number in numbers):
-        raise NormbenchError(f"--near '{text}': data={of} knows none of these words.")
 
 
 def ranks(texts: Iterable[Iterable[str]], first: int) -> dict[str, int]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import metrics
-from normbench.compare.metrics import Metric
 from normbench.errors import NormbenchError, unknown
 from normbench.papers.claims import Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
@@ -20,21 +19,6 @@ def at_best(end: Endpoint) -> bool:
     return end.kind == "chosen" and end.epoch in ("best", "own")
 
 
-def metrics_of(runs: Sequence[RunRecord], split: str, where: str = "") -> dict[str, Metric]:
-    """The metrics of a split by name. NormbenchError, begun by `where`, where no run has the split."""
-    logged = metrics.logged([*runs])
-    if split not in logged:
-        raise unknown(f"{where}no run has the split {split}.", split, logged)
-    return {metric.name: metric for metric in logged[split]}
-
-
-def metric_of(by_name: Mapping[str, Metric], name: str, split: str, where: str = "") -> Metric:
-    """One of the metrics of a split. NormbenchError, begun by `where`, where no run has it."""
-    if name not in by_name:
-        raise unknown(f"{where}no run has the metric {name} of {split}.", name, by_name)
-    return by_name[name]
-
-
 def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     """The part with what the runs declare of its metric. NormbenchError where they declare otherwise, or nothing."""
     end, where = part.endpoint, f"part '{part.id}': "
@@ -45,18 +29,23 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
         return part
     known = [metric for run in runs for metric in metrics.logged([run]).get(end.split, []) if metric.name == end.metric]
     if end.mode == "eval" and not known and not any(run.status == "diverged" for run in runs):
-        metric_of(metrics_of(runs, end.split, where), end.metric, end.split, where)
+        of_split = metrics.logged([*runs])
+        if end.split not in of_split:
+            raise unknown(f"{where}no run has the split {end.split}.", end.split, of_split)
+        names = [metric.name for metric in of_split[end.split]]
+        raise unknown(f"{where}no run has the metric {end.metric} of {end.split}.", end.metric, names)
     ways = {metric.better for metric in known} - {""}
     better = end.better or (min(ways) if len(ways) == 1 else "")
-    has_better = part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least
+    directed = part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least
     units = {str(_facts(run, end.metric).get("unit")) for run in runs if IMPORT in run.config}
     logs = {bool(_facts(run, end.metric).get("log")) for run in runs if IMPORT in run.config}
     monitors = {tuple(run.monitor.values()) for run in runs}
     monitored = f"epoch: {end.epoch} is where what is monitored is best, and"
     faults = {
-        f"nothing declares whether a lower or a higher {end.metric} is better: `better`.": has_better and not better,
-        f"better: {end.better}, but the runs declare the other way of {end.metric}.": end.better
-        and ways - {end.better},
+        f"nothing declares whether a lower or a higher {end.metric} is better: `better`.": directed and not better,
+        f"better: {end.better}, but the runs declare the other way of {end.metric}.": (
+            end.better and ways - {end.better}
+        ),
         f"the runs have {end.metric} in different units: {', '.join(sorted(units))}.": (
             len(units) > 1 or len({metric.share for metric in known}) > 1
         ),
@@ -82,8 +71,9 @@ def _faults_of_clocks(end: Endpoint, runs: Sequence[RunRecord]) -> dict[str, boo
     common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
     has = " or ".join(common) or "none that all have"
     return {
-        f"it needs the clock {clock}, which not all runs declare. Their clocks: {has}.": bool(clock)
-        and clock not in common,
+        f"it needs the clock {clock}, which not all runs declare. Their clocks: {has}.": (
+            bool(clock) and clock not in common
+        ),
         "some runs count updates, some epochs alone: they have no common steps.": (
             len({"step" in of_run for of_run in clocks}) > 1
         ),

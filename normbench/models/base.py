@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from normbench import user_code
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
+from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError, kind, unknown
 from normbench.models.init import initialize
 from normbench.norms.base import WeightNormalizer
@@ -195,6 +196,12 @@ def evaluating(model: Model, noise: Noise) -> Iterator[None]:
         model.noise = None
 
 
+def check_known(text: str, numbers: Sequence[int], data: Dataset) -> None:
+    """NormbenchError for a text of `--near` if its words' numbers say that the data know none of them."""
+    if all(number == UNKNOWN for number in numbers):
+        raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
+
+
 class Sites:
     """The sites of a model with the normalizers chosen for them, as a model's constructor reads them."""
 
@@ -215,12 +222,12 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     """
     name, file = config["model"]["name"], config["model"]["declares"].get("file")
     path = f"normbench.models.{name}"
-    there = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
-    if file is None and not there:
+    is_shipped = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
+    if file is None and not is_shipped:
         raise NormbenchError(f"model={name} has no code: name its Python file in declares.file of its YAML file.")
-    own = user_code.function(Path(file), "build") if file else None
-    model: Model = (own or importlib.import_module(path).build)(config, Sites(config, choices))
-    if own:
+    build = user_code.function(Path(file), "build") if file else importlib.import_module(path).build
+    model: Model = build(config, Sites(config, choices))
+    if file:
         _refuse_other(model, config, choices)
     return model
 

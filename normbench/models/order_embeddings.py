@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset, captions
-from normbench.data.words import END, UNKNOWN, check_known
+from normbench.data.words import END, UNKNOWN
 from normbench.models import retrieval
-from normbench.models.base import Model, Sites
+from normbench.models.base import Model, Sites, check_known
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import GRU
 
@@ -92,7 +92,7 @@ class OrderEmbeddings(Model):
         """`0.031  a dog runs | a dog on the grass`: error and captions of the nearest test images, nearest first."""
         numbers = {word: number for number, word in enumerate(data.words)}
         caption = [numbers.get(word, UNKNOWN) for word in captions.split(text)]
-        check_known(text, caption, data.name)
+        check_known(text, caption, data)
         query, split = torch.tensor([[*caption, END]]), data.splits["test"]
         errors = retrieval.order_violation(self.embed(query, torch.ones_like(query) > 0), self.project(split["image"]))
         nearest = errors[0].argsort(stable=True)[:count]

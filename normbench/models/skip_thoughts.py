@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset, triples
-from normbench.data.words import END, check_known
+from normbench.data.words import END
 from normbench.models import softmax
-from normbench.models.base import Model, PerPlace, Sites
+from normbench.models.base import Model, PerPlace, Sites, check_known
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import GRU
 
@@ -119,7 +119,7 @@ class SkipThoughts(Model):
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """`0.873  he went home .`: cosine and words of the nearest sentences of the held-out books, nearest first."""
         sentence = triples.encoded(text, triples.numbered(data.words))
-        check_known(text, sentence, data.name)
+        check_known(text, sentence, data)
         candidates = triples.different(data.splits["test"], HELD_OUT)
         cosines = self._encode_numbers(candidates) @ self._encode_numbers([[*sentence, END]])[0]
         nearest = np.argsort(-cosines, kind="stable")[:count]

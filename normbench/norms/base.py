@@ -344,7 +344,7 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
 
 def build(site: Site, choice: Choice) -> Normalizer:
     """The chosen normalizer for a site: a class of this package, or any module class of a user's file."""
-    cls = class_of_file(choice.file, choice.name) if choice.file else _shipped(choice.name)
+    cls = class_of(choice.name, choice.file)
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
@@ -367,18 +367,16 @@ def build(site: Site, choice: Choice) -> Normalizer:
     return built
 
 
-def class_of_file(file: str, name: str) -> type[nn.Module]:
-    """The class that a user's file registers by this name. NormbenchError where it registers none."""
-    classes = import_file(file)
-    if name not in classes:
-        raise NormbenchError(f"{file}: no class is registered with @normalizer('{name}').")
-    return classes[name]
-
-
-def _shipped(name: str) -> type[nn.Module]:
-    if name not in REGISTRY:
+def class_of(name: str, file: str) -> type[nn.Module]:
+    """The class of this name in a user's file, or without one in this package. NormbenchError where there is none."""
+    if file:
+        classes = import_file(file)
+    else:
         importlib.import_module(f"normbench.norms.{name}")
-    return REGISTRY[name]
+        classes = REGISTRY
+    if name not in classes:
+        raise NormbenchError(f"{file or name}: no class is registered with @normalizer('{name}').")
+    return classes[name]
 
 
 def demand_alike(module: nn.Module, x: Tensor, y: Any) -> None:

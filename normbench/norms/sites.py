@@ -187,15 +187,14 @@ def _both(model: str, path: str, choice: Choice, weight: Choice) -> dict[str, Ch
 def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns: Iterable[str]) -> list[str]:
     """The sites of layers whose weight can be normalized; NormbenchError for a pattern that matches none of them."""
     model = config["model"]
-    probe = model["declares"].get("probe")
-    weighted = [path for path, site in sites.items() if "weight" in site.kinds and not probe]
+    paths = [path for path, site in sites.items() if "weight" in site.kinds and not model["declares"].get("probe")]
     for pattern in patterns:
-        if not any(matches(pattern, path) for path in weighted):
+        if not any(matches(pattern, path) for path in paths):
             raise NormbenchError(
                 f"norm.sites: {model['name']} has no weight '{pattern}{WEIGHT}' to normalize. "
-                f"(it has {', '.join(path + WEIGHT for path in weighted) or 'none'})"
+                f"(it has {', '.join(path + WEIGHT for path in paths) or 'none'})"
             )
-    return weighted
+    return paths
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,11 +219,11 @@ def _resolve(
         )
     base = config["norm"]
     name = str(entry.get("name", base["name"]))
-    node = base if name == base["name"] else norm_node(name)
+    node, place = base if name == base["name"] else norm_node(name), f"norm.sites.{site.path}"
     declares = node["declares"]
     options = {key: value for key, value in _values(site, node).items() if key not in COMMON_KEYS}
     options |= {key: value for key, value in entry.items() if key not in ("name", "preceding_bias")}
-    options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
+    options = schema.check_options(place, options, declares.get("options") or {}, set())
     why_not = refusal(site, declares)
     if why_not and name != "none":
         sites = declared(config)
@@ -233,8 +232,12 @@ def _resolve(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {f'norm.sites=[{able}]' if able else 'none'})"
         )
-    bias = entry.get("preceding_bias", base["preceding_bias"])
-    return _choice(site, node, options, schema.check(f"norm.sites.{site.path}.preceding_bias", bias, BIAS))
+    return _choice(
+        site,
+        node,
+        options,
+        schema.check(f"{place}.preceding_bias", entry.get("preceding_bias", base["preceding_bias"]), BIAS),
+    )
 
 
 def _values(site: Site, node: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.derivatives import clipped
-from normbench.errors import NormbenchError, one_of, real
+from normbench.errors import NormbenchError, real, unknown
 from normbench.norms.base import Normalizer, WeightNormalizer, build
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
@@ -89,7 +89,7 @@ class Cell(Weighted):
     ) -> None:
         super().__init__()
         self.place = path or type(self).__name__  # in messages
-        one_of(self.place, BIASES, bias=bias)
+        _one_of(self.place, BIASES, bias=bias)
         for name, p in (("input_dropout", input_dropout), ("state_dropout", state_dropout)):
             if not 0 <= p < 1:
                 raise NormbenchError(f"{self.place}: {name}={p} must be at least 0 and below 1.")
@@ -270,6 +270,13 @@ class Cell(Weighted):
         return f"{self.input_size}, {self.hidden_size}, bias={self.bias_kind}"
 
 
+def _one_of(place: str, choices: Sequence[str], **options: str) -> None:
+    """NormbenchError unless these are among the choices."""
+    for name, value in options.items():
+        if value not in choices:
+            raise unknown(f"{place}: {name}={value} is not possible.", str(value), choices)
+
+
 def _gatewise(x: Tensor, weight: Tensor, drop: Tensor) -> Tensor:
     """W (m * x), with a mask for all gates or one for each."""
     if len(drop) == 1:
@@ -371,7 +378,7 @@ class GRUCell(Cell):
 
     def __init__(self, *sizes: int, update: str = "new", bias: str = "none", **options: object) -> None:
         super().__init__(*sizes, bias=bias, **options)  # type: ignore[arg-type]
-        one_of(self.place, ("new", "old"), update=update)
+        _one_of(self.place, ("new", "old"), update=update)
         self.update = update
 
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
@@ -394,7 +401,7 @@ class RNNCell(Cell):
 
     def __init__(self, *sizes: int, nonlinearity: str = "tanh", **options: object) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        one_of(self.place, ("tanh", "relu"), nonlinearity=nonlinearity)
+        _one_of(self.place, ("tanh", "relu"), nonlinearity=nonlinearity)
         self.nonlinearity = nonlinearity
 
     @classmethod
