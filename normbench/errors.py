@@ -64,11 +64,14 @@ class Busy(NormbenchError):
     code = 5
 
 
-def real(place: str, **numbers: Any) -> None:
-    """NormbenchError unless these are finite numbers."""
+def real(place: str, least: float = -math.inf, below: float = math.inf, **numbers: Any) -> None:
+    """NormbenchError unless these are finite numbers within the bounds."""
+    bounds = f", at least {least:g}" if math.isfinite(least) else ""
+    bounds += f", below {below:g}" if math.isfinite(below) else ""
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise NormbenchError(f"{place}: {name}={value!r} must be a finite number.")
+        is_real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_real or not least <= value < below:
+            raise NormbenchError(f"{place}: {name}={value!r} must be a finite number{bounds}.")
 
 
 def positive(place: str, **numbers: Any) -> None:

@@ -207,11 +207,8 @@ def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        node = reading.load_yaml(reading.read(path, choice_file.LARGEST).decode())
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NormbenchError(f"{path} cannot be read: {error}") from None
-    declares = node.get("declares") if isinstance(node, dict) else None
+    node = choice_file.read(path)
+    declares = node.get("declares")
     if not isinstance(declares, dict) or "name" not in node or "file" not in declares:
         raise NormbenchError(f"{path} needs name, and declares with file, as examples/own_normalizer/norm has them.")
     compose.place_file(node, path)

@@ -110,12 +110,12 @@ def demand(holds: bool, words: str) -> None:
         raise Broken(words)
 
 
-def refusal_of(call: Callable[..., object], *arguments: object) -> str:
+def refusal_of(call: Callable[..., object], *arguments: object, error: type[Exception] = NormbenchError) -> str:
     """The words with which it refuses these; "" where it takes them."""
     try:
         call(*arguments)
-    except NormbenchError as error:
-        return str(error)
+    except error as refusal:
+        return str(refusal)
     return ""
 
 
@@ -178,12 +178,8 @@ FITS = Check("fits", "its forward gives one tensor like its input", fits)
 def declared_options(subject: Subject, axes: Axes) -> None:
     refused = subject.refusal(axes, subject.defaults)
     demand(not refused, f"it declares to serve {' × '.join(axes)} and refuses it: {refused}")
-    try:
-        subject.make(axes, {**subject.defaults, "no_such_option": 1})
-    except TypeError:
-        pass
-    else:
-        raise Broken("its constructor takes options that it does not declare: no **options, please")
+    refused = refusal_of(subject.make, axes, {**subject.defaults, "no_such_option": 1}, error=TypeError)
+    demand(bool(refused), "its constructor takes options that it does not declare: no **options, please")
     bare, declared, again = (
         passes(subject.make(axes, options, seed=None), subject, axes)
         for options in ({}, subject.defaults, subject.defaults)

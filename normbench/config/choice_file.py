@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from normbench import reading
+from normbench.errors import NormbenchError
 
 LARGEST = 1 << 20  # bytes
 
@@ -37,8 +38,15 @@ Loader.add_implicit_resolver(
 )
 
 
-@functools.cache
-def content(path: Path) -> Any:
-    """As data that nobody may change; of an empty file no keys. Errors as of `reading.read` and `reading.load_yaml`."""
-    found = reading.load_yaml(reading.read(path, LARGEST).decode(), Loader)
-    return {} if found is None else found
+def read(path: Path) -> dict[Any, Any]:
+    """As data; of an empty file no keys. NormbenchError where it cannot be read, or holds something else."""
+    try:
+        node = reading.load_yaml(reading.read(path, LARGEST).decode(), Loader)
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
+        raise NormbenchError(f"{path} cannot be read: {error}") from None
+    if not isinstance(node, dict | None):
+        raise NormbenchError(f"{path} must hold keys and values.")
+    return node or {}
+
+
+content = functools.cache(read)  # which nobody may change

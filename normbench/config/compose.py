@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.config.grammar import Override
@@ -67,7 +65,7 @@ def torch_choices() -> dict[Path, Config]:
     return found
 
 
-def content(path: Path) -> Any:
+def content(path: Path) -> Config:
     """What a choice's file holds, or would hold. Errors as of `choice_file.content`."""
     return torch_choices()[path] if path in torch_choices() else choice_file.content(path)
 
@@ -139,12 +137,7 @@ def forget() -> None:
 def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
     """The content of a choice file as data, without what it inherits."""
     path = choice_path(group, name, config_dir)
-    try:
-        node = copy.deepcopy(content(path))
-    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        raise NormbenchError(f"{path} cannot be read: {error}") from None
-    if not isinstance(node, dict):
-        raise NormbenchError(f"{path} must hold keys and values.")
+    node = copy.deepcopy(content(path))
     if text := reading.interpolation(node):  # no value of the environment may get into a run
         raise NormbenchError(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
     found = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
@@ -204,11 +197,16 @@ def _like(place: str, own: Config) -> Config:
         formats = [name for name in choices("data") if "format" in choice("data", name)["declares"]]
         raise unknown(f"{place}.like={own['like']} is no format for data of your own.", str(own["like"]), formats)
     taken = {key: shipped[key] for key in ("maths", "classes", "features", "sizes", "train_size", "options")}
-    if len(own["files"]) != len(shipped["files"]):
-        raise NormbenchError(f"{place}.files must be {shipped['format']}, each with its md5 or sha256 or nothing.")
     declares = {**taken, **own}
-    if declares["sizes"].keys() != shipped["sizes"].keys():
-        raise NormbenchError(f"{place}.sizes must be of {' and '.join(shipped['sizes'])}.")
+    faults = {
+        f"files must be {shipped['format']}, each with its md5 or sha256 or nothing.": (
+            len(own["files"]) != len(shipped["files"])
+        ),
+        f"sizes must be of {' and '.join(shipped['sizes'])}.": declares["sizes"].keys() != shipped["sizes"].keys(),
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            raise NormbenchError(f"{place}.{fault}")
     return {**declares, "train_size": {**shipped["train_size"], "of": declares["sizes"]["train"]}}
 
 

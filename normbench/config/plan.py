@@ -320,14 +320,18 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedR
 
 def _in_effect(spec: ResolvedRun) -> ResolvedRun:
     """The same spec; NormbenchError for what a user asks for and the run would silently be without."""
-    norm = spec.config["norm"]
-    if norm["name"] != "none" and not spec.sites:  # it has the id of norm=none, and would be listed as another
-        raise NormbenchError(
-            f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none."
-        )
-    optim = spec.config["optim"]
-    if not optim.get("decay_norms", True) and not optim["weight_decay"]:
-        raise NormbenchError("optim.decay_norms=false leaves nothing out at optim.weight_decay=0. Give a weight decay.")
+    norm, optim = spec.config["norm"], spec.config["optim"]
+    faults = {  # a norm without sites has the id of norm=none, and would be listed as another
+        f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none.": (
+            norm["name"] != "none" and not spec.sites
+        ),
+        "optim.decay_norms=false leaves nothing out at optim.weight_decay=0. Give a weight decay.": (
+            not optim.get("decay_norms", True) and not optim["weight_decay"]
+        ),
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            raise NormbenchError(fault)
     for key in ("train.keep", "eval.also_after"):
         part, option = key.split(".")
         for update in spec.config[part][option]:

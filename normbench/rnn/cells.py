@@ -90,9 +90,7 @@ class Cell(Weighted):
         super().__init__()
         self.place = path or type(self).__name__  # in messages
         _one_of(self.place, BIASES, bias=bias)
-        for name, p in (("input_dropout", input_dropout), ("state_dropout", state_dropout)):
-            if not 0 <= p < 1:
-                raise NormbenchError(f"{self.place}: {name}={p} must be at least 0 and below 1.")
+        real(self.place, least=0, below=1, input_dropout=input_dropout, state_dropout=state_dropout)
         self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
         self.input_dropout, self.state_dropout, self.per_gate = input_dropout, state_dropout, per_gate
         rows = self.gates * hidden_size
@@ -337,9 +335,8 @@ class LSTMCell(Cell):
         self, *sizes: int, forget_bias: float = 0.0, scaled: bool = False, clip: float = 0.0, **options: object
     ) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        real(self.place, forget_bias=forget_bias, clip=clip)
-        if clip < 0:
-            raise NormbenchError(f"{self.place}: clip={clip} must be at least 0, which clips nothing.")
+        real(self.place, forget_bias=forget_bias)
+        real(self.place, least=0, clip=clip)  # 0 clips nothing
         self.forget_bias, self.scaled, self.clip = forget_bias, scaled, clip
         if scaled and self.norm("cell") is not None:
             raise NormbenchError(f"{self.place}: a fixed scale is a control without a normalizer at {self.place}.cell.")

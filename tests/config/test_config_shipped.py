@@ -117,7 +117,7 @@ def test_yaml_is_read_as_omegaconf_reads_it(text: str, tmp_path: Path) -> None:
 def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "own.yaml").write_text(text)
-    with pytest.raises(yaml.YAMLError, match="duplicate key a"):
+    with pytest.raises(NormbenchError, match="duplicate key a"):
         choice_file.content(tmp_path / "norm" / "own.yaml")
     with pytest.raises(NormbenchError, match=r"own\.yaml cannot be read"):
         compose.choice("norm", "own", tmp_path)

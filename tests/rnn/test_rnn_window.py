@@ -123,7 +123,7 @@ def test_bounded_derivatives_of_any_tensor() -> None:
 
 
 def test_a_bound_below_zero_is_refused() -> None:
-    with pytest.raises(NormbenchError, match=r"lstm: clip=-1\.0 must be at least 0"):
+    with pytest.raises(NormbenchError, match=r"lstm: clip=-1\.0 must be a finite number, at least 0"):
         LSTM(3, 4, path="lstm", clip=-1.0)
 
 
