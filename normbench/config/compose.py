@@ -140,21 +140,21 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
     node = copy.deepcopy(content(path))
     if text := reading.interpolation(node):  # no value of the environment may get into a run
         raise NormbenchError(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
-    found = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
-    if group == "norm" and isinstance(found.get("declares"), dict) and "like" in found["declares"]:
-        found = _preset(found, config_dir)
+    kept = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
+    if group == "norm" and isinstance(kept.get("declares"), dict) and "like" in kept["declares"]:
+        kept = _preset(kept, config_dir)
     if group not in grammar.GROUPS:
-        return found
+        return kept
     if not is_shipped(path):
         from normbench.config import declaration_keys  # late: it validates
 
-        declaration_keys.check(group, path, found)
-    if found.get(group, found).get("name") != name:
+        declaration_keys.check(group, path, kept)
+    if kept.get(group, kept).get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    place_file(found.get(group, found), path)
+    place_file(kept.get(group, kept), path)
     if group == "data":
-        _find_owner(found, config_dir)
-    return found
+        _find_owner(kept, config_dir)
+    return kept
 
 
 def place_file(node: Config, path: Path) -> None:
@@ -190,17 +190,17 @@ def _preset(own: Config, config_dir: Path | None) -> Config:
     return found
 
 
-def _like(place: str, own: Config) -> Config:
+def _like(place: str, given: Config) -> Config:
     """What a user's own data set declares, completed by the shipped one of its format."""
-    shipped = choice("data", str(own["like"]))["declares"]
+    shipped = choice("data", str(given["like"]))["declares"]
     if "format" not in shipped:
         formats = [name for name in choices("data") if "format" in choice("data", name)["declares"]]
-        raise unknown(f"{place}.like={own['like']} is no format for data of your own.", str(own["like"]), formats)
+        raise unknown(f"{place}.like={given['like']} is no format for data of your own.", str(given["like"]), formats)
     taken = {key: shipped[key] for key in ("maths", "classes", "features", "sizes", "train_size", "options")}
-    declares = {**taken, **own}
+    declares = {**taken, **given}
     faults = {
         f"files must be {shipped['format']}, each with its md5 or sha256 or nothing.": (
-            len(own["files"]) != len(shipped["files"])
+            len(given["files"]) != len(shipped["files"])
         ),
         f"sizes must be of {' and '.join(shipped['sizes'])}.": declares["sizes"].keys() != shipped["sizes"].keys(),
     }
