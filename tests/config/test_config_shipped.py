@@ -113,6 +113,13 @@ def test_yaml_is_read_as_omegaconf_reads_it(text: str, tmp_path: Path) -> None:
     assert repr(choice_file.content(tmp_path / "x.yaml")) == repr(OmegaConf.to_container(OmegaConf.create(text)))
 
 
+def test_a_models_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "own.yaml").write_text("model: [1")
+    with pytest.raises(NormbenchError, match=r"model/own\.yaml cannot be read"):
+        compose.compose(grammar.parse(["model=own", "data=digits"]), tmp_path)
+
+
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "b: {a: 1, a: 1}"])
 def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
     (tmp_path / "norm").mkdir()
