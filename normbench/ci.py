@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from normbench.draw.text import visible
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.papers import describe, rules
 from normbench.papers.decide import Verdict
 
@@ -89,9 +89,9 @@ def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
         raise ClaimsFail(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})")
     if words and not any(one.claims for one in judged):
-        raise NormbenchError("no claim was judged, so none can pass. (--fail-on)")
+        raise BadInput("no claim was judged, so none can pass. (--fail-on)")
     if words and (absent := [text for one in judged for text in one.absent]):
-        raise NormbenchError(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
+        raise BadInput(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
 
 
 def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from normbench import extras, output
-from normbench.errors import NormbenchError, code_of, did_you_mean, line_of, unknown
+from normbench.errors import BadInput, NormbenchError, class_of, did_you_mean, line_of, unknown
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in half a minute, on embedded data
@@ -105,7 +105,7 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as ended:  # of --help
         return ended.exit_code
     except typer.TyperException as error:
-        raise NormbenchError(_line(error, arguments)) from None
+        raise BadInput(_line(error, arguments)) from None
 
 
 def _line(error: Any, arguments: list[str]) -> str:
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = run(words)
         if not code and (error := output.lost()):
-            line, code = f"standard output: {error.strerror}.", code_of(error)
+            line, code = f"standard output: {error.strerror}.", class_of(error).code
     except NormbenchError as error:
         line, code = str(error), error.code
     except KeyboardInterrupt:
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except SystemExit as error:  # of a user's file: the code that it names says nothing about this command
         line, code = f"sys.exit was called{line_of(error)}: nothing after that was done.", 4
     except OSError as error:  # a path that is too long, unreadable or gone
-        line, code = f"{error.filename or 'a file'}: {error.strerror or error}.", code_of(error)
+        line, code = f"{error.filename or 'a file'}: {error.strerror or error}.", class_of(error).code
     except MemoryError as error:
         line, code = f"there is not enough memory{f': {error}' if str(error) else ''}.", 4
     if line:

@@ -25,19 +25,13 @@ NEAR = 0.65  # difflib ratio from which a name is proposed; in a word of two let
 FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk or the quota is full
 
 
-def code_of(error: OSError) -> int:
-    """The exit code: 4 where the disk is full, which is no bad input, else 2."""
-    return 4 if error.errno in FULL else 2
-
-
 class NormbenchError(Exception):
     """The base of all. The command line prints it as one line and exits with `code`."""
 
     code = 2
 
-    def __init__(self, message: str, code: int = 0) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
-        self.code = code or self.code
 
 
 class BadInput(NormbenchError):
@@ -64,6 +58,11 @@ class Busy(NormbenchError):
     code = 5
 
 
+def class_of(error: OSError) -> type[BadInput] | type[Failed]:
+    """Failed where the disk is full, else BadInput: the user named a place that cannot be used."""
+    return Failed if error.errno in FULL else BadInput
+
+
 def real(place: str, least: float = -math.inf, below: float = math.inf, **numbers: Any) -> None:
     """NormbenchError unless these are finite numbers within the bounds."""
     bounds = f", at least {least:g}" if math.isfinite(least) else ""
@@ -71,7 +70,7 @@ def real(place: str, least: float = -math.inf, below: float = math.inf, **number
     for name, value in numbers.items():
         is_real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
         if not is_real or not least <= value < below:
-            raise NormbenchError(f"{place}: {name}={value!r} must be a finite number{bounds}.")
+            raise BadInput(f"{place}: {name}={value!r} must be a finite number{bounds}.")
 
 
 def positive(place: str, **numbers: Any) -> None:
@@ -79,7 +78,7 @@ def positive(place: str, **numbers: Any) -> None:
     for name, value in numbers.items():
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not whole or value < 1:
-            raise NormbenchError(f"{place}: {name}={value!r} must be {'' if whole else 'a whole number, '}at least 1.")
+            raise BadInput(f"{place}: {name}={value!r} must be {'' if whole else 'a whole number, '}at least 1.")
 
 
 def kind(value: Any) -> str:
@@ -132,4 +131,4 @@ def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") ->
     hint = did_you_mean(value, choices)
     if not hint and 0 < len(choices) <= 12:
         hint = f" Choose from: {', '.join(choices)}."
-    return NormbenchError(f"{what}{hint}{f' ({listing})' if listing and listing not in hint else ''}")
+    return BadInput(f"{what}{hint}{f' ({listing})' if listing and listing not in hint else ''}")

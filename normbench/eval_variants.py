@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 
 Variant = Mapping[str, Any]
 DEFAULT: Variant = MappingProxyType({})
@@ -38,7 +38,7 @@ def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]
             )
         option, value = choices[word]
         if option in variant:
-            raise NormbenchError(f"{place}: '{words}' sets {option} twice.")
+            raise BadInput(f"{place}: '{words}' sets {option} twice.")
         variant[option] = value
     return variant
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from normbench import scratch
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 
 SOURCE = Path(__file__).parent / "rnn" / "step.c"
 INCLUDED = tuple(SOURCE.with_name(name) for name in ("attention.c", "blend.c", "window.c"))
@@ -207,13 +207,13 @@ def chosen(device: torch.device | str = "cpu") -> str:
     if name == "aten" or not (name or on_cpu):
         return "aten"
     if not on_cpu:
-        raise NormbenchError(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
+        raise BadInput(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
     try:
         load()
         return "c"
     except Unavailable as reason:
         if name == "c":
-            raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
+            raise BadInput(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
         if str(reason) not in _reported:
             _reported.add(str(reason))
             print(

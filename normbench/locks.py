@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 
 STEP = 0.01  # seconds between two tries
 HOLDER_BYTES = 200  # longest text about a holder
@@ -39,7 +39,7 @@ def take(handle: int, place: Path, wait: float) -> bool:
 
 def no_locks(place: Path, error: OSError) -> NormbenchError:
     """What to say where a file system has no locks, or no links to make them."""
-    return NormbenchError(
+    return BadInput(
         f"{place} cannot be locked: {error.strerror}. Two processes could write the same files there. Choose a "
         "place on a local disk with --results or NORMBENCH_RESULTS, or mount this one with locks (normbench doctor)."
     )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 DESCRIPTIONS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
@@ -29,16 +29,16 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     """`value` in its declared type (whole numbers become float), or NormbenchError with what `place` takes."""
     if spec.get("list"):
         if not isinstance(value, list):
-            raise NormbenchError(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
+            raise BadInput(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
         if spec.get("filled") and not value:
-            raise NormbenchError(f"{place}=[] must have at least one value.")
+            raise BadInput(f"{place}=[] must have at least one value.")
         if len(value) != spec.get("length", len(value)):
             wanted = f"must have {spec['length']} values" if spec["length"] else "is retired: leave it out, or []"
-            raise NormbenchError(f"{place}={value} {wanted}.")
+            raise BadInput(f"{place}={value} {wanted}.")
         return [_check_one(place, item, spec) for item in value]
     if spec.get("map"):
         if not isinstance(value, Mapping) or not (value or spec.get("optional")):
-            raise NormbenchError(f"{place}={value} must be a map to {spec['type']}, such as {place}={{NAME: ...}}.")
+            raise BadInput(f"{place}={value} must be a map to {spec['type']}, such as {place}={{NAME: ...}}.")
         return {str(name): _check_one(f"{place}.{name}", item, spec) for name, item in value.items()}
     return _check_one(place, value, spec)
 
@@ -51,18 +51,18 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         given = "" if value is not None else f" Give one: {place}=..."
-        raise NormbenchError(f"{place}={value} is not {DESCRIPTIONS[spec['type']]}.{given}")
+        raise BadInput(f"{place}={value} is not {DESCRIPTIONS[spec['type']]}.{given}")
     if "pattern" in spec and isinstance(value, str) and not re.fullmatch(spec["pattern"], value):
-        raise NormbenchError(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
+        raise BadInput(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
     if "choices" in spec and value not in spec["choices"]:
         raise unknown(f"{place}={value} is not possible.", str(value), [str(c) for c in spec["choices"]])
     if wanted is float and not math.isfinite(value):
-        raise NormbenchError(f"{place}={value} must be finite.")
+        raise BadInput(f"{place}={value} must be finite.")
     if wanted is int and not abs(value) < LARGEST:
-        raise NormbenchError(f"{place}={value!s:.40} is too large: it must be below 2^63.")
+        raise BadInput(f"{place}={value!s:.40} is too large: it must be below 2^63.")
     for key, (holds, fault) in BOUNDS.items():
         if key in spec and not holds(value, spec[key]):
-            raise NormbenchError(f"{place}={value} {fault} {spec[key]}.")
+            raise BadInput(f"{place}={value} {fault} {spec[key]}.")
     return value
 
 
@@ -74,7 +74,7 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
             raise unknown(f"{place}.{key} is not an option.", f"{place}.{key}", names)
     for key in specs:
         if key not in node:
-            raise NormbenchError(
+            raise BadInput(
                 f"{place}.{key} is declared but has no value: give {place}.{key}=VALUE, or write it in the YAML file."
             )
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}

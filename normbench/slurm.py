@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 
 ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load is slow to accept a job
 RECENT = 5.0  # seconds for which a list of jobs may be used again
@@ -20,14 +20,14 @@ FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # user settings that would hi
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
 
 
-class Silent(NormbenchError):
+class Silent(BadInput):
     """The command did not end in time: it may have taken effect."""
 
 
 def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> str:
     """The output of a Slurm command. NormbenchError with its error output if it fails or is not installed."""
     if shutil.which(words[0]) is None:
-        raise NormbenchError(f"there is no program {words[0]} here. {INSTALL}")
+        raise BadInput(f"there is no program {words[0]} here. {INSTALL}")
     try:
         asked = subprocess.run(
             words,
@@ -43,7 +43,7 @@ def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> 
         raise Silent(f"{words[0]} gave no answer within {seconds:.0f} s") from None
     if asked.returncode:
         lines = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
-        raise NormbenchError("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
+        raise BadInput("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
     return asked.stdout
 
 

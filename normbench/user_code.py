@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from normbench.errors import NormbenchError, line_of
+from normbench.errors import BadInput, Failed, NormbenchError, line_of
 
 NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or a choice that names the file of the class
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -37,7 +37,7 @@ def digest(path: Path) -> str:
     try:
         return _sha256([path, *(file for files in _local_imports(path).values() for file in files)])
     except OSError as error:
-        raise NormbenchError(f"{error.filename} cannot be read: {error.strerror}.") from None
+        raise BadInput(f"{error.filename} cannot be read: {error.strerror}.") from None
 
 
 def _sha256(files: list[Path]) -> str:
@@ -75,7 +75,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
         return importlib.import_module(f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}")
     except (Exception, SystemExit) as error:  # any error in the user's code
         problem = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
-        raise NormbenchError(f"{path} cannot be imported: {problem}{line_of(error)}") from error
+        raise BadInput(f"{path} cannot be imported: {problem}{line_of(error)}") from error
     finally:
         sys.dont_write_bytecode = before
 
@@ -83,7 +83,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
 def function(path: Path, name: str) -> Callable[..., Any]:
     """The function of this name in the file; NormbenchError where it has none."""
     if not callable(called := getattr(load_module(path, digest(path)), name, None)):
-        raise NormbenchError(f"{path} has no function {name}.")
+        raise BadInput(f"{path} has no function {name}.")
     return called
 
 
@@ -100,7 +100,7 @@ def apart(place: Path | str, work: Callable[..., Any], *arguments: Any) -> Any:
     try:
         result, error = reader.recv()
     except EOFError:
-        raise NormbenchError(f"{place} ended the process that tried it.", code=4) from None
+        raise Failed(f"{place} ended the process that tried it.") from None
     finally:
         process.kill()
         process.join()
@@ -117,7 +117,7 @@ def _send(writer: Connection, parent: int, place: Path | str, work: Callable[...
         writer.send((work(*arguments), None))
     except (SystemExit, KeyboardInterrupt) as error:
         line = f"{place} raised {type(error).__name__}{line_of(error)}."
-        writer.send((None, NormbenchError(line, code=4)))
+        writer.send((None, Failed(line)))
     except Exception as error:
         writer.send((None, error))
 
@@ -151,7 +151,7 @@ def _claim(name: str, files: list[Path], folder: Path) -> None:
     spec, places = importlib.util.find_spec(name), (folder / f"{name}.py", folder / name, folder / name / "__init__.py")
     origin = spec and (spec.origin or next(iter(spec.submodule_search_locations or [])))
     if not origin or Path(origin).resolve() not in places:
-        raise NormbenchError(f"`import {name}` means {origin}, and not {files[0]}. Give that another name.")
+        raise BadInput(f"`import {name}` means {origin}, and not {files[0]}. Give that another name.")
 
 
 sys.meta_path.append(_Finder)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
 from normbench.draw.tables import escape
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
 from normbench.papers import claim_keys, describe, published, rules
@@ -162,7 +162,7 @@ def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     name, id = given["artifact"], given["claim"]
     judged = verdicts(artifacts.load(name), results)
     if id not in judged:
-        raise NormbenchError(f"{QUESTIONS}: {name} has no {id} with a verdict.")
+        raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
     fidelity, claim = judged[id]
     number, *sure = map(escape, describe.finding(claim))
     left = [fidelity] if fidelity != "paper" else []

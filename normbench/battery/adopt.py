@@ -23,7 +23,7 @@ from normbench import reading, scratch, user_code
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, Axes, Subject
 from normbench.config import choice_file, compose, grammar
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.norms import base
 from normbench.norms.sites import NOT
 from normbench.runs import files
@@ -71,7 +71,7 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
         _refuse_folder(f"--norm {word}", config_dir)
         return _file(reading.place(word), conf)
     if word == "none":
-        raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
+        raise BadInput("--norm none is no normalizer: it is the baseline that a battery compares with.")
     registered = [name for name in compose.choices("norm", config_dir) if name != "none"]
     if word in registered:
         return Adopted(word, config_dir)
@@ -105,7 +105,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
 def _refuse_folder(word: str, config_dir: Path | None) -> None:
     """NormbenchError where a word that is a file stands beside a folder of choices, whose normalizers have names."""
     if config_dir is not None:
-        raise NormbenchError(
+        raise BadInput(
             f"{word} is a file: leave out --config-dir, or copy it to {config_dir / 'norm'} with a YAML like that of "
             "examples/own_normalizer/norm, and give the name in this."
         )
@@ -121,7 +121,7 @@ def keep(adopted: Adopted, conf: Path) -> Adopted:
     with files.alone(target.parent):
         file, other = _file_of(content), _file_of(target.read_bytes()) if target.exists() else ""
         if other not in ("", file) and Path(other).exists():
-            raise NormbenchError(
+            raise BadInput(
                 f"{file}: there is a norm={adopted.name} of {other} already. Give yours another name, or take another "
                 "--results."
             )
@@ -166,12 +166,12 @@ def is_file(word: str) -> bool:
 def described(path: Path) -> tuple[dict[str, Any], bool]:
     """The choice of a user's file: its YAML, or one derived from its class; and whether it was derived."""
     if not path.is_file():
-        raise NormbenchError(f"{path} does not exist.")
+        raise BadInput(f"{path} does not exist.")
     if declared := _yaml(path):
         node = _read(declared)
         file = Path(node["declares"]["file"])
         if path not in (declared, file) and path.resolve() != file:
-            raise NormbenchError(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
+            raise BadInput(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
         base.class_of(node["name"], str(file))
         return node, False
     path = path.resolve()
@@ -184,7 +184,7 @@ def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
     classes = base.import_file(str(path))
     if len(classes) != 1:
         fault = f"registers {', '.join(classes)}: a file each, please" if classes else "has no class"
-        raise NormbenchError(f"{path} {fault}. It needs one, an nn.Module; @normalizer('NAME') gives it a name.")
+        raise BadInput(f"{path} {fault}. It needs one, an nn.Module; @normalizer('NAME') gives it a name.")
     ((name, cls),) = classes.items()
     options, specs = _options(cls, path) if issubclass(cls, base.Normalizer) else ({}, {})
     of_weights = issubclass(cls, base.WeightNormalizer)
@@ -202,7 +202,7 @@ def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
     try:
         _measure(subject, facts)
     except Exception as error:  # raised by the user's code
-        raise NormbenchError(f"{path}: {contract.format_error(error)}") from error
+        raise BadInput(f"{path}: {contract.format_error(error)}") from error
     return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
 
@@ -210,7 +210,7 @@ def _read(path: Path) -> dict[str, Any]:
     node = choice_file.read(path)
     declares = node.get("declares")
     if not isinstance(declares, dict) or "name" not in node or "file" not in declares:
-        raise NormbenchError(f"{path} needs name, and declares with file, as examples/own_normalizer/norm has them.")
+        raise BadInput(f"{path} needs name, and declares with file, as examples/own_normalizer/norm has them.")
     compose.place_file(node, path)
     return node
 
@@ -223,7 +223,7 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, tra
     name = str(node["name"])
     is_identifier = name.isascii() and name.isidentifier()
     if not is_identifier or grammar.chosen(grammar.parse([f"norm={name}"]), "norm") != [name]:
-        raise NormbenchError(
+        raise BadInput(
             f"{source}: '{name}' is no name for a normalizer: letters a to z, digits and _ alone, and no word that "
             "YAML takes for something else. Rename it."
         )
@@ -236,7 +236,7 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, tra
         try:
             compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), folder)
         except NormbenchError as error:
-            raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
+            raise BadInput(str(error).replace(str(target.resolve()), str(source))) from None
         subject = Subject.registered(name, folder)
         _refuse_unserved(subject, source)
         if trains:
@@ -251,7 +251,7 @@ def _refuse_unserved(subject: Subject, source: Path) -> None:
         return
     plainest = {troubles[axes]: axes for axes in (LAYOUTS[2], subject.layouts()[0]) if axes in troubles}
     reasons = "; ".join(f"{' × '.join(axes)}: {text}" for text, axes in reversed(plainest.items()))
-    raise NormbenchError(
+    raise BadInput(
         f"{source}: {subject.name} serves no layout ({reasons}). A forward takes x, a Normalizer's also mask=None, and "
         "gives one tensor of x's shape and type."
     )
@@ -267,7 +267,7 @@ def _refuse_untrainable(subject: Subject, source: Path) -> None:
         contract.demand(torch.equal(x, given), contract.IN_PLACE)
         contract.whole_state(subject, axes)
     except contract.Broken as error:
-        raise NormbenchError(f"{source}: {subject.name}: {error}.") from None
+        raise BadInput(f"{source}: {subject.name}: {error}.") from None
     except Exception:  # another fault, perhaps in float64 only, which the contract reports
         return
 
@@ -309,7 +309,7 @@ def _options(cls: type[nn.Module], path: Path) -> tuple[dict[str, Any], dict[str
     for parameter in list(inspect.signature(cls).parameters.values())[1:]:  # the first is the site
         kind = TYPES.get(type(parameter.default))
         if kind is None or parameter.kind is not parameter.KEYWORD_ONLY:
-            raise NormbenchError(
+            raise BadInput(
                 f"{path}: the option '{parameter.name}' of {cls.__name__} needs to be keyword-only with a default that "
                 f"is a bool, int, float or str. Or declare it in {path.with_suffix('.yaml').name} beside it."
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 from normbench import runs
 from normbench.config import compose, identity
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.stored import OWN
 
 
@@ -39,7 +39,7 @@ class Ids:
             raise cached
         found = identity.hashed({**cached.maths, "seed": config.get("seed")})
         if cached.edited and filed not in ("", found):
-            raise NormbenchError(
+            raise BadInput(
                 f"with {cached.edited} its id is {found}: the normalizer was changed since, or the configuration"
             )
         return found
@@ -70,7 +70,7 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
     except NormbenchError as error:
         return error
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-        return NormbenchError(f"its configuration is none: {error!r:.80}.")
+        return BadInput(f"its configuration is none: {error!r:.80}.")
     files = {choice.name: choice.file for choice in choices.values()}
     files |= {group: restored[group]["declares"].get("file", "") for group in ("model", "data")}
     had, edited = config.get(OWN, {}), set()

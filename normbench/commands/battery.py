@@ -25,7 +25,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, cell, say, show_rows
 from normbench.config import compose
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
 from normbench.papers.rules import FEWEST
@@ -255,7 +255,7 @@ class Battery(options.Answering):
             self.say(f"  note    mend {cause} first: the other lines compare passes, and may only follow from it")
         if failures:
             of = f"{len(failures)} of {len(passed) + len(failures)} promises"
-            raise NormbenchError(f"{adopted.name} breaks {of}: {', '.join(failures)}. Nothing was trained.")
+            raise BadInput(f"{adopted.name} breaks {of}: {', '.join(failures)}. Nothing was trained.")
         self.say(f"{adopted.name} keeps all {len(passed)} promises of the contract on {passed[0][1]} layouts")
         return passed
 

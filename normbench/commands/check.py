@@ -6,7 +6,7 @@ from typing import Annotated
 
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Json, Results, flag
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 EPILOG = """examples:
   normbench check                                       everything below the results folder, as git fsck
@@ -49,7 +49,7 @@ def command(
     from normbench.check.ids import Ids
 
     if not results.is_dir():
-        raise NormbenchError(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
+        raise BadInput(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
     console, check, found = terminal.console(), Check(results, Ids(config_dir, results)), []
     for finding in check.findings(repair):
         found.append(finding)

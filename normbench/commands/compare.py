@@ -16,7 +16,7 @@ from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs import choices, table
 from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.series import CLOCKS
@@ -67,7 +67,7 @@ def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], S
         every.extend(heads)
         fitting = configuration.select(filters, heads)
         if heads and not fitting:
-            raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
+            raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
         return fitting
 
     runs, notes = table.finished(results, choose)
@@ -116,7 +116,7 @@ def command(
     if not runs:
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
-        raise NormbenchError(f"no finished runs below {results}. Try: {some}")
+        raise BadInput(f"no finished runs below {results}. Try: {some}")
     whole = groups.tasks(every) if filters else []
     found = [
         task.among(whole, lambda further: configuration.fitting(filters, every, further))
@@ -124,7 +124,7 @@ def command(
         if has_curves(task)
     ]
     if not found:
-        raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
+        raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
         answers = [_compare(task, asked) for task in found]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])

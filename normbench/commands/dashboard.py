@@ -14,7 +14,7 @@ from normbench.commands import format
 from normbench.commands.options import ConfigDir, Filters, Results, option
 from normbench.compare import configuration, suggested_seeds
 from normbench.compare.answer import Comparison
-from normbench.errors import NormbenchError
+from normbench.errors import Busy
 from normbench.runs import choices
 from normbench.web.index import Index
 
@@ -75,7 +75,7 @@ def listen(port: int | None) -> socket.socket:
             listener.close()
             reason = error.strerror
     ports = f"--port {port}" if port else f"ports {PORT} to {PORT + TRIED - 1}"
-    raise NormbenchError(f"{ports} cannot be opened: {reason}. Choose another one with --port.", code=5)
+    raise Busy(f"{ports} cannot be opened: {reason}. Choose another one with --port.")
 
 
 def server_of(

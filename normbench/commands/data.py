@@ -16,7 +16,7 @@ from normbench.commands.options import ConfigDir, Device, Json, Results, argumen
 from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.data import files
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.reading import place
 
 EPILOG = """examples:
@@ -64,13 +64,13 @@ def command(
 ) -> None:
     for given, value in (("images", images), ("weights", weights)):
         if action != "prepare" and value is not None:
-            raise NormbenchError(f"--{given} {value} is an option of data prepare.")
+            raise BadInput(f"--{given} {value} is an option of data prepare.")
     console = terminal.console(stderr=as_json)
     if action is None:
         answer = listed(config_dir, None if as_json else console)
     elif name is None:
         example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[action]
-        raise NormbenchError(f"data {action} needs a set, such as: normbench data {example}")
+        raise BadInput(f"data {action} needs a set, such as: normbench data {example}")
     elif action == "get":
         answer = get(name, console, config_dir)
     else:
@@ -135,9 +135,9 @@ def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str
     config = data.made_of(compose.choice("data", name, config_dir))
     if files.only_users_have(config):
         here = data.problems(config)
-        raise NormbenchError(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
+        raise BadInput(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
     if not files.declared(config):
-        raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
+        raise BadInput(f"{name} is embedded: there is nothing to bring.")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         tasks: dict[str, Any] = {}
@@ -164,14 +164,14 @@ def prepare(name: str, images: Path | None, weights: Path | None, device: str, c
     try:
         extract = data.function(config, "extract_")
     except NormbenchError:
-        raise NormbenchError(
+        raise BadInput(
             f"{name} has no features to extract from images. (normbench data says what is missing)"
         ) from None
     if images is None or weights is None:
-        raise NormbenchError(f"data prepare {name} needs --images DIR and --weights FILE.")
+        raise BadInput(f"data prepare {name} needs --images DIR and --weights FILE.")
     for given, path in (("images", images), ("weights", weights)):
         if not path.exists():
-            raise NormbenchError(f"--{given} {path} does not exist.")
+            raise BadInput(f"--{given} {path} does not exist.")
     from normbench.train import environment
 
     environment.device(device)  # refuses a missing device before everything is read

@@ -16,7 +16,7 @@ from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, argument, option
 from normbench.commands.terminal import say
 from normbench.compare import configuration
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.reading import place
 from normbench.runs import files
@@ -57,9 +57,9 @@ def command(
     of_wandb = {"mode": mode, "project": project, "entity": entity}
     for name, value in {"output": output}.items() if form == "wandb" else of_wandb.items():
         if value is not None:
-            raise NormbenchError(f"--{name} is not an option of export {form}.")
+            raise BadInput(f"--{name} is not an option of export {form}.")
     if output == Path("-") and as_json:
-        raise NormbenchError("--output - writes the table to standard output, where --json writes the answer.")
+        raise BadInput("--output - writes the table to standard output, where --json writes the answer.")
     console = terminal.console(stderr=as_json or output == Path("-"))
     runs = _chosen(results, filters, console)
     if form != "wandb":
@@ -84,7 +84,7 @@ def _table(
         return {}
     path = output or results / "export" / f"curves.{form}"
     if path.exists() and not path.is_file():
-        raise NormbenchError(f"{path} is no regular file. Name one with --output.")
+        raise BadInput(f"{path} is no regular file. Name one with --output.")
     target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
     write(runs, target)
@@ -94,13 +94,13 @@ def _table(
 
 
 def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, console: Console) -> dict[str, Any]:
-    """Replay runs. NormbenchError with code 4 if W&B fails on one, 2 if the request is wrong, such as a missing key."""
+    """Replay runs. Failed if W&B fails on one, BadInput if the request is wrong, such as a missing key."""
     extras.require("wandb")
     from normbench.launch.wandb_run import WandbRun, describe, wait_until_written
 
     mode, project = logger["mode"], logger["project"]
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
-        raise NormbenchError(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
+        raise BadInput(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
     for sent, run in enumerate(runs):
         try:
             replayed = WandbRun(wandb_run.arguments(run, logger, results), "updates" if run.logged else "epoch")
@@ -109,11 +109,9 @@ def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, 
         except NormbenchError:
             raise
         except Exception as error:  # of any type: a failure of W&B is one line, never a traceback
-            code = 2 if type(error).__name__ in ASKED_WRONGLY else 4
+            kind = BadInput if type(error).__name__ in ASKED_WRONGLY else Failed
             line = describe(error).rstrip(".")
-            raise NormbenchError(
-                f"W&B does not take run {run.id}: {line}. ({sent} of {len(runs)} sent)", code
-            ) from None
+            raise kind(f"W&B does not take run {run.id}: {line}. ({sent} of {len(runs)} sent)") from None
     wait_until_written()
     say(console, f"{format.plural(len(runs), 'run')} to W&B project {project}, {mode}")
     if mode == "offline":
@@ -130,10 +128,10 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[Run
         say(console, f"  note: {note}")
     finished = [head for head in table.heads if head.status in FINISHED]
     if not finished:
-        raise NormbenchError(f"there are no finished runs below {results}. (normbench status)")
+        raise BadInput(f"there are no finished runs below {results}. (normbench status)")
     chosen = configuration.select(filters, finished)
     if not chosen:
-        raise NormbenchError(f"no finished run below {results} fits {' '.join(filters)}.")
+        raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
     runs = table.load(head.id for head in chosen).values()
     for run in runs:
         if run.status not in FINISHED:

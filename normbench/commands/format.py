@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from normbench import runs
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -33,7 +33,7 @@ def seconds(text: str, name: str = "--max-time") -> float:
     """A duration such as 90s, 30m, 2h; a bare number is minutes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not match:
-        raise NormbenchError(f"{name} {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
+        raise BadInput(f"{name} {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
     return float(match[1]) * UNITS[match[2] or "m"]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.reading import place
 from normbench.runs import imported
 
@@ -57,7 +57,7 @@ def command(
     guessed: dict[str, Any] = {}
     if listed or remove is not None:
         if paths or name is not None:
-            raise NormbenchError(f"--{'list' if listed else 'remove'} takes no path and no --as.")
+            raise BadInput(f"--{'list' if listed else 'remove'} takes no path and no --as.")
         if remove is not None:
             imported.remove(results, remove)
             say(console, f"imported/{remove} is deleted.")
@@ -78,7 +78,7 @@ def _import(
     from normbench import imports
 
     if not paths or name is None:
-        raise NormbenchError("import needs PATH and --as NAME, such as: normbench import logs/ --as mine")
+        raise BadInput("import needs PATH and --as NAME, such as: normbench import logs/ --as mine")
     path = imported.place(results, name)
     as_yaml = imports.guess.as_yaml
     try:
@@ -91,7 +91,7 @@ def _import(
     if read.guessed:
         say(console, f"guessed:\n{as_yaml(read.guessed)}")
         if not yes and not _agreed(console):
-            raise NormbenchError("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
+            raise BadInput("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
     map_yaml = as_yaml(imports.runs.written(read.map)).encode()
     for line in imported.write(results, name, read.runs, map_yaml):
         say(console, line)

@@ -11,7 +11,7 @@ from normbench.ci import Judged
 from normbench.commands import terminal, verdict_table
 from normbench.commands.judging import Judging
 from normbench.commands.options import argument, flag, option
-from normbench.errors import NormbenchError, did_you_mean
+from normbench.errors import BadInput, did_you_mean
 from normbench.papers.claims import EQUAL
 from normbench.reading import place
 from normbench.runs import files
@@ -95,13 +95,13 @@ class Judge(Judging):
         self._check_options()
         asked = claim_file.load(self.claims) if self.claims and not self.init else None
         if asked and asked.experiment:
-            raise NormbenchError(
+            raise BadInput(
                 f"{self.claims}: these claims have the experiment {asked.experiment}: normbench reproduce. Without "
                 "`experiment` they are judged on logged runs."
             )
         words = self.runs or (asked.runs if asked else ())
         if not words:
-            raise NormbenchError("which runs? --runs NAME, or `runs` in the file of claims. (normbench import --list)")
+            raise BadInput("which runs? --runs NAME, or `runs` in the file of claims. (normbench import --list)")
         found, notes = sources.load(words, self.results)
         if asked is None:
             content = self._of_two_arms(found, words)
@@ -129,14 +129,14 @@ class Judge(Judging):
     def _check_options(self) -> None:
         """NormbenchError for options that do not go together."""
         if self.init and self.claims is None:
-            raise NormbenchError("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init")
+            raise BadInput("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init")
         if self.init and self.claims and self.claims.exists():
-            raise NormbenchError(f"{self.claims} is there already. --init writes a new file.")
+            raise BadInput(f"{self.claims} is there already. --init writes a new file.")
         if (self.claims is None) == (self.compare is None) and not self.init:
-            raise NormbenchError("judge needs a file of claims or --compare A B, one of the two.")
+            raise BadInput("judge needs a file of claims or --compare A B, one of the two.")
         for name in ("metric", "split", "better", "length") if self.claims and not self.init else ():
             if getattr(self, name) is not None:
-                raise NormbenchError(f"--{name} is of --compare and --init; a file of claims says it itself.")
+                raise BadInput(f"--{name} is of --compare and --init; a file of claims says it itself.")
 
     def _of_two_arms(self, found: Sequence[RunRecord], words: Sequence[str]) -> dict[str, Any]:
         """A claim between two arms as a file has it; with --init the file is written."""
@@ -144,7 +144,7 @@ class Judge(Judging):
 
         arms = sorted({run.arm for run in found})
         if self.compare is None and len(arms) < 2:
-            raise NormbenchError(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
+            raise BadInput(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
         pair = self.compare or (arms[1], arms[0])
         content = template.better(found, pair, self.metric, self.split, self.better, self.length or EQUAL)
         if self.init and self.claims:

@@ -11,7 +11,7 @@ from rich.console import Console
 from normbench import ci
 from normbench.commands import options, terminal
 from normbench.commands.options import option
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.reading import place
 from normbench.runs import files
 
@@ -61,11 +61,11 @@ class Judging(options.Answering):
     def _check_file(self) -> None:
         """NormbenchError, before anything starts, if the comment could not be written at the end."""
         if self.as_json and self.markdown == STDOUT:
-            raise NormbenchError("--json and --markdown - both print an answer. Give --markdown a file.")
+            raise BadInput("--json and --markdown - both print an answer. Give --markdown a file.")
         if self.markdown is None or self.markdown == STDOUT:
             return
         if self.markdown.is_dir():
-            raise NormbenchError(f"--markdown {self.markdown} is a folder. Name a file in it.")
+            raise BadInput(f"--markdown {self.markdown} is a folder. Name a file in it.")
         files.make_folder(self.markdown.parent, "--markdown")
 
     def _write(self, judged: Sequence[ci.Judged], words: Sequence[str]) -> None:

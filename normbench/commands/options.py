@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from normbench import reading, runs
 from normbench.commands import terminal
 from normbench.config import FIDELITY_HELP
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 
 class Command(TyperCommand):
@@ -23,7 +23,7 @@ class Command(TyperCommand):
             *_, order = self.make_parser(ctx).parse_args([*args])
             for one in order:
                 if one.metavar == "DIR" and order.count(one) > 1:
-                    raise NormbenchError(f"{one.opts[-1]} is given twice. Write it once.")
+                    raise BadInput(f"{one.opts[-1]} is given twice. Write it once.")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -38,7 +38,7 @@ class Command(TyperCommand):
 def folder(given: str) -> Path:
     """--config-dir."""
     if not given:
-        raise NormbenchError("--config-dir '' names no folder.")
+        raise BadInput("--config-dir '' names no folder.")
     return reading.place(given)
 
 

@@ -23,7 +23,7 @@ from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.resolve import ResolvedRun
 from normbench.draw import tables
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing
@@ -59,7 +59,7 @@ def existing_results(text: str) -> Path:
     """A results folder that is there."""
     folder = runs.root(text)
     if not folder.is_dir():
-        raise NormbenchError(f"--from {text}: there is no such folder.")
+        raise BadInput(f"--from {text}: there is no such folder.")
     return folder
 
 
@@ -70,9 +70,7 @@ def seeds_of(text: str) -> int | range:
         asked = range(int(first), int(last) + 1) if dash else int(first)
         if asked and (isinstance(asked, int) or asked[0] > 0):
             return asked
-    raise NormbenchError(
-        f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
-    )
+    raise BadInput(f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +125,10 @@ class Reproduce(Judging):
         names = [word for word in self.words if "=" not in word]
         words = [word for word in self.words if "=" in word]
         if not names:
-            raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
+            raise BadInput("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
         for word in words:
             if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
-                raise NormbenchError(
+                raise BadInput(
                     f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
                     "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
                 )

@@ -14,7 +14,7 @@ from normbench.commands import terminal
 from normbench.commands.options import ConfigDir, Json, Results, Run, option
 from normbench.commands.progress import Bars
 from normbench.config import compose, plan
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.eval_variants import DEFAULT, text
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
@@ -57,23 +57,21 @@ def command(
 ) -> int:
     """Train the same configuration again in a temporary folder, and compare the curves."""
     if epochs and steps:
-        raise NormbenchError("--epochs and --steps exclude each other.")
+        raise BadInput("--epochs and --steps exclude each other.")
     then = ours(run, results)
     if then.status not in FINISHED:
-        raise NormbenchError(f"run {then.id} is {then.status}: only a finished run can be compared.")
+        raise BadInput(f"run {then.id} is {then.status}: only a finished run can be compared.")
     refuse_edited(then, config_dir)
     config = compose.restore(then.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
     spec = plan.resolved(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir)
     if spec.id != then.id:
-        raise NormbenchError(
-            f"run {then.id} was made by other maths: this version gives its configuration the id {spec.id}."
-        )
+        raise BadInput(f"run {then.id} was made by other maths: this version gives its configuration the id {spec.id}.")
     if epochs or steps:
         whole, length = spec.steps, {"epochs": epochs or 0, "steps": steps or 0}
         spec = replace(spec, config={**config, "train": {**config["train"], **length}})
         if spec.probe or spec.steps > whole:
-            raise NormbenchError(f"run {then.id} has no first part of that length: leave out --epochs and --steps.")
+            raise BadInput(f"run {then.id} has no first part of that length: leave out --epochs and --steps.")
     console = terminal.console(stderr=as_json)
     terminal.say(console, f"{then.id} again, to compare with {then.path}")
     with scratch.folder("normbench-rerun-") as aside:
@@ -83,7 +81,7 @@ def command(
             return 130
         now = ensured.found.of(spec)
         if now is None:
-            raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
+            raise Failed(ensured.outcomes[spec.id].reason)
     answer = compare(then, now, _other_seeds(then, results, config_dir))
     if as_json:
         terminal.say_json(answer)

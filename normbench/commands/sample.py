@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from normbench.commands.options import ConfigDir, Results, Run, Weights, option
 from normbench.commands.terminal import console, say
 from normbench.config import compose
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs import writing
 from normbench.train.weights import locate_run, refuse_edited, trained
 
@@ -44,11 +44,11 @@ def command(
     or writes no text.
     """
     if near is not None and text is not None:
-        raise NormbenchError("--near and --text exclude each other.")
+        raise BadInput("--near and --text exclude each other.")
     if not 0 <= bias < math.inf:
-        raise NormbenchError(f"--bias {bias:g} is not a number of at least 0.")
+        raise BadInput(f"--bias {bias:g} is not a number of at least 0.")
     if bias and text is None:
-        raise NormbenchError("--bias is for a text of yours: --text 'a line'.")
+        raise BadInput("--bias is for a text of yours: --text 'a line'.")
     found, folder = locate_run(run, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
@@ -61,7 +61,7 @@ def command(
         if near is not None:
             lines = model.nearest(near, count or NEAREST, examples)
             if not lines:
-                raise NormbenchError(f"--near: model={name} reads no text of yours.")
+                raise BadInput(f"--near: model={name} reads no text of yours.")
             for line in lines:
                 say(console(), line)
             return
@@ -71,7 +71,7 @@ def command(
             directory.write_samples({f"{stem}-seed-{seed}-{file}": content for file, content in made.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
-        raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")
+        raise BadInput(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")
     for file in files:
         say(console(), str(file))
 
@@ -83,10 +83,10 @@ def _files(
     if text is None:
         made: dict[str, bytes] = model.sample(seed, count, examples)
         if not made:
-            raise NormbenchError(f"model={name} draws nothing.")
+            raise BadInput(f"model={name} draws nothing.")
         return made
     written = model.write(text, bias, seed, count or 1, examples)
     if not written:
-        raise NormbenchError(f"--text: model={name} writes no text of yours.")
+        raise BadInput(f"--text: model={name} writes no text of yours.")
     called = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:40] + f"-bias-{bias:g}"
     return {f"{called}-{file}": content for file, content in written.items()}

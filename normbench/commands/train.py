@@ -176,7 +176,7 @@ class Train(options.Answering):
                     yield words, tried
                     return
             except NormbenchError as error:
-                raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
+                raise type(error)(str(error).replace(str(tried), str(conf))) from None
             for one in [keep(one, conf) for one in adopted]:
                 if one.remark:
                     self.say(one.remark)

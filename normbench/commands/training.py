@@ -19,7 +19,7 @@ from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.export import wandb_run
 from normbench.launch import base
 from normbench.launch.pool import Pool
@@ -93,7 +93,7 @@ def watched(
     if logger["name"] == "none":
         return launcher, lambda runs: Bars(runs, console)
     if not isinstance(launcher, Pool):
-        raise NormbenchError(
+        raise BadInput(
             f"logger={logger['name']} logs what this command trains, and this launcher leaves that to others. Leave it "
             "out; once the runs have ended: normbench export wandb"
         )

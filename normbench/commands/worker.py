@@ -16,7 +16,7 @@ from normbench.commands.options import ConfigDir, Results, argument, option
 from normbench.commands.terminal import console, say
 from normbench.config.identity import code
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.launch import queue
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool
@@ -98,5 +98,5 @@ def command(
 def _parsed(shard: str) -> tuple[int, int]:
     number, slash, of = shard.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and int(number) < int(of)):
-        raise NormbenchError(f"--shard {shard}: write i/n with i from 0 to n-1, such as 0/4.")
+        raise BadInput(f"--shard {shard}: write i/n with i from 0 to n-1, such as 0/4.")
     return int(number), int(of)

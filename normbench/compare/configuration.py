@@ -26,7 +26,7 @@ import yaml
 from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
 from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
 
@@ -304,7 +304,7 @@ def _fitting(
     for pattern in (p for p in patterns if not fitting[p] and not out and sign != "!="):
         if sign == "=" and (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
             turned = f"{bounds[2]}-{bounds[1]}"
-            raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
+            raise BadInput(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
         apart = _filed_apart(pattern, runs) if key == "experiment" else ""
         alike = () if key == "run" or sign != "=" else there  # no id is like another
         raise unknown(f"{word}: no run here has {key}{sign}{pattern}{apart}.", pattern, alike)

@@ -11,7 +11,7 @@ from normbench.compare import metrics
 from normbench.compare.configuration import rank
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.stats.series import Censored, Point, Reached, Series, at_epoch, level_at_share, series, time_to_level
@@ -71,7 +71,7 @@ class Question:
         """
         logged = metrics.logged([run for run in task.runs if run.records])
         if not logged:
-            raise NormbenchError(f"{task.title}: no run has an evaluation yet. See: normbench status")
+            raise BadInput(f"{task.title}: no run has an evaluation yet. See: normbench status")
 
         def part(key: str, default: str, choices: Collection[str], why: str) -> str:
             value = asked.get(key) or default
@@ -88,13 +88,11 @@ class Question:
         metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
         if better := asked.get("better", ""):
             if metric.better not in ("", better):
-                raise NormbenchError(
-                    f"better={better}: the runs declare that a {metric.better} {metric.name} is better."
-                )
+                raise BadInput(f"better={better}: the runs declare that a {metric.better} {metric.name} is better.")
             metric = replace(metric, rising=better == "higher")
         at = part("at", END, (END, BEST), "that is no point of a run.")
         if at == BEST and not task.has_best:
-            raise NormbenchError(f"at={BEST}: {task.title} declares no metric that chooses the best.")
+            raise BadInput(f"at={BEST}: {task.title} declares no metric that chooses the best.")
         by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
         for key in by:
             if key not in task.differing:
@@ -116,7 +114,7 @@ class Question:
         if not having and len(self.by) == 1:
             having = {self.arm(cell): None for cell in task.cells if cell.format_value(self.by[0]) == asked}
         if len(having) > 1:
-            raise NormbenchError(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
+            raise BadInput(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
         if not having:
             choices = dict.fromkeys(self.arms.values())
             raise unknown(f"against={asked}: {task.title} has no such arm.", asked, choices)
@@ -160,11 +158,11 @@ def _level(asked: str, metric: Metric) -> float:
     except ValueError:
         level = math.nan
     if not math.isfinite(level):
-        raise NormbenchError(f"level={asked} is no number.")
+        raise BadInput(f"level={asked} is no number.")
     if metric.share and not 0 <= level <= 1:
-        raise NormbenchError(f"level={asked}: {metric.title} lies between 0 and 100 %.")
+        raise BadInput(f"level={asked}: {metric.title} lies between 0 and 100 %.")
     if metric.loss and level <= 0:
-        raise NormbenchError(f"level={asked}: {metric.title} must be above 0.")
+        raise BadInput(f"level={asked}: {metric.title} must be above 0.")
     return level
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 LARGEST = 1 << 20  # bytes
 
@@ -43,9 +43,9 @@ def read(path: Path) -> dict[Any, Any]:
     try:
         node = reading.load_yaml(reading.read(path, LARGEST).decode(), Loader)
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        raise NormbenchError(f"{path} cannot be read: {error}") from None
+        raise BadInput(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict | None):
-        raise NormbenchError(f"{path} must hold keys and values.")
+        raise BadInput(f"{path} must hold keys and values.")
     return node or {}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.config.grammar import Override
-from normbench.errors import NormbenchError, did_you_mean, unknown
+from normbench.errors import BadInput, Failed, did_you_mean, unknown
 from normbench.norms import sites
 from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
 
@@ -40,7 +40,7 @@ def conf_dir() -> Path:
 def search_dirs(config_dir: Path | None) -> list[Path]:
     """The user's own `--config-dir` first, then the shipped choices."""
     if config_dir is not None and not config_dir.is_dir():
-        raise NormbenchError(f"--config-dir {config_dir} is not a directory.")
+        raise BadInput(f"--config-dir {config_dir} is not a directory.")
     return ([config_dir.resolve()] if config_dir else []) + [conf_dir()]
 
 
@@ -97,7 +97,7 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
         and path.resolve().is_relative_to(base / group)
     ]
     if len(found) > 1 and group in grammar.GROUPS:  # never silently the shipped one
-        raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
+        raise BadInput(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
     if found:
         if group in grammar.GROUPS:
             grammar.check_name(str(found[0]), name)
@@ -139,7 +139,7 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
     path = choice_path(group, name, config_dir)
     node = copy.deepcopy(content(path))
     if text := reading.interpolation(node):  # no value of the environment may get into a run
-        raise NormbenchError(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
+        raise BadInput(f"{path}: {text!r}: interpolations ${{...}} are not known here. Write the value.")
     kept = {str(key): value for key, value in node.items() if (group, key) != ("model", "defaults")}
     if group == "norm" and isinstance(kept.get("declares"), dict) and "like" in kept["declares"]:
         kept = _preset(kept, config_dir)
@@ -150,7 +150,7 @@ def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
 
         declaration_keys.check(group, path, kept)
     if kept.get(group, kept).get("name") != name:
-        raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
+        raise BadInput(f"{path} must say name: {name}, as its file is called.")
     place_file(kept.get(group, kept), path)
     if group == "data":
         _find_owner(kept, config_dir)
@@ -162,7 +162,7 @@ def place_file(node: Config, path: Path) -> None:
     if "file" in (declares := node.get("declares") or {}):
         declares["file"] = str((path.parent / str(declares["file"])).resolve())
         if not Path(declares["file"]).is_file():
-            raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
+            raise BadInput(f"{path}: declares.file {declares['file']} does not exist.")
 
 
 def _find_owner(node: Config, config_dir: Path | None) -> None:
@@ -206,7 +206,7 @@ def _like(place: str, given: Config) -> Config:
     }
     for fault, is_so in faults.items():
         if is_so:
-            raise NormbenchError(f"{place}.{fault}")
+            raise BadInput(f"{place}.{fault}")
     return {**declares, "train_size": {**shipped["train_size"], "of": declares["sizes"]["train"]}}
 
 
@@ -239,7 +239,7 @@ def _made_in(path: Path) -> dict[str, str]:
         if group in grammar.GROUPS:
             made[group] = str(pairs[0][1])
         elif entry != "_self_":
-            raise NormbenchError(f"{path}: defaults: {entry} is no choice. Write /GROUP: NAME, then _self_.")
+            raise BadInput(f"{path}: defaults: {entry} is no choice. Write /GROUP: NAME, then _self_.")
     return made
 
 
@@ -265,7 +265,7 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
         for key in (o.key_or_group for o in overrides):
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
-        raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
+        raise BadInput("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
     chosen, keys = _chosen(tuple(sorted(selection.items())), config_dir)
     config: Config = _copied(chosen)
     for override in overrides:
@@ -308,7 +308,7 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
     names = {**_made_in(conf_dir() / "config.yaml"), **_made_in(path), **chosen}
     for group in grammar.GROUPS:
         if group not in names:
-            raise NormbenchError(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
+            raise BadInput(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
     found = {group: choice(group, names[group], config_dir) for group in grammar.GROUPS}
     model = found["model"] if "model" in found["model"] else {"model": found["model"]}
     config = {**root(), **found, "model": {}}
@@ -316,7 +316,7 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
         if part not in config or part == "declares":
             raise unknown(f"{path}: '{part}' is not a key.", part, [*grammar.PARTS, *grammar.GROUPS])
         if isinstance(config[part], dict) and not isinstance(own, dict):
-            raise NormbenchError(f"{path}: {part} must be a map of keys.")
+            raise BadInput(f"{path}: {part} must be a map of keys.")
     facts = model["model"]["declares"]
     falling = [metric for metric in facts.get("metrics", ()) if metric not in facts.get("rising", ())]
     if falling and config["monitor"]["metric"] not in falling:
@@ -328,7 +328,7 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
         node, facts = config[group], config[group]["declares"]
         if "refused" in facts:
             others = [other for other in choices(group, config_dir) if can_be_chosen(group, other, config_dir)]
-            raise NormbenchError(f"{group}={node['name']} {facts['refused']}. (others: {', '.join(others)})")
+            raise BadInput(f"{group}={node['name']} {facts['refused']}. (others: {', '.join(others)})")
         if group in chosen and group in ("optim", *LATER_GROUPS):  # a model's own options are of its choice there
             options = {"name", "declares", *(facts.get("options") or {})}
             config[group] = node = {key: value for key, value in node.items() if key in options}
@@ -347,7 +347,7 @@ def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
     model, data = config["model"]["name"], config["data"]["name"]
     reader = config["model"]["declares"]
     if not reader.get("probe") and "class" not in config["optim"]["declares"]:
-        raise NormbenchError(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
+        raise BadInput(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
     wanted, given = reader.get("reads"), config["data"]["declares"].get("shape")
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
@@ -355,7 +355,7 @@ def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
         sizes = [str(site.get("features")) for site in reader["sites"].values()]
         needed = {"train_size", *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
         fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
-        raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
+        raise BadInput(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
 
 
 def checked(config: Config) -> Config:
@@ -367,7 +367,7 @@ def checked(config: Config) -> Config:
         config[part] = {**config[part], **schema.check_options(part, config[part], specs, set())}
     if bool(config["train"]["epochs"]) == bool(config["train"]["steps"]):
         given = " and ".join(f"train.{unit}={config['train'][unit]}" for unit in ("epochs", "steps"))
-        raise NormbenchError(f"{given}: give one of them, the length of a run; the other one is 0.")
+        raise BadInput(f"{given}: give one of them, the length of a run; the other one is 0.")
     for group in grammar.GROUPS:
         node = config[group]
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
@@ -396,7 +396,7 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
         config["seed"], config["device"] = stored["seed"], stored.get("device", config["device"])
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NormbenchError(f"the stored configuration is damaged: {error!r}", code=4) from None
+        raise Failed(f"the stored configuration is damaged: {error!r}") from None
 
 
 def stored_form(config: Config) -> Config:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 
 from normbench import schema
 from normbench.config.validation import Count, Model, Number, OneOf, Text, check_names, optional, validate
-from normbench.errors import NormbenchError, did_you_mean
+from normbench.errors import BadInput, NormbenchError, did_you_mean
 from normbench.norms.sites import AXES, KINDS
 
 
@@ -359,5 +359,5 @@ def check(group: str, path: Path, node: Mapping[str, Any]) -> None:
         validate(ModelFile, node, path)
     inner = node.get(group, node)
     if not isinstance(inner, dict) or "declares" not in inner:
-        raise NormbenchError(f"{path}: 'declares' must be given.")
+        raise BadInput(f"{path}: 'declares' must be given.")
     validate(KINDS_OF_CHOICES[group], inner["declares"], path, key="declares")

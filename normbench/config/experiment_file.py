@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.config import compose, grammar
 from normbench.config.grammar import Override
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 
 WIDEST = 60  # characters of a value in a message
 
@@ -37,7 +37,7 @@ def naming(path: Path, place: str) -> Iterator[None]:
         yield
     except NormbenchError as error:
         line = str(error) if str(error).startswith(f"{path}: ") else f"{path}: {place}: {error}"
-        raise NormbenchError(line, error.code) from None
+        raise type(error)(line) from None
 
 
 def parse(path: Path, key: str, words: Sequence[str]) -> list[Override]:
@@ -46,7 +46,7 @@ def parse(path: Path, key: str, words: Sequence[str]) -> list[Override]:
         parsed = grammar.parse(words)
     for override in parsed:
         if override.is_sweep_override():
-            raise NormbenchError(
+            raise BadInput(
                 f"{path}: {key}: '{override.input_line}' has several values. An axis has, or an arm for each; "
                 "a list is KEY=[a,b]."
             )

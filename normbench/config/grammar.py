@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.stored import LABELS, RUN_GROUPS
 
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
@@ -49,7 +49,7 @@ class Override:
 def check_name(place: str, name: str) -> None:
     """NormbenchError for a name with characters that the grammar of commands has no place for."""
     if other := NO_NAME.search(name):
-        raise NormbenchError(
+        raise BadInput(
             f"{place}: a name has letters a to z, digits, _, - and / alone, '{other[0]}' is none of them. Rename it."
         )
 
@@ -60,7 +60,7 @@ def parse(words: Sequence[str]) -> list[Override]:
     for word in words:
         word = HOME.sub(os.path.expanduser("~"), word.removeprefix("++"))  # Hydra's ++ sets what is there
         if "${" in word:  # it would be resolved to nothing, or be taken for a name
-            raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
+            raise BadInput(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
         override = _plain(word) or _by_hydra(word)
         _refuse_twice(word)
         parsed.append(override)
@@ -77,7 +77,7 @@ def _refuse_twice(word: str) -> None:
             keys = keys[:-1]
         elif keys and found in keys[-1]:
             of_weight = f", and {found}.weight for the layer's weight" if word.startswith("norm.sites=") else ""
-            raise NormbenchError(f"'{word}' has {found} twice: give it once{of_weight}.")
+            raise BadInput(f"'{word}' has {found} twice: give it once{of_weight}.")
         elif keys:
             keys[-1].add(found)
 
@@ -122,13 +122,13 @@ def _by_hydra(word: str) -> Override:
         group, _, name = word.partition("=")
         if group in (*GROUPS, *LABELS):
             check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
-        raise NormbenchError(
+        raise BadInput(
             f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
         ) from None
     if not parsed.key_or_group:
-        raise NormbenchError(f"'{word}' has no key: write key=value.")
+        raise BadInput(f"'{word}' has no key: write key=value.")
     if parsed.is_delete() or parsed.is_add() or parsed.is_force_add() or parsed.package is not None:
-        raise NormbenchError(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
+        raise BadInput(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
     return Override(parsed.key_or_group, word, parsed.value, parsed if parsed.is_sweep_override() else None)
 
 
@@ -136,7 +136,7 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
     """All combinations of the sweeps in `overrides`, each once, in the order written."""
     axes = [_values_of(override) for override in overrides]
     if (combinations := math.prod(map(len, axes))) > MOST_RUNS:
-        raise NormbenchError(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
+        raise BadInput(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
     seen = set()
     for combination in itertools.product(*axes):
         words = tuple(o.input_line for o in combination)
@@ -160,9 +160,9 @@ def _values_of(override: Override) -> list[Override]:
     try:
         words = list(itertools.islice(override.sweep.sweep_string_iterator(), MOST_RUNS + 1))
     except (HydraException, ValueError, OverflowError):  # interval() and glob() have no list of values, nor steps of 0
-        raise NormbenchError(f"'{word}' cannot be swept. Write the values: {key}=a,b or =range(...).") from None
+        raise BadInput(f"'{word}' cannot be swept. Write the values: {key}=a,b or =range(...).") from None
     if not words:
-        raise NormbenchError(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
+        raise BadInput(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
     if len(words) > MOST_RUNS:
-        raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
+        raise BadInput(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
     return parse([f"{key}={one}" for one in words])

@@ -14,7 +14,7 @@ from normbench.config import compose, experiment_file, grammar
 from normbench.config.grammar import Override
 from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import train_size, updates_per_epoch
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.norms import sites
 from normbench.stored import LABELS
 
@@ -64,7 +64,7 @@ def artifact_specs(
         words = [f"{key}={run[key]}" for key in (*node["axes"], "seed")]
         specs.append(experiment_spec(name, run["arm"], fidelity, words, run["control"], config_dir))
     if not specs:
-        raise NormbenchError(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
+        raise BadInput(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
 
 
@@ -274,7 +274,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     overrides = grammar.parse(words)
     for override in overrides:
         if override.is_sweep_override() and not multirun:
-            raise NormbenchError(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
+            raise BadInput(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
     specs: dict[tuple[str, str], ResolvedRun] = {}
     words_of: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
@@ -295,7 +295,7 @@ def _both(one: ResolvedRun, other: ResolvedRun, *words_of: list[Override]) -> Re
     own, theirs = ([str(override.input_line) for override in words] for words in words_of)
     pairs = (own, theirs), (theirs, own)
     differing = (" ".join(word for word in words if word not in others) for words, others in pairs)
-    raise NormbenchError(
+    raise BadInput(
         f"'{next(differing)}' and '{next(differing)}' differ only in length or evaluations. Use eval.variants=[A,B], "
         "or one --results folder for each."
     )
@@ -305,13 +305,13 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedR
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
     if "experiment" not in labels:
         for label in labels:
-            raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
+            raise BadInput(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
         config = compose.compose(overrides, config_dir)
         return _in_effect(resolved(config, ADHOC, "", ADHOC, config_dir=config_dir))
     name = labels["experiment"]
     arms = experiment(name, config_dir)["arms"]
     if "arm" not in labels:
-        raise NormbenchError(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
+        raise BadInput(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
     words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
     return experiment_spec(
         name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), config_dir
@@ -331,12 +331,12 @@ def _in_effect(spec: ResolvedRun) -> ResolvedRun:
     }
     for fault, is_so in faults.items():
         if is_so:
-            raise NormbenchError(fault)
+            raise BadInput(fault)
     for key in ("train.keep", "eval.also_after"):
         part, option = key.split(".")
         for update in spec.config[part][option]:
             if str(update).isdecimal() and int(update) > spec.steps:
-                raise NormbenchError(f"{key}={update} is after the run's end: it has {spec.steps} updates.")
+                raise BadInput(f"{key}={update} is after the run's end: it has {spec.steps} updates.")
     return spec
 
 
@@ -359,20 +359,20 @@ def resolved(
     schedule = config["schedule"]
     ends = schedule["declares"].get("ends")
     if ends and run.steps > schedule[ends]:
-        raise NormbenchError(
+        raise BadInput(
             f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {run.steps} "
             "updates."
         )
     if "rate" in schedule["declares"] and "matrices" in config["optim"]["declares"]:
         name, optim = schedule["name"], config["optim"]["name"]
-        raise NormbenchError(f"schedule={name} takes one learning rate, optim={optim} has two. Take another schedule.")
+        raise BadInput(f"schedule={name} takes one learning rate, optim={optim} has two. Take another schedule.")
     return run
 
 
 def _refuse_batch(config: compose.Config) -> None:
     size, batch = train_size(config), config["train"]["batch_size"]
     if batch > size and not config["model"]["declares"].get("probe"):
-        raise NormbenchError(
+        raise BadInput(
             f"train.batch_size={batch} is more than there are training examples: data={config['data']['name']} has "
             f"{size}."
         )
@@ -384,7 +384,7 @@ def _refuse_monitor(config: compose.Config) -> None:
     if metrics is not None and metric not in metrics:
         raise unknown(f"monitor.metric={metric}: model={model['name']} has no such metric.", metric, metrics)
     if metric in model["declares"].get("rising", ()) and config["monitor"]["goal"] == "min":
-        raise NormbenchError(f"monitor.metric={metric}: more of it is better. Add monitor.goal=max.")
+        raise BadInput(f"monitor.metric={metric}: more of it is better. Add monitor.goal=max.")
 
 
 def command_options(group: str, words: Sequence[str], config_dir: Path | None = None) -> compose.Config:
@@ -396,7 +396,7 @@ def command_options(group: str, words: Sequence[str], config_dir: Path | None = 
         if key.split(".")[0] != group:
             continue
         if override.is_sweep_override():
-            raise NormbenchError(f"'{override.input_line}': one {group} serves the whole sweep. Choose one.")
+            raise BadInput(f"'{override.input_line}': one {group} serves the whole sweep. Choose one.")
         if key == group:
             name = str(override.value())
         else:

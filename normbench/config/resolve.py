@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.config import compose, evaluation, identity
 from normbench.config.updates import updates_per_epoch
-from normbench.errors import NormbenchError
+from normbench.errors import Failed, NormbenchError
 from normbench.norms.sites import Choice, simpler
 from normbench.stored import LABELS, OWN
 
@@ -120,9 +120,8 @@ class ResolvedRun:
         labels = {key: message[key] for key in (*LABELS, "axes")}
         run = cls(compose.restore(message["config"], config_dir), config_dir=config_dir, **labels)
         if run.id != message["id"]:
-            raise NormbenchError(
+            raise Failed(
                 f"run {message['id']} is another one by now ({run.id}): a file of its configuration or its normalizer "
-                "was changed after planning. Repeat the command.",
-                code=4,
+                "was changed after planning. Repeat the command."
             )
         return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.sites import Choice, declared, single_refused
 
 
@@ -14,7 +14,7 @@ def updates_per_epoch(config: Mapping[str, Any]) -> int:
     train, size = config["train"], train_size(config)
     if train["sampler"] == "lengths_in_turn":
         if train["epochs"] or config["eval"]["unit"] == "epochs":
-            raise NormbenchError(
+            raise BadInput(
                 "train.sampler=lengths_in_turn: how many updates an epoch has is known with the data alone. "
                 "Count in updates: train.steps=N eval.unit=updates eval.every=N."
             )
@@ -32,7 +32,7 @@ def train_size(config: Mapping[str, Any]) -> int:
     if size < 1:
         options = (*rule["less"], rule.get("times"))
         values = "".join(f", data.{key}={value}" for key, value in config["data"].items() if key in options)
-        raise NormbenchError(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all{values}.")
+        raise BadInput(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all{values}.")
     return size
 
 
@@ -49,7 +49,7 @@ def refuse_batches_of_one(
         batch, examples = config["train"]["batch_size"], train_size(config) if option else 0
         if option and (batch == 1 or examples % batch == 1):
             which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"
-            raise NormbenchError(
+            raise BadInput(
                 f"{choice.name} at site '{path}' has one value per feature in {which}. "
                 f"Choose another train.batch_size, or norm.{option}=true."
             )

@@ -26,7 +26,7 @@ from pydantic_core import core_schema
 
 from normbench.config import FIDELITIES
 from normbench.config.experiment_file import format_value
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 
 WANTED = {  # by pydantic's type of an error: what belongs there
     "string_type": "a text",
@@ -143,7 +143,7 @@ def validate(model: type[T], data: Any, place: object, way_out: str = "", key: s
         first = error.errors(include_url=False)[0]
     where = _path(first["loc"][:-2] if first["loc"][-1:] == ("[key]",) else first["loc"], data)
     where = ".".join(filter(None, [key, where]))
-    raise NormbenchError(f"{place}: {f'{where}: ' if where else ''}{_fault(first)} {way_out}") from None
+    raise BadInput(f"{place}: {f'{where}: ' if where else ''}{_fault(first)} {way_out}") from None
 
 
 def _path(keys: Iterable[str | int], data: Any) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normbench import reading, user_code
 from normbench.data import content, files, hub
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 if TYPE_CHECKING:
     from normbench.data.examples import Split
@@ -91,7 +91,7 @@ def check(config: Mapping[str, Any], root: Path | None = None) -> None:
         return
     # The first problem is enough: reading all files takes long on a slow disk.
     if line := next(_problems(config, folder(root)), None):
-        raise NormbenchError(line)
+        raise BadInput(line)
 
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
@@ -144,7 +144,7 @@ def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
         called = f"{prefix}{name}" if name in MODULES else prefix.removesuffix("_") or "load"
         if found := getattr(importlib.import_module(path), called, None):
             return found
-    raise NormbenchError(f"data={name} is not a data set. (normbench list data)")
+    raise BadInput(f"data={name} is not a data set. (normbench list data)")
 
 
 def folder(given: Path | None) -> Path:

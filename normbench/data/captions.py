@@ -20,7 +20,7 @@ from normbench import reading
 from normbench.data import Dataset, content, files, hub, words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END, UNKNOWN
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 Config = Mapping[str, Any]
@@ -41,7 +41,7 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
     """
     found = words.ranks(captions, FIRST)
     if (needed := len(found) + FIRST) > most:
-        raise NormbenchError(
+        raise BadInput(
             f"data.words={most} is too few: the captions of data={of} have {len(found)} words, which take {needed} "
             "numbers."
         )
@@ -64,7 +64,7 @@ def unit_rows(features: np.ndarray, of: str) -> Tensor:
         features = features.astype(np.float32)
     if not np.isfinite(features).all():
         row = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
-        raise NormbenchError(f"{of}: row {row} holds NaN or Inf. Extract the features of that image anew.")
+        raise BadInput(f"{of}: row {row} holds NaN or Inf. Extract the features of that image anew.")
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return torch.from_numpy((features / np.where(norms > 0, norms, 1)).astype(np.float32))
 
@@ -181,7 +181,7 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
     declares, name = config["declares"], str(config["name"])
     entries, features = coco_images(root, int(declares["captions"])), _features(root, int(declares["features"]))
     if len(features) != len(entries):
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(root / FEATURES)} has {len(features)} rows, {files.as_text(root / JSON)} {len(entries)} "
             "images: a row each, in its order. Extract the features anew."
         )
@@ -191,7 +191,7 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
     for part, wanted in (declares["sizes"] | {"valid": int(config["fold"])}).items():
         # Of the validation images, of which the split has five folds, the others are left out.
         if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
-            raise NormbenchError(
+            raise BadInput(
                 f"{files.as_text(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
                 "Karpathy's split. Bring it anew."
             )
@@ -248,14 +248,14 @@ def coco_images(root: Path, count: int) -> list[dict[str, Any]]:
             for image in json.loads(content.text(path))["images"]
         ]
     except FileNotFoundError:
-        raise NormbenchError(f"{files.as_text(path)} is missing: Karpathy's split, which only you can bring.") from None
+        raise BadInput(f"{files.as_text(path)} is missing: Karpathy's split, which only you can bring.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it "
             "anew."
         ) from None
     if few := [image for image in found if len(image["captions"]) < count]:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(path)}: {few[0]['file']} has {len(few[0]['captions'])} captions instead of {count}."
         )
     return found
@@ -271,6 +271,4 @@ def _features(root: Path, length: int) -> np.ndarray:
         reason = f"it has {found.dtype} of shape {found.shape}"
     except reading.NO_ARCHIVE as error:
         reason = str(error)
-    raise NormbenchError(
-        f"{files.as_text(path)} is no .npy file of {length} floats an image ({reason}). Extract it anew."
-    )
+    raise BadInput(f"{files.as_text(path)} is no .npy file of {length} floats an image ({reason}). Extract it anew.")

@@ -23,7 +23,7 @@ from normbench.data import words as of_words
 from normbench.data.content import text as read_text
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import Numbers, ranked, with_progress
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 BLANK, ENTITY = 2, 3
@@ -46,7 +46,7 @@ def _options(config: Config, *names: str) -> dict[str, int]:
 def check_words(words: int, entities: int, others: int) -> None:
     """NormbenchError where `data.words` has no room for the entities and so many other words."""
     if words < (least := ENTITY + entities + others):
-        raise NormbenchError(f"data.words={words} is too small for data.entities={entities}: at least {least}.")
+        raise BadInput(f"data.words={words} is too small for data.entities={entities}: at least {least}.")
 
 
 def _packed(part: str, questions: Sequence[tuple[Any, Any, int]]) -> files.Arrays:
@@ -109,7 +109,7 @@ def cnn_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     }
     for part, wanted in config["declares"]["sizes"].items():
         if len(found[part]) != wanted:
-            raise NormbenchError(
+            raise BadInput(
                 f"{files.as_text(found[part][0].parent)} has {len(found[part])} question files instead of {wanted}. "
                 f"{files.remedy(config, root, '')}."
             )
@@ -154,10 +154,10 @@ def cnn_question(path: Path, sums: Any, entities: int, sentences: int) -> tuple[
         if not (document and MARKER.fullmatch(answer) and "@placeholder" in asked):
             raise ValueError("it lacks a document, the blank of its question or an entity as its answer")
     except ValueError as error:
-        raise NormbenchError(f"{files.as_text(path)} is damaged ({error}). Unpack it again from cnn.tgz.") from None
+        raise BadInput(f"{files.as_text(path)} is damaged ({error}). Unpack it again from cnn.tgz.") from None
     highest = max(int(number) for number in MARKER.findall(f"{document} {question} {answer}"))
     if highest >= entities:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(path)} has @entity{highest}, beyond data.entities={entities}: give more, such as "
             f"data.entities={highest + 1}."
         )

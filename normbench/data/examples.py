@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError, kind
+from normbench.errors import BadInput, kind
 
 MASK = "_mask"  # a ragged tensor `words` brings `words_mask` along
 
@@ -105,12 +105,10 @@ class Split:
         self.selected: frozenset[str] | None = None  # the tensors of a batch; None for all
         for name, tensor in tensors.items():
             if not isinstance(tensor, Tensor | Ragged):
-                raise NormbenchError(f"Split: {name} is {kind(tensor)}, not a tensor of torch.")
+                raise BadInput(f"Split: {name} is {kind(tensor)}, not a tensor of torch.")
         if len({len(tensor) for tensor in tensors.values()}) != 1:
             sizes = ", ".join(f"{name} {len(tensor)}" for name, tensor in tensors.items())
-            raise NormbenchError(
-                f"Split: all tensors must have the same number of examples, at least one tensor: {sizes}."
-            )
+            raise BadInput(f"Split: all tensors must have the same number of examples, at least one tensor: {sizes}.")
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))
@@ -135,7 +133,7 @@ class Split:
         wanted = [*names, *([self.mean_over] if self.mean_over else [])]
         for name in wanted:
             if name not in self.names:
-                raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
+                raise BadInput(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
         chosen = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
         return self._with(tensors=chosen, selected=frozenset(names))
 

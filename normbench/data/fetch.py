@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from normbench import durable
 from normbench.data import content, files, folder, function
-from normbench.errors import NormbenchError, code_of
+from normbench.errors import BadInput, class_of
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
 Progress = Callable[[str, int, int | None], None]
@@ -58,14 +58,14 @@ def get(
     owned = given["files"] if given and "register" in given else []
     if absent := [name for name in owned if not files.find(place, name).is_file()]:
         remedy = files.remedy(config, root, next(iter(wanted)))
-        raise NormbenchError(f"{remedy} ({' and '.join(absent)} missing)")
+        raise BadInput(f"{remedy} ({' and '.join(absent)} missing)")
     try:
         with files.filling(place, LONGEST, waiting):
             # Asked again: another process may have brought it while this one waited.
             wrong = [name for name in wanted if files.problem(config, root, name)]
             for name in wrong:
                 if (root / name).exists() and files.is_users(config, root / name, name):
-                    raise NormbenchError(str(files.problem(config, root, name)))
+                    raise BadInput(str(files.problem(config, root, name)))
             if wrong and given:
                 return _prepared(config, root, place, servers)
             for name in wrong:
@@ -73,10 +73,9 @@ def get(
             return [root / name for name in wrong]
     except OSError as error:
         # The network's errors do not come here; what is left is the disk.
-        raise NormbenchError(
+        raise class_of(error)(
             f"{files.title(config)} cannot be written to {files.as_text(root)}: {error.strerror or error}. "
-            f"Make room or point NORMBENCH_DATA at a folder that you can write to.",
-            code_of(error),
+            f"Make room or point NORMBENCH_DATA at a folder that you can write to."
         ) from error
 
 
@@ -122,7 +121,7 @@ class _Servers:
                 return
             grows = _size(part) - size > SLOWEST * (time.monotonic() - began)
         tried = "; ".join(f"{mirror}: {reason}" for mirror, reason in failed.items()) or "no mirrors"
-        raise NormbenchError(
+        raise BadInput(
             f"{target.name} could not be brought ({tried}). Try again later, or bring it by hand: place it at "
             f"{files.as_text(target)} ({files.algorithm(wanted)} {wanted})."
         )
@@ -190,7 +189,7 @@ class _Watch:
             self.out.truncate(0)
             raise requests.RequestException(f"it sent more than {self.servers.limit} bytes")
         if now > self.servers.until:
-            raise NormbenchError(f"{self.name} took too long. Repeat the command: it goes on where it was.")
+            raise BadInput(f"{self.name} took too long. Repeat the command: it goes on where it was.")
         if now - self.began > 3 * self.servers.timeout and done - self.start < SLOWEST * (now - self.began):
             raise requests.Timeout(f"less than {SLOWEST} bytes per second")
         self.servers.progress(self.name, done, self.start + self.total if self.total > 0 else None)
@@ -234,7 +233,7 @@ def _prepared(config: Mapping[str, Any], root: Path, sources: Path, servers: _Se
             raise ValueError(f"{', '.join(differing)} would not have the declared content")
         _install(config, root, aside, f"{found}; not the declared copy" if differing else "")
     except ValueError as error:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.title(config)} cannot be prepared from the files in {files.as_text(sources)}: {error}. "
             f"Replace what is wrong there and run: normbench data get {name}"
         ) from error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from normbench import locks, reading, scratch
 from normbench.data import content
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Busy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def listed(config: Config, root: Path, name: str) -> list[Path]:
         for entry in sorted(entries, key=lambda one: one.name):
             if entry.name.lower().endswith(ending) and not entry.name.startswith("."):
                 if not entry.is_file():
-                    raise NormbenchError(f"{as_text(Path(entry.path))} is not a file. Move it away.")
+                    raise BadInput(f"{as_text(Path(entry.path))} is not a file. Move it away.")
                 found.append(Path(entry.path))
     return found
 
@@ -346,6 +346,6 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
                 waiting(f"{filled} {locks.holder(file.fileno())}: waiting for it, {wait / 60:g} minutes at most")
             if not locks.take(file.fileno(), folder, wait):
                 holder = locks.holder(file.fileno())  # who may have come since
-                raise NormbenchError(f"{filled} {holder}. Wait for it, and repeat the command.", code=5)
+                raise Busy(f"{filled} {holder}. Wait for it, and repeat the command.")
         locks.sign(file.fileno())
         yield

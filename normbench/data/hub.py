@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.data import files
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 
 PARTS = ("train", "test")  # of a set, unless it declares others
 MOST_SHOWN = 20  # of the values that were found in the place of classes
@@ -34,11 +34,11 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     try:
         found = _of_the_hub(source, wanted) if is_name else _laid_out(folder, wanted)
     except Exception as error:  # not there, the network, a disk, a set of another form: of many types
-        raise NormbenchError(f"data.source={source} cannot be loaded: {_line(error)}. {_otherwise(config)}") from error
+        raise BadInput(f"data.source={source} cannot be loaded: {_line(error)}. {_otherwise(config)}") from error
     if not all(found.values()):
         layout = f"parquet files whose names begin with {' and '.join(wanted)}"
         what = "a name in the hub's cache (the network is asked with HF_HUB_OFFLINE=0)" if is_name else "a folder"
-        raise NormbenchError(f"data.source={source} is not {what} that has {layout}. {_otherwise(config)}")
+        raise BadInput(f"data.source={source} is not {what} that has {layout}. {_otherwise(config)}")
     return found
 
 
@@ -82,14 +82,14 @@ def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
         try:
             table = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_stream(str(path)).read_all()
         except (pa.ArrowException, OSError) as error:
-            raise NormbenchError(f"{files.as_text(path)} cannot be read: {_line(error)}.") from error
+            raise BadInput(f"{files.as_text(path)} cannot be read: {_line(error)}.") from error
         for name, rows in list(found.items()):
             if name in table.column_names:
                 rows += table[name].to_pylist()
             elif name not in names:
                 del found[name]
             else:
-                raise NormbenchError(
+                raise BadInput(
                     f"{files.as_text(path)} lacks the column {name}; it has {', '.join(table.column_names)}. Bring the "
                     "set anew, or point NORMBENCH_DATA or data.source at another copy."
                 )
@@ -115,9 +115,7 @@ def check_labels(place: str, what: str, labels: Sequence[Any], count: int, numbe
     """NormbenchError unless a column has so many labels, of the classes 0 to `number` - 1."""
     given, wanted = classes(labels), list(range(number))
     if len(labels) != count or given != wanted:
-        raise NormbenchError(
-            f"{place} hold {len(labels)} {what} of classes {given} instead of {count} of classes {wanted}."
-        )
+        raise BadInput(f"{place} hold {len(labels)} {what} of classes {given} instead of {count} of classes {wanted}.")
 
 
 def images(rows: Sequence[Any], what: str) -> Iterator[Any]:
@@ -128,7 +126,7 @@ def images(rows: Sequence[Any], what: str) -> Iterator[Any]:
         try:
             yield Image.open(io.BytesIO(row["bytes"])).convert("RGB")
         except Exception as error:  # Pillow's for a broken, unknown or immense image, of many kinds; no bytes
-            raise NormbenchError(f"{what} {place} cannot be decoded: {_line(error)}.") from error
+            raise BadInput(f"{what} {place} cannot be decoded: {_line(error)}.") from error
 
 
 def online() -> bool:
@@ -139,7 +137,7 @@ def online() -> bool:
 def refusal(config: Mapping[str, Any], rows: str, found: str, wanted: str) -> NormbenchError:
     """The error of `rows` (train reviews) that are not those declared, with the checksums of both contents."""
     where = f"data.source={config['source']}" if config.get("source") else files.title(config)
-    return NormbenchError(
+    return BadInput(
         f"{where} has other {rows} than data={config['name']} declares (sha256 of the content {found[:8]}… instead of "
         f"{wanted[:8]}…). {_otherwise(config)}"
     )

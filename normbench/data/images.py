@@ -19,7 +19,7 @@ import torch
 
 from normbench.data import Dataset, content, files, hub
 from normbench.data.examples import Split
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 Config = Mapping[str, Any]
@@ -76,7 +76,7 @@ def random_parts(config: Config, count: int, tests: int, seed: int) -> dict[str,
     rows = stream(seed, "subset").permutation(count)
     valid, train = (part[: round(len(part) * fraction)] for part in (rows[:held], rows[held:]))
     if not len(valid) or not len(train):
-        raise NormbenchError(
+        raise BadInput(
             f"data.held_out={held} and data.fraction={fraction:g} are out of range: of {count} training rows, some "
             "must stay to train on and some to validate with."
         )
@@ -106,12 +106,12 @@ def part(config: Config, name: str, *paths: Path) -> Split:
     try:
         images, labels = map(content.idx, paths)
     except ValueError as error:  # a file of a user's own set, whose declared sum says nothing of its format
-        raise NormbenchError(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
+        raise BadInput(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
     facts = config["declares"]
     rows, pixels, classes = int(facts["sizes"][name]), int(facts["features"]), int(facts["classes"])
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
     if sizes != ((rows,), (rows,), pixels) or labels.max() >= classes:
-        raise NormbenchError(
+        raise BadInput(
             f"The {name} images in {files.as_text(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
             f"{labels.shape} up to {labels.max(initial=0)}, instead of {rows} images of {pixels} grey values in "
             f"{classes} classes."
@@ -209,7 +209,7 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
         pixels = np.empty((count, *shape), np.uint8)
         for place, image in enumerate(hub.images(table["img"], f"CIFAR-10's {part} image")):
             if (size := (image.height, image.width, 3)) != shape:
-                raise NormbenchError(f"CIFAR-10's {part} image {place} is of {size} instead of {shape}.")
+                raise BadInput(f"CIFAR-10's {part} image {place} is of {size} instead of {shape}.")
             pixels[place] = image
         labels = np.array(table["label"], np.uint8)
         exact = np.array(table.get("exact", [True] * count), bool)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from normbench.data.examples import Split
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 
@@ -41,9 +41,9 @@ class Sampler:
     ) -> None:
         self.by_length = kind == "lengths_in_turn"  # batches of several sizes
         if self.by_length and lengths is None:
-            raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
+            raise BadInput(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
         if kind in ("infinite", "in_order") and dropped is not None:
-            raise NormbenchError(
+            raise BadInput(
                 f"train.sampler={kind} does not go with data.filter=after: the examples that are dropped from batches "
                 "have no place in it. Take another, or data.filter=before."
             )
@@ -62,7 +62,7 @@ class Sampler:
         else:
             self.per_epoch = count // batch_size if drop_last and kind != "infinite" else -(-count // batch_size)
         if not self.per_epoch:
-            raise NormbenchError(f"train.drop_last leaves no batch of {batch_size} of {count} training examples.")
+            raise BadInput(f"train.drop_last leaves no batch of {batch_size} of {count} training examples.")
 
     @classmethod
     def of(cls, train: Mapping[str, Any], seed: int, split: Split) -> Sampler:

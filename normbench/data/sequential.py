@@ -12,7 +12,7 @@ from torch import Tensor
 
 from normbench.data import Dataset, files, images, made_of, smoke
 from normbench.data.examples import Split
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 Config = Mapping[str, Any]
@@ -62,7 +62,7 @@ def _order(config: Config, pixels: int, seed: int) -> Tensor:
     """
     permute, replacement = config["permute"], config["replacement"]
     if replacement and not permute:
-        raise NormbenchError("data.replacement=true draws the order of the pixels: it needs data.permute=true.")
+        raise BadInput("data.replacement=true draws the order of the pixels: it needs data.permute=true.")
     draw = stream(seed, "pixel order")
     order = draw.integers(0, pixels, pixels) if replacement else draw.permutation(pixels)
     return torch.from_numpy(order if permute else np.arange(pixels))

@@ -24,7 +24,7 @@ from normbench.data import Dataset, captions, cloze, images, imdb, strokes, trip
 from normbench.data.cloze import BLANK, ENTITY, check_words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.streams import stream
 
 Config = Mapping[str, Any]
@@ -33,7 +33,7 @@ Config = Mapping[str, Any]
 def _check(config: Config, *drawn: bytes | np.ndarray) -> None:
     found, declared = hashlib.sha256(b"".join(map(bytes, drawn))).hexdigest(), config["declares"]["sha256"]
     if found != declared:
-        raise NormbenchError(
+        raise BadInput(
             f"data={config['name']} is not the declared set (sha256 {found[:8]}… instead of {declared[:8]}…): numpy's "
             "random numbers or scikit-learn's digits are others. Reinstall numpy and scikit-learn."
         )
@@ -98,7 +98,7 @@ def coloured_digits(config: Config, root: Path, seed: int = 0) -> Dataset:
         if part != "test":
             chosen = stream(seed, "subset", part).permutation(chosen)[: round(len(chosen) * config["fraction"])]
             if not len(chosen):
-                raise NormbenchError(f"data.fraction={config['fraction']} leaves no {part} images.")
+                raise BadInput(f"data.fraction={config['fraction']} leaves no {part} images.")
         splits[part] = images.standardized(pictures, labels, chosen, by)
     return Dataset(str(config["name"]), splits)
 
@@ -136,7 +136,7 @@ def recall(config: Config, root: Path, seed: int = 0) -> Dataset:
     facts = config["declares"]
     symbols, length, sizes = int(facts["classes"]), int(config["length"]), facts["sizes"]
     if config["asked"] == "later" and length < 2:
-        raise NormbenchError(f"data.length={length} has no two places to mark: data.asked=later takes 2 or more.")
+        raise BadInput(f"data.length={length} has no two places to mark: data.asked=later takes 2 or more.")
     _check(config, *(drawn.astype("<i8") for drawn in _sequences(0, "check", 100, 10, symbols)))
     parts = [(part, int(sizes[part]), length) for part in ("train", "valid", "test")]
     parts[0] = ("train", round(sizes["train"] * config["fraction"]), length)

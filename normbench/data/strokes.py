@@ -16,7 +16,7 @@ import torch
 
 from normbench.data import Dataset, Scale, content, files
 from normbench.data.examples import Ragged, Split
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 OTHER = "<other>"  # every symbol that the alphabet lacks; its number follows the alphabet's
 
@@ -98,7 +98,7 @@ def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
     for part, chosen in parts.items():
         if not len(chosen):
-            raise NormbenchError(f"{files.as_text(npz.parent)} has no line of the forms that are there to {part}.")
+            raise BadInput(f"{files.as_text(npz.parent)} has no line of the forms that are there to {part}.")
     others = len(ids) - sum(map(len, parts.values()))
     remark = f"IAM-OnDB: {len(parts['train'])} lines train, {len(parts['test'])} test, of " + (
         "the forms in the owners' lists" + (f", which leave out {others} of those here" if others else "")
@@ -142,7 +142,7 @@ def _read_lists(facts: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[
     if len(lacking) == len(found):
         return {}, {}
     if lacking and lacking != lists[rest]:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
             "Place it beside the others, or move those away."
         )
@@ -151,10 +151,10 @@ def _read_lists(facts: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[
         try:
             named = content.text(found[name]).decode().split()
         except (OSError, UnicodeDecodeError) as error:
-            raise NormbenchError(f"{files.as_text(root / name)} cannot be read: {error}.") from None
+            raise BadInput(f"{files.as_text(root / name)} cannot be read: {error}.") from None
         twice = set(named) & set().union(*parts.values())
         if not named or twice or not all(map(FORM.fullmatch, named)):
-            raise NormbenchError(
+            raise BadInput(
                 f"{files.as_text(root / name)} is no list of forms (a01-000u), each in one of the lists: "
                 f"{next((form[:50] for form in named if form in twice or not FORM.fullmatch(form)), 'it is empty')}."
             )

@@ -25,7 +25,7 @@ import torch
 from normbench.data import Dataset, check, files, hub, made_of
 from normbench.data.examples import Shared, Split
 from normbench.data.words import END, UNKNOWN, Numbers, ranked, split, with_progress, words_by_number
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 FIRST = 2
 PARTS = ("train", "valid", "test")
@@ -123,7 +123,7 @@ def _corpus(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
         titles = [f"block {place + 1}" for place in range(count)]
         read = lambda title: itertools.islice(lines, None if title == titles[-1] else BLOCK)  # noqa: E731
     if len(titles) < FEWEST_BOOKS:
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(paths[0].parent)} has {len(titles)} times {BLOCK} sentences in {len(paths)} files: at "
             f"least {FEWEST_BOOKS} books, or as many times so many sentences, are needed to hold some out."
         )
@@ -140,7 +140,7 @@ def _texts(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         for row, text in enumerate(hub.columns([path], "text")["text"]):
             if not isinstance(text, str):
-                raise NormbenchError(f"{files.as_text(path)}: text of row {row} is no text but {str(text)[:50]}.")
+                raise BadInput(f"{files.as_text(path)}: text of row {row} is no text but {str(text)[:50]}.")
             yield text
 
 
@@ -150,7 +150,7 @@ def _lines(paths: Iterable[Path]) -> Iterator[str]:
             with path.open(encoding="utf-8-sig") as file:
                 yield from file
         except (OSError, UnicodeDecodeError) as error:
-            raise NormbenchError(f"{files.as_text(path)} is not UTF-8, or cannot be read ({error}).") from None
+            raise BadInput(f"{files.as_text(path)} is not UTF-8, or cannot be read ({error}).") from None
 
 
 def made(
@@ -171,9 +171,7 @@ def made(
         tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(texts)), np.int32)
         lengths = np.array(list(map(len, texts)), np.int32)
         if len(lengths) < 3:
-            raise NormbenchError(
-                f"{book} has {len(lengths)} sentences: a triple takes three. Add to it, or take it away."
-            )
+            raise BadInput(f"{book} has {len(lengths)} sentences: a triple takes three. Add to it, or take it away.")
         found[belongs[book]].append((tokens, lengths))
         if belongs[book] == "train":
             seen = np.bincount(tokens, minlength=len(codes))
@@ -195,7 +193,7 @@ def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.nda
         np.setdiff1d(np.flatnonzero(short[1:-1] & with_both) + 1, edges) for with_both in (around, ~around)
     )
     if not len(middle):
-        raise NormbenchError(
+        raise BadInput(
             f"data.length={length}: the books for {part} have no three neighbouring sentences that short. Give more."
         )
     return {
@@ -231,7 +229,7 @@ def check_count(what: str, part: str, wanted: int, available: int, given: str = 
     """NormbenchError where fewer are available than `data.WHAT` asks for, or a set declares for another part."""
     if wanted > available:
         key = f"data.{what}" if part == "train" else f"{what} for {part}"
-        raise NormbenchError(f"{key}={wanted} are more than there are: {available}{given}.")
+        raise BadInput(f"{key}={wanted} are more than there are: {available}{given}.")
 
 
 def triples(

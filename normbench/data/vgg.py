@@ -18,7 +18,7 @@ import torch
 
 from normbench import durable, extras, reading
 from normbench.data import content, files
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 SIDE, CROP, FEATURES = 256, 224, 4096
 EVERY = 100  # images after which what is there is safe
@@ -92,7 +92,7 @@ def _network(weights: Path) -> torch.nn.Module:
         model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     except Exception as error:  # of torch's unpickler too, whose own class only pickle has
         reason = str(error).splitlines()[0]
-        raise NormbenchError(
+        raise BadInput(
             f"{files.as_text(weights)} does not hold the weights of torchvision's vgg19 ({reason}). Take its "
             "vgg19-dcbb9e9d.pth (download.pytorch.org/models)."
         ) from None
@@ -109,7 +109,7 @@ def _crops(path: Path) -> torch.Tensor:
         with Image.open(path) as image:
             whole = transforms.resize(image.convert("RGB"), SIDE, antialias=True)
     except Exception as error:  # Pillow's for a broken or immense image, of many kinds
-        raise NormbenchError(f"{files.as_text(path)} cannot be read as an image ({error}). Bring it anew.") from None
+        raise BadInput(f"{files.as_text(path)} cannot be read as an image ({error}). Bring it anew.") from None
     crops = [transforms.to_tensor(crop) for crop in transforms.ten_crop(whole, CROP)]
     return torch.stack([transforms.normalize(crop, MEAN, STD) for crop in crops])
 
@@ -132,7 +132,7 @@ def torchvision() -> ModuleType:
             del sys.modules[name]
         return importlib.import_module("torchvision")
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
-        raise NormbenchError(
+        raise BadInput(
             f"torchvision cannot be imported beside torch {torch.__version__}: {error}. "
             f"Install the torchvision release that belongs to this torch."
         ) from error

@@ -11,7 +11,7 @@ import yaml
 
 from normbench import reading
 from normbench.config.validation import validate
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs.record import RunRecord
@@ -32,7 +32,7 @@ def read_map(path: Path) -> Map:
     try:
         content = reading.load_yaml(reading.read(path, reading.LONGEST).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NormbenchError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return validate(Map, content, path, "(docs/keys.md: The map of an import)")
 
 

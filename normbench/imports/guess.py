@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
 from normbench.imports.map_keys import Label, Labels, Map
 from normbench.imports.parts import Part, as_numbers, first_other, parts
@@ -27,7 +27,7 @@ MANY = 100  # series that nobody has chosen
 SHOWN = 8  # names in a line
 
 
-class Question(NormbenchError):
+class Question(BadInput):
     """What cannot be guessed. `answer`: lines of a map with an answer; `series`: of a question for splits, all."""
 
     def __init__(self, message: str, answer: str = "", series: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -35,11 +35,11 @@ class Question(NormbenchError):
         self.answer, self.series = answer, series
 
 
-class OpenMap(NormbenchError):
+class OpenMap(BadInput):
     """An import that needs an answer. `draft`: what was guessed, as a map to be edited."""
 
     def __init__(self, error: NormbenchError, draft: str) -> None:
-        super().__init__(str(error), error.code)
+        super().__init__(str(error))
         self.draft = draft
 
 

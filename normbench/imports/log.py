@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 
 LARGEST = 1 << 31  # bytes of a file: event files may have pictures
 UNPACKED = 1 << 28  # bytes of a table's text: in memory it takes ten times as much
@@ -58,7 +58,7 @@ def escaped(value: Any) -> Any:
 
 
 def refuse(path: Path | str, what: str) -> NormbenchError:
-    return NormbenchError(f"{path}: {what}")
+    return BadInput(f"{path}: {what}")
 
 
 def check_size(path: Path | str, rows: int, columns: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from normbench.draw.text import hidden, visible
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.imports import words
 from normbench.imports.curves import Points, points
 from normbench.imports.log import refuse
@@ -211,7 +211,7 @@ def _refuse_twins(found: Sequence[RunRecord]) -> None:
     for run in found:
         cell, key = (run.arm, run.seed, run.control, text(dict(run.axes))), imported.log_of(run)
         if (other := there.setdefault(cell, key)) != key:
-            raise NormbenchError(
+            raise BadInput(
                 f"{other} and {key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
                 f"{f', control {run.control}' if run.control else ''}. Tell them apart under labels: in the map, or "
                 "import one of them."
@@ -231,7 +231,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
     for place, keys in ends.items():
         if rule == "equal" and len(keys) > 1:
             (low, one), (high, other) = min(keys.items()), max(keys.items())
-            raise NormbenchError(
+            raise BadInput(
                 f"{' '.join(place[:2])} ends at {low} in {one}, at {high} in {other}: length: common cuts all."
             )
     for run in found:
@@ -298,7 +298,7 @@ def _monitor(run: Found, map: Map) -> dict[str, str] | None:
         have = [" ".join(one) for one in entries]
         raise unknown(f"run {run.key} has no {split} {metric}, which the map monitors.", f"{split} {metric}", have)
     if not (goal := entries[split, metric].goal):
-        raise NormbenchError(f"monitor: the series of {split} {metric} needs a goal, min or max.")
+        raise BadInput(f"monitor: the series of {split} {metric} needs a goal, min or max.")
     return {"split": split, "metric": metric, "goal": goal}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.imports import tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log, refuse
 
@@ -47,19 +47,19 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
         _refuse_link_out(path, paths)
     if not chosen:
         wanted = f" of source {source}" if source else ""
-        raise NormbenchError(f"{paths[0]} has no log{wanted}. (normbench import --help)")
+        raise BadInput(f"{paths[0]} has no log{wanted}. (normbench import --help)")
     base = Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
     logs = [log for path, read, kind, by_folder in chosen for log in _read(path, base, read, source or kind, by_folder)]
     kinds = Counter(log.source for log in logs)
     if len(kinds) > 1:
         counted = ", ".join(f"{kind} ({number})" for kind, number in kinds.most_common())
-        raise NormbenchError(f"{paths[0]} has logs of several sources: {counted}. Name one with source: in the map.")
+        raise BadInput(f"{paths[0]} has logs of several sources: {counted}. Name one with source: in the map.")
     return [*_longest_states(logs)] if "huggingface" in kinds else logs
 
 
 def _files(given: Path) -> Iterator[Path]:
     if not given.exists():
-        raise NormbenchError(f"{given} does not exist.")
+        raise BadInput(f"{given} does not exist.")
     if not given.is_dir():
         yield given
         return
@@ -120,7 +120,7 @@ def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
         whole = max(own, key=lambda log: log.tables[0].num_rows)
         for log in own:
             if log is not whole and not _is_beginning(log.tables[0], whole.tables[0]):
-                raise NormbenchError(
+                raise BadInput(
                     f"{log.file['path']} is no beginning of {whole.file['path']}: two runs lie in {path}. Import "
                     "one, or move them apart."
                 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from normbench.compare.difference import LEAST
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.judge.declared import at_best
 from normbench.papers.claims import COMMON, Part
 from normbench.runs.curve import Curve
@@ -89,7 +89,7 @@ def _check_logarithm(part: Part, runs: Sequence[RunRecord], curves: dict[str, Po
         return
     for run in runs:
         if negative := next((value for value in curves[run.id].values() if value < 0), None):
-            raise NormbenchError(
+            raise BadInput(
                 f"part '{part.id}': {end.split} {end.metric} is {negative:g} in {named(run)}, and a negative number "
                 "has no logarithm: scale: linear, and no log: true in the map of the import."
             )
@@ -97,7 +97,7 @@ def _check_logarithm(part: Part, runs: Sequence[RunRecord], curves: dict[str, Po
 
 def _refuse_ends(part: Part, runs: Sequence[RunRecord], ends: dict[str, float], what: str) -> None:
     first, last = (pick(runs, key=lambda run: ends[run.id]) for pick in (min, max))
-    raise NormbenchError(
+    raise BadInput(
         f"part '{part.id}': {what} ends at step {ends[first.id]:g} in {named(first)}, at {ends[last.id]:g} in "
         f"{named(last)}. `length: common` in the claims, --length common or the map of the import compares up to the "
         "last step that all have; where batch sizes differ, import with epochs as the clock."

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.compare import metrics
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.papers.claims import Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
@@ -24,7 +24,7 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     end, where = part.endpoint, f"part '{part.id}': "
     cells = [cell for _, cell in part.contrast]
     if len(cells) > len({format_cell(cell) for cell in cells}):
-        raise NormbenchError(f"{where}it compares {format_cell(cells[0])} with itself.")
+        raise BadInput(f"{where}it compares {format_cell(cells[0])} with itself.")
     if end.kind == "value":
         return part
     known = [metric for run in runs for metric in metrics.logged([run]).get(end.split, []) if metric.name == end.metric]
@@ -60,7 +60,7 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     }
     for fault, is_so in faults.items():
         if is_so:
-            raise NormbenchError(f"{where}{fault}")
+            raise BadInput(f"{where}{fault}")
     log = logs.pop() if logs else None
     return replace(part, endpoint=replace(end, better=better, log=log, trapezoid=end.kind == "area"))
 

@@ -17,7 +17,7 @@ from typing import Any
 from normbench.compare import configuration
 from normbench.compare.difference import MOST_UNEVEN
 from normbench.draw.text import format_seeds
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
@@ -147,7 +147,7 @@ def _check_cells(part: Part, cells: Cells) -> None:
         others = f" (and {', '.join([*values][1:])})" if len(values) > 1 else ""
         is_axis = any(key in run.axes for run in runs)
         name_it = f"name it in the cell of the claim, {{{key}: {has[0]}}}, or " if is_axis else ""
-        raise NormbenchError(
+        raise BadInput(
             f"part '{part.id}': runs of {format_cell(cell)} differ in {key}{others}: {', '.join(has)}. They are not "
             f"averaged: {name_it}choose among the runs, --runs NAME --runs '{key}={has[0]}'."
         )

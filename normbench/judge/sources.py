@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normbench.compare import configuration
-from normbench.errors import NormbenchError, did_you_mean
+from normbench.errors import BadInput, NormbenchError, did_you_mean
 from normbench.runs import imported, pack
 from normbench.runs.record import RunRecord
 
@@ -35,9 +35,9 @@ def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str
         try:
             chosen = configuration.select(filters, runs)
         except NormbenchError as error:
-            raise NormbenchError(f"--runs {word}: {error}") from None
+            raise BadInput(f"--runs {word}: {error}") from None
         if not chosen:
-            raise NormbenchError(f"--runs {word}: no run fits {' '.join(filters)}.")
+            raise BadInput(f"--runs {word}: no run fits {' '.join(filters)}.")
         found |= {run.id: run for run in chosen}
         notes += lines
     return [*found.values()], notes
@@ -55,12 +55,12 @@ def _pack(word: str, results: Path) -> Path | None:
 
 def _runs(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
     if not word.strip():
-        raise NormbenchError(f"--runs '{word}' names no runs. (normbench import --list)")
+        raise BadInput(f"--runs '{word}' names no runs. (normbench import --list)")
     if packed := _pack(word, results):
         return pack.load(packed).runs, []
     path = Path(word).expanduser()
     if path.exists() and (path.is_absolute() or not (results / word).exists()):
-        raise NormbenchError(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
+        raise BadInput(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
     from normbench.runs import table
 
     near = did_you_mean(word, imported.names(results))
@@ -68,8 +68,8 @@ def _runs(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
         runs, notes = table.finished(results, lambda heads: configuration.select(word.split(), heads))
     except NormbenchError as error:
         reason = near or f" {error} Or a name of normbench import --list, or a pack."
-        raise NormbenchError(f"--runs {word}:{' no runs have that name.' if near else ''}{reason}") from None
+        raise BadInput(f"--runs {word}:{' no runs have that name.' if near else ''}{reason}") from None
     if not runs:
         listing = "" if near else " (normbench import --list)"
-        raise NormbenchError(f"--runs {word}: no finished run below {results} fits.{near}{listing}")
+        raise BadInput(f"--runs {word}: no finished run below {results} fits.{near}{listing}")
     return runs, notes

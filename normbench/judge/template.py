@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.draw.text import visible
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.judge.evidence import observe
 from normbench.papers import claim_file, rules
 from normbench.papers.claims import EQUAL
@@ -32,7 +32,7 @@ def better(
     metric = _chosen("metric", metric, [*by_name], monitor["metric"])
     way, is_share = way or by_name[metric].better, by_name[metric].share
     if not way:
-        raise NormbenchError(f"nothing declares whether a higher {metric} is better: --better lower or higher.")
+        raise BadInput(f"nothing declares whether a higher {metric} is better: --better lower or higher.")
     quantity = f"final {split} {metric}" if length == EQUAL else f"{split} {metric} at the last common step"
     unit = runs[0].config.get(IMPORT, {}).get("metrics", {}).get(metric, {}).get("unit", "absolute")
     part = {
@@ -50,7 +50,7 @@ def _chosen(option: str, given: str | None, names: Sequence[str], monitored: str
     """The given name, else the monitored one, else the only one."""
     chosen = given or (monitored if monitored in names else names[0] if len(names) == 1 else "")
     if not chosen:
-        raise NormbenchError(f"which {option} is compared? --{option} {' or '.join(names) or 'NAME: no run has one'}")
+        raise BadInput(f"which {option} is compared? --{option} {' or '.join(names) or 'NAME: no run has one'}")
     if chosen not in names:
         raise unknown(f"no run has the {option} {chosen}.", chosen, names)
     return chosen

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.judge.evidence import Logged, Unpaired, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
@@ -30,9 +30,7 @@ def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
     if len(settings) == 1:
         runs = [replace(run, control="") for run in runs]
     elif settings and "" not in settings:
-        raise NormbenchError(
-            f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'."
-        )
+        raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     seen = [_Seen(claim, claims, runs) for claim in claims.claims]
     found = [one.verdict(rules.ALPHA) for one in seen]
     testable = [place for place, claim in enumerate(found) if claim["spent"]]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from normbench import data, extras
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others
 from normbench.runs import files, lock, plans, writing
@@ -57,7 +57,7 @@ def ensure_runs(
     if not to_train or seconds == 0:
         return Ensured(found, to_train)
     if seconds is not None and not launcher.here:
-        raise NormbenchError(
+        raise BadInput(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
         )
@@ -122,11 +122,11 @@ def check_device(name: str) -> None:
     ask = f"from normbench.train.environment import device; device({name!r})"
     done = subprocess.run(python("-c", ask), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise NormbenchError(done.stderr.strip().splitlines()[-1].rpartition("NormbenchError: ")[2])
+        raise BadInput(done.stderr.strip().splitlines()[-1].rpartition("NormbenchError: ")[2])
 
 
 def check_writable(root: Path) -> None:
     """Refuse an unwritable results folder before anything starts."""
     files.make_folder(root)
     if not os.access(root, os.W_OK):
-        raise NormbenchError(f"{root} cannot be written. Choose another place with --results or NORMBENCH_RESULTS.")
+        raise BadInput(f"{root} cannot be written. Choose another place with --results or NORMBENCH_RESULTS.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from normbench import slurm
 from normbench.config.identity import code
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.launch.base import KILLED, STOPPED, Listener, Outcome, python
 from normbench.launch.queue import job_name, left_to_others
 from normbench.runs import files, plans
@@ -96,7 +96,7 @@ class Slurm:
     ) -> tuple[dict[str, Outcome], bool]:
         limit = slurm.seconds(self.time)
         if limit is not None and limit <= self.grace:
-            raise NormbenchError(
+            raise BadInput(
                 f"launcher=slurm: launcher.grace={self.grace} seconds before the end of launcher.time={self.time} "
                 f"({limit:.0f} s) is before its beginning. Write a longer time or a shorter grace."
             )
@@ -133,13 +133,13 @@ class Slurm:
             files.atomic_write(plan.path / plans.BATCH, batch_script.encode())  # first: the job is known by its name
             answer = slurm.ask("sbatch", "--parsable", *words, given=batch_script, seconds=slurm.SUBMIT_SECONDS)
         except slurm.Silent as silence:
-            raise NormbenchError(
+            raise BadInput(
                 f"launcher=slurm: {silence}: it may have been submitted, or not. Repeat the command: what waits is not "
                 "submitted again."
             ) from None
         except NormbenchError as refusal:
             chosen = " ".join(f"{key}={value}" for key, value in vars(self).items() if value and key in REQUEST_KEYS)
-            raise NormbenchError(
+            raise BadInput(
                 f"launcher=slurm: nothing was submitted: {refusal}{f' ({chosen})' if chosen else ''}."
             ) from None
         note = (

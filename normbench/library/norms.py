@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from normbench.battery import adopt
 from normbench.battery.cases import ACTIVATION_KINDS, FUNCTIONS, WEIGHT_KINDS
 from normbench.config import compose
-from normbench.errors import NormbenchError, positive, unknown
+from normbench.errors import BadInput, positive, unknown
 from normbench.norms.base import build
 from normbench.norms.layers import NormedLinear
 from normbench.norms.modes import gathering, normalizers
@@ -71,7 +71,7 @@ def create_norm(
     """
     node, given = find(name)
     if options.get("momentum", given.get("momentum", 0)) is None:
-        raise NormbenchError(
+        raise BadInput(
             f"{node['name']}: momentum=None, the plain average of all batches, is not served: give a number, and take "
             "plain averages by torch.optim.swa_utils.update_bn(batches, model) at the end."
         )
@@ -116,7 +116,7 @@ def epoch(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
         return
     norms = [*normalizers(model)]
     if any(norm in _in_epoch for norm in norms):
-        raise NormbenchError(
+        raise BadInput(
             "normbench.epoch(model) is inside another epoch of this model, which would lose its batches. Leave one out."
         )
     _in_epoch.update(norms)
@@ -155,21 +155,19 @@ class _Expected:
             valid = [size for axis, size in zip(self.axes, shape, strict=True) if axis in ("batch", "time")]
             if not isinstance(mask, Tensor) or list(mask.shape) != valid:
                 found = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-                raise NormbenchError(
-                    f"{self.name}: the mask must be {tuple(valid)}, true at valid places, not {found}."
-                )
+                raise BadInput(f"{self.name}: the mask must be {tuple(valid)}, true at valid places, not {found}.")
             return (filled(x, mask.bool().reshape(places)), mask), {}
         found = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
         other = "batch time feature"
-        raise NormbenchError(f"{self.name}: x must be ({axes}), not {found}. For other axes give axes='{other}'.")
+        raise BadInput(f"{self.name}: x must be ({axes}), not {found}. For other axes give axes='{other}'.")
 
 
 def find(norm: str | Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The YAML of a normalizer, by its name or by the path of a file of one's own, and the options beside the name."""
     given = {"name": norm} if isinstance(norm, str) else dict(norm)
     if not isinstance(name := given.pop("name", None), str):
-        raise NormbenchError(f'norm={norm!r} names no normalizer. Give a name, or {{"name": NAME, OPTION: VALUE}}.')
+        raise BadInput(f'norm={norm!r} names no normalizer. Give a name, or {{"name": NAME, OPTION: VALUE}}.')
     return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name), given
 
 
@@ -190,21 +188,21 @@ def _site(
         if axis not in AXES:
             raise unknown(f"axes='{axes}': {axis} is not an axis.", axis, AXES)
     if order.count("feature") != 1 or len(set(order)) + max(order.count("space") - 1, 0) != len(order):
-        raise NormbenchError(f"axes='{axes}' must have the feature axis once, and no other axis twice but space.")
+        raise BadInput(f"axes='{axes}' must have the feature axis once, and no other axis twice but space.")
     if space and len(space) != order.count("space"):
-        raise NormbenchError(f"axes='{axes}' has {order.count('space')} space axes, space={tuple(space)} {len(space)}.")
+        raise BadInput(f"axes='{axes}' has {order.count('space')} space axes, space={tuple(space)} {len(space)}.")
     if activation not in FUNCTIONS:
         raise unknown(f"activation={activation} is not possible.", activation, FUNCTIONS)
     kinds: tuple[str, ...] = ACTIVATION_KINDS[:2]  # nothing here is inside a time loop
     if inputs is not None:
         if "space" in order or order[-1] != "feature":
-            raise NormbenchError(f"inputs={inputs} asks for a linear map: its last axis is the feature, not '{axes}'.")
+            raise BadInput(f"inputs={inputs} asks for a linear map: its last axis is the feature, not '{axes}'.")
         kinds = ("pre_activation", *WEIGHT_KINDS)
     elif set(declares["kinds"]) <= set(WEIGHT_KINDS):
-        raise NormbenchError(
+        raise BadInput(
             f"{name} normalizes the weights of a linear map. Make it with that map: "
             f"create_norm('{name}', {features}, inputs=N)."
         )
     elif activation != "none":
-        raise NormbenchError(f"activation={activation} belongs to a linear map: give inputs=N.")
+        raise BadInput(f"activation={activation} belongs to a linear map: give inputs=N.")
     return Site(name, kinds, order, features, tuple(space), activation=activation)

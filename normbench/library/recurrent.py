@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.library.norms import find
 from normbench.norms.patterns import match_patterns
 from normbench.norms.sites import Choice, Site, choose, refusal
@@ -102,7 +102,7 @@ class Normed(layers.Recurrent):
         if not isinstance(x, PackedSequence):
             return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]  # the mask is one by now
         if mask is not None:
-            raise NormbenchError(f"{self.place}: a PackedSequence has its own lengths: it takes no mask.")
+            raise BadInput(f"{self.place}: a PackedSequence has its own lengths: it takes no mask.")
         padded, lengths = pad_packed_sequence(x, self.batch_first)
         mask = (torch.arange(len(x.batch_sizes)) < lengths[:, None]).to(padded.device)
         y, end = super().forward(padded, mask if self.batch_first else mask.T, state, rng, drop)
@@ -127,7 +127,7 @@ class Normed(layers.Recurrent):
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         super()._check(x, mask)
         if mask is not None and self.one_length:
-            raise NormbenchError(f"{self.one_length} has statistics for every step: it takes sequences of one length.")
+            raise BadInput(f"{self.one_length} has statistics for every step: it takes sequences of one length.")
 
 
 def _options(cell: type[Cell]) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 
 from normbench.compare import configuration
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.export import tables
 from normbench.runs import root
 from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
@@ -44,7 +44,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     """
     for word in words:
         if not isinstance(word, str):
-            raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
+            raise BadInput(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = root(results)
     heads: list[RunRecord] = []
 
@@ -58,7 +58,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     if not chosen:
         which = f" that fits {' '.join(words)}" if words and heads else ""
         place = f"below {folder.absolute()}"
-        raise NormbenchError(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
+        raise BadInput(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
     if records:
         return tables.frame(chosen)
     rows = [

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.batch import BatchNorm
 from normbench.norms.group import GroupNorm
 from normbench.norms.instance import InstanceNorm
@@ -38,10 +38,10 @@ def load_torch(ours: Any, theirs: Any) -> None:
     names = f"{type(ours).__name__} and torch's {type(theirs).__name__}"
     facts = _facts(ours, theirs)
     if facts is None:
-        raise NormbenchError(f"load_torch: {names} do not compute the same.")
+        raise BadInput(f"load_torch: {names} do not compute the same.")
     for what, (here, its) in facts.items():
         if here != its:
-            raise NormbenchError(f"load_torch: {names} differ: {what} is {here} here and {its} there.")
+            raise BadInput(f"load_torch: {names} differ: {what} is {here} here and {its} there.")
     if isinstance(ours, Recurrent):
         _copy_cells(ours, theirs)
         return

@@ -21,7 +21,7 @@ from normbench import user_code
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.data.words import UNKNOWN
-from normbench.errors import NormbenchError, kind, unknown
+from normbench.errors import BadInput, kind, unknown
 from normbench.models.init import initialize
 from normbench.norms.base import WeightNormalizer
 from normbench.norms.modes import pending, starting
@@ -199,7 +199,7 @@ def evaluating(model: Model, noise: Noise) -> Iterator[None]:
 def check_known(text: str, numbers: Sequence[int], data: Dataset) -> None:
     """NormbenchError for a text of `--near` if its words' numbers say that the data know none of them."""
     if all(number == UNKNOWN for number in numbers):
-        raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
+        raise BadInput(f"--near '{text}': data={data.name} knows none of these words.")
 
 
 class Sites:
@@ -224,7 +224,7 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     path = f"normbench.models.{name}"
     is_shipped = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
     if file is None and not is_shipped:
-        raise NormbenchError(f"model={name} has no code: name its Python file in declares.file of its YAML file.")
+        raise BadInput(f"model={name} has no code: name its Python file in declares.file of its YAML file.")
     build = user_code.function(Path(file), "build") if file else importlib.import_module(path).build
     model: Model = build(config, Sites(config, choices))
     if file:
@@ -238,17 +238,17 @@ def _refuse_other(model: Any, config: Mapping[str, Any], choices: Mapping[str, C
     """
     declares = config["model"]["declares"]
     if not isinstance(model, Model):
-        raise NormbenchError(f"{declares['file']}: build gives {kind(model)}, not a normbench.extend.Model.")
+        raise BadInput(f"{declares['file']}: build gives {kind(model)}, not a normbench.extend.Model.")
     built = {norm.site.path for norm in model.modules() if isinstance(norm, WeightNormalizer)}
     for path, choice in choices.items():
         if choice.weight and path not in built:
-            raise NormbenchError(
+            raise BadInput(
                 f"{declares['file']}: the layer at '{path}' leaves {choice.weight.name} of its weight out. Make it a "
                 "NormedLinear or NormedConv of normbench.extend."
             )
     metrics = declares.get("metrics") or [model.loss]
     if model.loss == Model.loss and model.loss not in metrics:
-        raise NormbenchError(
+        raise BadInput(
             f"{declares['file']}: {type(model).__name__}.loss is '{model.loss}', which is not in declares.metrics "
             f"({', '.join(metrics)}). Write the metric that forward is the mean of into the class, such as "
             f'loss = "{metrics[0]}", or loss = "loss" if it is none of them.'

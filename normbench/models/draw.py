@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.models import pictures
 from normbench.models.base import Model, Sites
 from normbench.norms.layers import NormedLinear
@@ -72,7 +72,7 @@ class Draw(Model):
         super().__init__()
         for name, size in (("read_size", read_size), ("write_size", write_size)):
             if not 1 <= size <= side:
-                raise NormbenchError(f"model.{name}={size} must be from 1 to the picture's {side} pixels a side.")
+                raise BadInput(f"model.{name}={size} must be from 1 to the picture's {side} pixels a side.")
         self.side, self.glimpses, self.latent_size = side, glimpses, latent_size
         self.read_size, self.write_size = read_size, write_size
         self.scaled = cell_scale == "first_glimpse"
@@ -192,7 +192,7 @@ def build(config: Mapping[str, Any], sites: Sites) -> Draw:
     features = data["declares"].get("features", 0)
     side = math.isqrt(features)
     if not side or side**2 != features:
-        raise NormbenchError(
+        raise BadInput(
             f"model=draw paints square pictures: data={data['name']} has {features or 'no'} values a picture."
         )
     return Draw(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from normbench.data import Dataset
 from normbench.data.examples import Ragged
 from normbench.derivatives import clipped
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.models import pen
 from normbench.models.base import Model, Sites
 from normbench.norms.layers import NormedLinear
@@ -171,9 +171,9 @@ class Handwriting(Model):
         if unknown:
             letters = " ".join(map(repr, unknown))
             symbols = "".join(numbers)
-            raise NormbenchError(f"--text: {letters} is none of the symbols that this model has seen: {symbols!r}.")
+            raise BadInput(f"--text: {letters} is none of the symbols that this model has seen: {symbols!r}.")
         if not 0 < len(text) <= TEXT:
-            raise NormbenchError(f"--text has {len(text)} letters: from 1 to {TEXT} can be written.")
+            raise BadInput(f"--text has {len(text)} letters: from 1 to {TEXT} can be written.")
         lines = self._write_lines([[numbers[letter] for letter in text]] * count, bias, seed, data)
         return {"lines.svg": pen.lines(lines), "window.svg": pen.path(lines[0])}
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.norms import sites
 from normbench.norms.base import own_parameters
 from normbench.norms.modes import start
@@ -167,7 +167,7 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     cell is weight_hh. Weight normalizers then begin from the weights just drawn.
     """
     if "init" not in config["model"]:
-        raise NormbenchError(
+        raise BadInput(
             f"model={config['model']['name']} has no model.init, which says how weights are drawn: write init: "
             "glorot_uniform beside its name, and init: {type: str} below declares.options."
         )
@@ -186,7 +186,7 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
                 continue
             matrix = getattr(module, "weight_hh" if own == "bias" and isinstance(module, Cell) else f"weight{own[4:]}")
         if name not in by:
-            raise NormbenchError(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
+            raise BadInput(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
         draw, alike = _scheme(f"{place}: {by[name]}", rule, config)
         weight = Weight(tuple(matrix.shape), module)
         if alike:
@@ -207,5 +207,5 @@ def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> tuple[Callable[
     numbers = {key: sites.lookup(config, value) if isinstance(value, str) else value for key, value in given.items()}
     times, wanted = numbers.pop("times", 1.0), [*inspect.signature(SCHEMES[name]).parameters][2:]
     if sorted(numbers) != sorted(wanted):
-        raise NormbenchError(f"{place}: {name} takes {' and '.join(wanted) or 'no numbers'}, not {numbers}.")
+        raise BadInput(f"{place}: {name} takes {' and '.join(wanted) or 'no numbers'}, not {numbers}.")
     return lambda draw, weight: times * SCHEMES[name](draw, weight, **numbers), alike

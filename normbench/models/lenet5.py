@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.models.base import Classifier, Sites
 from normbench.norms.base import fixed_factor
 from normbench.norms.layers import NormedConv, NormedLinear
@@ -42,7 +42,7 @@ class LeNet5(Classifier):
         super().__init__()
         act = ACTIVATIONS[activation]
         if start != "as_drawn" and any(sites(name)[1] or sites(f"summed.{name}")[1] for name in SITES):
-            raise NormbenchError(f"model.start={start} is a control without normalization: leave it, or norm=none.")
+            raise BadInput(f"model.start={start} is a control without normalization: leave it, or norm=none.")
         self.start = start
         self.factors = [fixed_factor(scale, sites(name)[0]) for name in SITES]
         self.conv = nn.ModuleList(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from normbench import user_code
-from normbench.errors import NormbenchError, kind
+from normbench.errors import BadInput, kind
 from normbench.eval_variants import Variant, text
 from normbench.norms.context import ForwardContext
 from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
@@ -270,7 +270,7 @@ class WeightNormalizer(Normalizer):
         """A unit without incoming weights has no direction; dividing by its norm would only give NaN later."""
         zero = (self.norms(weight.detach()).flatten() == 0).nonzero().flatten().tolist()
         if zero:
-            raise NormbenchError(
+            raise BadInput(
                 f"site '{self.site.path}': the incoming weights of unit {zero[0]} are all zero ({len(zero)} of "
                 f"{len(weight)} units), so their norm cannot be divided out. Give them another initial value."
             )
@@ -293,9 +293,7 @@ class WrappedModule(Normalizer):
         required = [name for name in required if name not in options]
         if len(required) > 1:
             rest = " and ".join(required[1:])
-            raise NormbenchError(
-                f"{cls.__name__}: {required[0]} is the number of features, {rest} must have a default."
-            )
+            raise BadInput(f"{cls.__name__}: {required[0]} is the number of features, {rest} must have a default.")
         create = functools.partial(cls, **options, **dict.fromkeys(required, site.features))
         self.module = create()
         self.reads_mask = "mask" in inspect.signature(self.module.forward).parameters
@@ -333,7 +331,7 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
 
     def register(cls: Marked) -> Marked:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-            raise NormbenchError(f"what @normalizer('{name}') marks must be a class of modules.")
+            raise BadInput(f"what @normalizer('{name}') marks must be a class of modules.")
         cls.registered_as = name  # type: ignore[attr-defined]  # a mark, by which `import_file` finds users' classes
         if cls.__module__.startswith("normbench.norms."):
             REGISTRY[name] = cls
@@ -347,7 +345,7 @@ def build(site: Site, choice: Choice) -> Normalizer:
     cls = class_of(choice.name, choice.file)
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
-        raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
+        raise BadInput(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
     built = cls(site, **choice.options) if issubclass(cls, Normalizer) else WrappedModule(cls, site, **choice.options)
     if torch.get_default_dtype() in HALF:
         built._apply(lambda tensor: tensor)  # buffers in float32
@@ -356,7 +354,7 @@ def build(site: Site, choice: Choice) -> Normalizer:
             inspect.signature(built.forward).bind(None, None)
         except TypeError:
             name = f"{Path(choice.file).name}: {cls.__name__}.forward"
-            raise NormbenchError(f"{name} takes no mask. Write forward(self, x, mask=None).") from None
+            raise BadInput(f"{name} takes no mask. Write forward(self, x, mask=None).") from None
         built.register_forward_hook(_check_own)
     if any(map(is_lazy, [*built.parameters(), *built.buffers()])):  # parameters get their shapes in a first pass
         places = iter(site.space or (2, 2))
@@ -375,14 +373,14 @@ def class_of(name: str, file: str) -> type[nn.Module]:
         importlib.import_module(f"normbench.norms.{name}")
         classes = REGISTRY
     if name not in classes:
-        raise NormbenchError(f"{file or name}: no class is registered with @normalizer('{name}').")
+        raise BadInput(f"{file or name}: no class is registered with @normalizer('{name}').")
     return classes[name]
 
 
 def demand_alike(module: nn.Module, x: Tensor, y: Any) -> None:
     """NormbenchError unless a user's module gives a tensor like x."""
     if not isinstance(y, Tensor) or y.shape != x.shape:
-        raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {kind(y)}, not a tensor like x.")
+        raise BadInput(f"{type(module).__name__}: x of {tuple(x.shape)} gives {kind(y)}, not a tensor like x.")
 
 
 def _check_own(norm: Normalizer, given: tuple[Any, ...], y: Any) -> None:
@@ -412,9 +410,7 @@ def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
     modules = [one for one in modules if one.__module__ == namespace["__name__"]]
     if len(modules) > 1:
         names = ", ".join(one.__name__ for one in modules)
-        raise NormbenchError(
-            f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.extend."
-        )
+        raise BadInput(f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.extend.")
     return dict(zip([path.stem], modules, strict=False))  # empty if the file has no class
 
 

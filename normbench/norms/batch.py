@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
@@ -121,7 +121,7 @@ class BatchNorm(Normalizer, Averaging):
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
         if not self.places.per_step:
-            raise NormbenchError(
+            raise BadInput(
                 f"batch normalization at site '{self.site.path}' stands inside a time loop, where each step is "
                 "normalized before the next is known. Set norm.stats=per_step."
             )
@@ -248,7 +248,7 @@ class BatchNorm(Normalizer, Averaging):
 
     def _single(self, x: Tensor, steps: range) -> Tensor:
         if not self.allow_single:
-            raise NormbenchError(
+            raise BadInput(
                 f"batch normalization at site '{self.site.path}' met one value per feature. Use larger batches, or "
                 "norm.allow_single=true."
             )

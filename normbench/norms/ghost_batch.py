@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
 from normbench.norms.running import Averaging, average
 from normbench.norms.sites import Site
@@ -88,7 +88,7 @@ class GhostBatchNorm(Normalizer, Averaging):
 
     def _single(self, x: Tensor) -> Tensor:
         if not self.allow_single:
-            raise NormbenchError(
+            raise BadInput(
                 f"ghost batch normalization at site '{self.site.path}' met one value per feature. Use larger batches "
                 "and ghosts, or norm.allow_single=true."
             )

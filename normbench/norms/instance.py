@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import Normalizer, from_channels, gain_and_bias, normalizer, to_channels
 from normbench.norms.sites import Site
 
@@ -51,7 +51,7 @@ class InstanceNorm(Normalizer):
         channels = to_channels(x, self.site)
         by_sample = self.training or not self.running
         if by_sample and channels[0, 0].numel() == 1:
-            raise NormbenchError(
+            raise BadInput(
                 f"instance normalization at site '{self.site.path}' met one position in space: nothing would be left."
             )
         averaged = self.running and (self.track or not by_sample)  # training without tracking leaves the averages alone

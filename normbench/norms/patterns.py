@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -46,5 +46,5 @@ def match_patterns(
         for path in hits:
             other = chosen.setdefault(path, pattern)
             if other != pattern and _specificity(other) == _specificity(pattern):
-                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both match {noun} '{path}' of {model}.")
+                raise BadInput(f"{place}: '{other}' and '{pattern}' both match {noun} '{path}' of {model}.")
     return chosen

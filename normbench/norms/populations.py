@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import in_float32
 from normbench.norms.running import average
 from normbench.norms.sites import Site
@@ -141,7 +141,7 @@ class Populations(nn.Module):
     def refuse_other_sizes(self, population: Tensor, positions: Sequence[int]) -> None:
         """NormbenchError where positions differ from those of the statistics."""
         if population.shape[1:] != positions:
-            raise NormbenchError(
+            raise BadInput(
                 f"batch_layer at site '{self.path}' has statistics for positions of shape "
                 f"{tuple(population.shape[1:])} and met {tuple(positions)}. Pad or cut to one length."
             )

@@ -7,7 +7,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer, root
 from normbench.norms.fused import RMS, FusedSpec
 from normbench.norms.sites import Site
@@ -43,7 +43,7 @@ class RMSNorm(Normalizer):
         self.eps, self.eps_mode = eps, eps_mode
         self.used = math.floor(p * site.features + 1e-9)  # 0.29 * 100 is 28.999...
         if self.used < 1:
-            raise NormbenchError(f"rms at site '{site.path}': p={p} leaves none of its {site.features} features.")
+            raise BadInput(f"rms at site '{site.path}': p={p} leaves none of its {site.features} features.")
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

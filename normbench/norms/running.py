@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 
 class Averaging(_BatchNorm):
@@ -57,7 +57,7 @@ class Averaging(_BatchNorm):
     @property
     def num_features(self) -> int:  # type: ignore[override]
         """What `nn.SyncBatchNorm.convert_sync_batchnorm` reads first."""
-        raise NormbenchError(
+        raise BadInput(
             f"{type(self).__name__} is no nn.BatchNorm, and has no form with statistics over several processes: build "
             "the model with nn.SyncBatchNorm itself, or leave this module out of convert_sync_batchnorm."
         )

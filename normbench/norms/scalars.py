@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from normbench.errors import NormbenchError, kind
+from normbench.errors import BadInput, kind
 
 NAME = re.compile(r"[A-Za-z][\w.]*")
 Sums = dict[str, list[float]]  # of the values that were logged under a name, and how many these were
@@ -28,13 +28,13 @@ class Scalars:
         """
         for sums, taken in _updates[-1:]:
             if not NAME.fullmatch(name):
-                raise NormbenchError(f"log('{name}'): a name begins with a letter, then letters, digits, _ and dots.")
+                raise BadInput(f"log('{name}'): a name begins with a letter, then letters, digits, _ and dots.")
             if name in taken:
-                raise NormbenchError(f"log('{name}'): the run has a number of this name already. Choose another one.")
+                raise BadInput(f"log('{name}'): the run has a number of this name already. Choose another one.")
             try:
                 number = float(value.detach() if isinstance(value, Tensor) else value)
             except (TypeError, ValueError, RuntimeError):
-                raise NormbenchError(f"log('{name}'): {kind(value)} is not one number.") from None
+                raise BadInput(f"log('{name}'): {kind(value)} is not one number.") from None
             total, count = sums.get(name, (0.0, 0.0))
             sums[name] = [total + number, count + 1]
 

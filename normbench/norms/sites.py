@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench import eval_variants, schema
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.eval_variants import Declared, Variant
 from normbench.norms.patterns import match_patterns, matches, prefixes
 
@@ -112,7 +112,7 @@ def _size(config: Mapping[str, Any], value: Any) -> Any:
         return lookup(config, value)
     except KeyError:
         model, data = config["model"]["name"], config["data"]["name"]
-        raise NormbenchError(f"model={model} needs {value}, which data={data} does not have.") from None
+        raise BadInput(f"model={model} needs {value}, which data={data} does not have.") from None
 
 
 def _activation(config: Mapping[str, Any], value: str) -> str:
@@ -139,7 +139,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
                 activation=_activation(config, spec.get("activation", "")),
             )
             if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
-                raise NormbenchError(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
+                raise BadInput(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
             sites[path] = site
     return sites
 
@@ -176,7 +176,7 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
 
 def _both(model: str, path: str, choice: Choice, weight: Choice) -> dict[str, Choice]:
     if choice.kind in ("weight", "block"):
-        raise NormbenchError(
+        raise BadInput(
             f"norm.sites: {choice.name} at '{path}' and {weight.name} at '{path}{WEIGHT}' of {model} would both "
             "normalize that weight. Take one of them."
         )
@@ -190,7 +190,7 @@ def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns:
     paths = [path for path, site in sites.items() if "weight" in site.kinds and not model["declares"].get("probe")]
     for pattern in patterns:
         if not any(matches(pattern, path) for path in paths):
-            raise NormbenchError(
+            raise BadInput(
                 f"norm.sites: {model['name']} has no weight '{pattern}{WEIGHT}' to normalize. "
                 f"(it has {', '.join(path + WEIGHT for path in paths) or 'none'})"
             )
@@ -207,16 +207,14 @@ def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
         return {pattern: {} for pattern in value}
     if isinstance(value, Mapping):
         return {str(k): {"name": v} if isinstance(v, str) else {} if v is None else v for k, v in value.items()}
-    raise NormbenchError(f"norm.sites={value} must be a list of sites or a map from site to normalizer.")
+    raise BadInput(f"norm.sites={value} must be a list of sites or a map from site to normalizer.")
 
 
 def _resolve(
     site: Site, entry: Any, config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]
 ) -> Choice:
     if not isinstance(entry, Mapping):
-        raise NormbenchError(
-            f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}."
-        )
+        raise BadInput(f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}.")
     base = config["norm"]
     name = str(entry.get("name", base["name"]))
     node, place = base if name == base["name"] else norm_node(name), f"norm.sites.{site.path}"
@@ -228,7 +226,7 @@ def _resolve(
     if why_not and name != "none":
         sites = declared(config)
         able = ",".join(prefixes([path for path, other in sites.items() if not refusal(other, declares)], sites))
-        raise NormbenchError(
+        raise BadInput(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {f'norm.sites=[{able}]' if able else 'none'})"
         )
@@ -254,7 +252,7 @@ def choose(site: Site, node: Mapping[str, Any], given: Mapping[str, Any]) -> Cho
     values = {key: value for key, value in _values(site, node).items() if key not in COMMON_KEYS} | dict(given)
     options = schema.check_options(name, values, declares.get("options") or {}, set())
     if why_not := refusal(site, declares):
-        raise NormbenchError(f"{name} cannot serve '{site.path}': {why_not}.")
+        raise BadInput(f"{name} cannot serve '{site.path}': {why_not}.")
     return _choice(site, node, options, str(node.get("preceding_bias", "site")))
 
 
@@ -325,7 +323,7 @@ def refusal(site: Site, declares: Mapping[str, Any]) -> str:
 def _refuse_whole_sequence(name: str, site: Site, options: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
     for option, value in needed.items():
         if options[option] != value:
-            raise NormbenchError(
+            raise BadInput(
                 f"{name} at site '{site.path}': {option}={options[option]} needs the whole sequence, but a time loop "
                 f"has one step at a time. Take norm.{option}={value}."
             )
@@ -335,12 +333,12 @@ def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:
     values = site.features * math.prod(site.space)
     if site.features % groups:
         fitting = [str(n) for n in range(1, site.features + 1) if site.features % n == 0 and n < values]
-        raise NormbenchError(
+        raise BadInput(
             f"{name} at site '{site.path}': {option}={groups} does not divide its {site.features} features. "
             f"Choose from: {', '.join(fitting)}."
         )
     if values == groups:
-        raise NormbenchError(f"{name} at site '{site.path}': {option}={groups} leaves one value in each group.")
+        raise BadInput(f"{name} at site '{site.path}': {option}={groups} leaves one value in each group.")
 
 
 def single_refused(declares: Mapping[str, Any], axes: Collection[str], options: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import WeightNormalizer, normalizer, wide
 from normbench.norms.sites import Site
 from normbench.streams import stream
@@ -46,7 +46,7 @@ class SpectralNorm(WeightNormalizer):
             self.register_buffer(name, F.normalize(vector, dim=0, eps=self.eps))
         # a product that is shorter than eps would give shorter and shorter vectors, and a sigma that means nothing
         if not (matrix @ self.v).norm() > self.eps:
-            raise NormbenchError(
+            raise BadInput(
                 f"spectral normalization at site '{self.site.path}': the weights are zero or below "
                 f"norm.eps={self.eps}. Give them another initial value."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import Product, WeightNormalizer, affine, normalizer, wide
 from normbench.norms.running import average
 from normbench.norms.sites import Site
@@ -49,7 +49,7 @@ class WeightNorm(WeightNormalizer):
         super().__init__(site)
         self.init, self.init_scale, self.mean_only_bn, self.momentum = init, init_scale, mean_only_bn, momentum
         if "time" in site.axes and (mean_only_bn or init != "preserve"):
-            raise NormbenchError(
+            raise BadInput(
                 f"weight normalization at site '{site.path}': over a time axis there is no rule for a batch mean. "
                 "Take norm.init=preserve and norm.mean_only_bn=false."
             )
@@ -92,7 +92,7 @@ class WeightNorm(WeightNormalizer):
         variance, mean = torch.var_mean(values, dim=0, correction=0)
         std = (variance + EPS).sqrt() if self.init == "data" else variance.sqrt()
         if len(values) == 1 or not (std > 0).all():
-            raise NormbenchError(
+            raise BadInput(
                 f"weight normalization at site '{self.site.path}': with norm.init={self.init} every unit must vary "
                 f"over the first minibatch, which has {len(values)} value(s) per unit. Use larger batches, or "
                 "norm.init=preserve."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import WeightNormalizer, normalizer, root
 from normbench.norms.sites import Site
 
@@ -29,7 +29,7 @@ class WeightStandardization(WeightNormalizer):
 
     def start(self, weight: Tensor) -> None:
         if weight[0].numel() == 1:
-            raise NormbenchError(
+            raise BadInput(
                 f"weight standardization at site '{self.site.path}': each unit has one input, so that its weight would "
                 "always be 0. Choose another site."
             )

@@ -16,7 +16,7 @@ from normbench import reading, user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.papers import claims, default_artifact, describe, rules
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp
@@ -67,7 +67,7 @@ def select(names: Sequence[str], config_dir: Path | None = None) -> list[str]:
         else:
             _refuse_unbuilt(name, config_dir)
             if name in compose.choices("experiment", config_dir):
-                raise NormbenchError(
+                raise BadInput(
                     f"{name} is an experiment without claims: normbench train -m experiment={name} arm=... and then "
                     f"normbench compare experiment={name}. An artifact has a file of claims: "
                     f"{config_dir}/papers/{name}.yaml"
@@ -116,8 +116,8 @@ def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
         if "model" in entry:
-            raise NormbenchError(f"{name} draws a network: model={entry['model']}. (normbench list models)")
-        raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
+            raise BadInput(f"{name} draws a network: model={entry['model']}. (normbench list models)")
+        raise BadInput(f"{name} ({entry['title']}): {entry['reason']}.")
 
 
 def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
@@ -145,12 +145,12 @@ def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
     if own is None or not own.is_file():
         own = None
     elif shipped.is_file():
-        raise NormbenchError(f"{own}: there is a shipped artifact {name}. Give it another name.")
+        raise BadInput(f"{own}: there is a shipped artifact {name}. Give it another name.")
     artifact = _loaded(path := own or shipped, stamp(path))
     if not artifact.experiment:
-        raise NormbenchError(f"{path}: there is no experiment to run. normbench judge {path} judges logged curves.")
+        raise BadInput(f"{path}: there is no experiment to run. normbench judge {path} judges logged curves.")
     if artifact.id != name:  # results lie where the id says
-        raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
+        raise BadInput(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
     of_experiment = config_dir and config_dir / "experiment" / f"{artifact.experiment}.yaml"
     return replace(artifact, config_dir=config_dir if own or (of_experiment and of_experiment.is_file()) else None)
 
@@ -181,7 +181,7 @@ class Plan:
         """
         effects = {rules.smallest_effect(part, data) for data in self.data(part)}
         if len(effects) > 1:
-            raise NormbenchError(
+            raise BadInput(
                 f"{self.artifact.path}: part '{part.id}' compares {' and '.join(self.data(part))}, whose smallest "
                 "effects differ. Declare one in the part: delta: {is: 0.1, why: ...}."
             )
@@ -238,7 +238,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
     alpha = rules.ALPHA / ((2 if claim.added else 1) * max(1, len(claim.parts)))
     most = max((len(planned.seeds(part, "", claim.alone(planned.fidelity))) for part in claim.parts), default=0)
     if claim.added and claim.added[1] > most:
-        raise NormbenchError(f"{where}: seeds are added up to {claim.added[1]}, {experiment} plans {most}.")
+        raise BadInput(f"{where}: seeds are added up to {claim.added[1]}, {experiment} plans {most}.")
     for part in (*claim.parts, *claim.reported):
         decides = part in claim.parts
         if decides:
@@ -255,7 +255,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
             own, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting
             seeds = len(planned.seeds(compared, control, own))
             if seeds < least:
-                raise NormbenchError(
+                raise BadInput(
                     f"{where}: part '{part.id}': {experiment} plans {seeds} of the {least} seeds that {what} needs"
                     f"{f' under the control {control}' if control else ''} at {planned.fidelity}. "
                     "See the arms, axes, seeds and limits of the experiment."
@@ -279,9 +279,9 @@ def drawing(artifact: claims.Artifact) -> Drawing:
         try:
             found = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
         except Exception as error:  # anything may be wrong in it; it is their line that its author needs
-            raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+            raise BadInput(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(getattr(found, "table", None)):
-        raise NormbenchError(f"{path}: there is no table(artifact, runs). Without the file, the claims are shown.")
+        raise BadInput(f"{path}: there is no table(artifact, runs). Without the file, the claims are shown.")
     return cast(Drawing, found)
 
 

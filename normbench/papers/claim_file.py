@@ -12,7 +12,7 @@ import yaml
 from normbench import reading
 from normbench.config.plan import place_text
 from normbench.config.validation import Model, Range, validate
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.papers import claim_keys as keys
 from normbench.papers import claims
 from normbench.papers.claims import format_cell
@@ -27,7 +27,7 @@ def load(path: Path) -> claims.Artifact:
     try:
         data = reading.load_yaml(reading.read(path, LARGEST).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NormbenchError(f"{path} cannot be read: {error}") from None
+        raise BadInput(f"{path} cannot be read: {error}") from None
     return built(data, path)
 
 
@@ -35,7 +35,7 @@ def built(data: Any, path: Path) -> claims.Artifact:
     """The artifact of a file's content, checked as by `load`."""
     given = validate(keys.Artifact, data, path)
     if not given.experiment and given.seeds is not None and given.seeds < FEWEST:
-        raise NormbenchError(f"{path}: seeds: {given.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
+        raise BadInput(f"{path}: seeds: {given.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
     values = {**LOGGED, "id": path.stem, "title": path.stem, **_given(given)}
     # of the experiments' models lower is better where a claim says nothing; of foreign logs the map may say
     values["claims"] = tuple(_claim(claim, "lower" if given.experiment else "") for claim in given.claims)

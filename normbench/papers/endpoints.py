@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.draw.text import show
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.papers.claims import BEST, Cell, Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
@@ -59,7 +59,7 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
             twin = found.setdefault(run.seed, run)
             if twin.id != run.id:
                 apart = [key for key in run.axes if twin.axes.get(key) != run.axes[key]]
-                raise NormbenchError(
+                raise BadInput(
                     f"{format_cell(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
                     f"{max(twin.id, run.id)}: the cell must name what tells them apart{': ' * bool(apart)}"
                     f"{', '.join(apart)}; or leave one out."

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.eval_variants import text
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
@@ -109,7 +109,7 @@ def load(path: Path) -> Contrasts:
     except FileNotFoundError:
         pass
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+        raise BadInput(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     return Contrasts(tables)
 
 
@@ -181,7 +181,7 @@ def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored
             continue
         numbers = found[0][0]
         if any(not np.array_equal(numbers, other) for other, _ in found):
-            raise NormbenchError(
+            raise BadInput(
                 f"part '{part.id}': the runs of seed {seed} ({', '.join(cell[seed].id for cell in cells)}) were tested "
                 "on other examples: they cannot be compared one by one. Train them on one test set."
             )
@@ -206,7 +206,7 @@ def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Sto
     )  # fmt: skip
     mean = float(row[1].mean())
     if logged is None or not math.isclose(mean, logged, rel_tol=1e-2, abs_tol=1e-3):
-        raise NormbenchError(
+        raise BadInput(
             f"{path}: its {len(row[1])} examples have a mean {end.metric} of {mean:.4g}, the curve has {logged}: they "
             "are not those of the test set. Delete the run to train it again."
         )

@@ -15,7 +15,7 @@ from normbench.config import plan
 from normbench.draw import figure, tables
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
-from normbench.errors import FULL, NormbenchError
+from normbench.errors import FULL, Failed, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, per_example_effects, sample_archive, verdicts
 from normbench.papers.claims import Artifact
@@ -161,10 +161,9 @@ def publish(
                     files.atomic_write(path, content)
         except OSError as error:
             if error.errno in FULL:
-                raise NormbenchError(
+                raise Failed(
                     f"{place}: {error.strerror}. What was published is whole, or the same command makes it so: free "
-                    "some space and repeat it.",
-                    code=4,
+                    "some space and repeat it."
                 ) from None
             notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
     return judged, runs, notes

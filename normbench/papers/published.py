@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.config import FIDELITIES
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects
 from normbench.papers import verdicts as judging
@@ -81,23 +81,23 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
         config_dir = None  # whatever experiment the user has in the place of a shipped one
     verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
-        raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
+        raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
     packed = pack.load(place / pack.NAME)
     if verdicts["pack_sha256"] != packed.sha256:
-        raise NormbenchError(
+        raise BadInput(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
             f"checkout), or judge again: {again}"
         )
     contrasts = place / per_example_effects.NAME  # without it, verdicts are kept and not judged again
     if contrasts.exists() and verdicts["contrasts_sha256"] != per_example_effects.load(contrasts).sha256:
-        raise NormbenchError(
+        raise BadInput(
             f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
             f"Restore both (git checkout), or judge again: {again}"
         )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
     if artifact is not None and not partly and not is_of_today(artifact, verdicts, packed.sha256):
-        raise NormbenchError(
+        raise BadInput(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
     return Published(name, fidelity, place, verdicts, () if partly else packed.runs, artifact)
@@ -119,7 +119,7 @@ def verdicts_of(name: str, fidelity: str, path: Path) -> dict[str, Any]:
     """As `read_verdicts`; refuses those of another artifact or fidelity, which were moved there."""
     found = read_verdicts(path)
     if (found["artifact"], found["fidelity"]) != (name, fidelity):
-        raise NormbenchError(
+        raise BadInput(
             f"{path} is of {found['artifact']} ({found['fidelity']}): it was moved. Restore it (git checkout) or "
             "delete it."
         )
@@ -135,7 +135,7 @@ def read_verdicts(path: Path) -> dict[str, Any]:
         judging.check_seal(content, path)
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise NormbenchError(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
+        raise BadInput(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
     return content
 
 

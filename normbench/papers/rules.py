@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.papers.claims import Part
 from normbench.stats.statistics import Interval, sign_test, within
 from normbench.stored import LOGGED
@@ -219,7 +219,7 @@ def smallest_effect(part: Part, data: str) -> float | None:
 def check_smallest_effect(part: Part, effect: float | None, where: str) -> None:
     """NormbenchError if a deciding direction has no smallest effect and does not declare why it has none."""
     if part.kind == "direction" and part.delta is None and effect is None:
-        raise NormbenchError(
+        raise BadInput(
             f"{where}: part '{part.id}': rules.yaml has no smallest effect for {part.endpoint.metric or part.endpoint}"
             f" on the scale {part.scale}. Declare one in the part: delta: {{is: 0.1, why: ...}} (is: null for none)."
         )

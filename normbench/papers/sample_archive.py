@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs.record import RunRecord
 from normbench.runs.samples import WITHIN, can_be_published
 
@@ -65,7 +65,7 @@ def load(path: Path) -> SampleArchive:
         content = reading.read(path, MOST)
         return SampleArchive(_unpacked(content), content)
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+        raise BadInput(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
 
 
 def collect(

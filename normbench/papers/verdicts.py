@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
@@ -144,11 +144,11 @@ def check_seal(content: Mapping[str, Any], path: Path) -> None:
     """Refuse verdicts of another schema (NormbenchError with the way out), or whose seal does not fit (ValueError)."""
     schema = content["schema"]
     if schema > SCHEMA:
-        raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
+        raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
     if schema < SCHEMA:
         place, fidelity = path.parent.parent, path.parent.name
         command = again(f"{place.parent.name}/{place.name}", fidelity)
-        raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
+        raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
                              f"delete it and judge again: {command}")  # fmt: skip
     if content.get("sha256") != files.seal({k: v for k, v in content.items() if k != "sha256"}):
         raise ValueError("its seal, sha256, does not fit its content")

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.derivatives import clipped
-from normbench.errors import NormbenchError, real, unknown
+from normbench.errors import BadInput, real, unknown
 from normbench.norms.base import Normalizer, WeightNormalizer, build
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
@@ -127,7 +127,7 @@ class Cell(Weighted):
         for name, features in self.site_sizes(self.hidden_size).items():
             site, choice = sites(".".join(part for part in (self.path, name) if part))
             if site.axes != AXES or site.features != features:
-                raise NormbenchError(
+                raise BadInput(
                     f"site '{site.path}' must be declared with axes {list(AXES)} and {features} features, not "
                     f"{list(site.axes)} and {site.features}."
                 )
@@ -185,7 +185,7 @@ class Cell(Weighted):
                 drops.append(None)
                 continue
             if rng is None:
-                raise NormbenchError(f"{self.place} has dropout: in training, give it a generator (rng=...).")
+                raise BadInput(f"{self.place} has dropout: in training, give it a generator (rng=...).")
             shape = (self.gates if self.per_gate else 1, batch, features)
             mask = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
             drops.append(mask.to(self.weight_hh) / (1 - p))
@@ -339,7 +339,7 @@ class LSTMCell(Cell):
         real(self.place, least=0, clip=clip)  # 0 clips nothing
         self.forget_bias, self.scaled, self.clip = forget_bias, scaled, clip
         if scaled and self.norm("cell") is not None:
-            raise NormbenchError(f"{self.place}: a fixed scale is a control without a normalizer at {self.place}.cell.")
+            raise BadInput(f"{self.place}: a fixed scale is a control without a normalizer at {self.place}.cell.")
         if scaled:
             self.register_buffer("scale", torch.ones(()))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from normbench.derivatives import differentiable
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.rnn import plan as plans
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
@@ -112,7 +112,7 @@ def _differentiable(
     """The backward pass of `Sequence` by the definition of the cell, whose running averages do not change."""
     cell: Cell = ctx.cell
     if plans.plan(cell) != ctx.plan:
-        raise NormbenchError(f"{cell.place}: its mode or an option changed between a forward pass and create_graph.")
+        raise BadInput(f"{cell.place}: its mode or an option changed between a forward pass and create_graph.")
     names, buffers = [name for name, _ in cell.named_parameters()], dict(cell.named_buffers())
 
     def outputs(

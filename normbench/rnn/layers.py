@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError, kind, positive
+from normbench.errors import BadInput, kind, positive
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell, RNNCell, Sites, State
 from normbench.rnn.loop import Steps, unroll
 
@@ -53,7 +53,7 @@ class Recurrent(nn.Module):
         self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
         self.num_layers, self.directions = num_layers, 2 if bidirectional else 1
         if not 0 <= dropout <= 1:
-            raise NormbenchError(f"{self.place}: dropout={dropout} must be between 0 and 1.")
+            raise BadInput(f"{self.place}: dropout={dropout} must be between 0 and 1.")
         self.batch_first, self.dropout = batch_first, dropout
         self.cells = nn.ModuleList()
         for layer in range(num_layers):
@@ -114,11 +114,11 @@ class Recurrent(nn.Module):
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         axes, time = ("batch, time", 1) if self.batch_first else ("time, batch", 0)
         if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[2] != self.input_size or x.shape[time] == 0:
-            raise NormbenchError(
+            raise BadInput(
                 f"{self.place}: the input must be ({axes}, {self.input_size}) with at least one step, not {kind(x)}."
             )
         if mask is not None and mask.shape != x.shape[:2]:
-            raise NormbenchError(f"{self.place}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
+            raise BadInput(f"{self.place}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
 
     def _split(self, state: Tensor | State | None, batch: int) -> list[State] | None:
         if state is None:
@@ -128,9 +128,7 @@ class Recurrent(nn.Module):
         fits = all(isinstance(part, Tensor) and part.shape == shape for part in parts)
         if len(parts) != self.cell.states or not fits:
             given = ", ".join(map(kind, parts))
-            raise NormbenchError(
-                f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not {given}."
-            )
+            raise BadInput(f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not {given}.")
         return list(zip(*(part.unbind(0) for part in parts), strict=True))
 
 

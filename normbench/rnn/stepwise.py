@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from normbench.derivatives import differentiable
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.matmul import Projection, empty
@@ -143,7 +143,7 @@ class Step(torch.autograd.Function):
         if torch.is_grad_enabled():
             return _differentiable(steps, ctx.mask, ctx.saved_tensors, (dh, dc))
         if t in chunk.back:
-            raise NormbenchError(
+            raise BadInput(
                 "a second backward pass over steps with feedback: the first one has released their values. "
                 "NORMBENCH_RNN=loop keeps it."
             )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normbench import kernel
 from normbench.derivatives import differentiable
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 BOUND = 10.0  # of the logarithms: in early updates some are far larger
 
@@ -25,7 +25,7 @@ class Text(NamedTuple):
     def of(cls, letters: Tensor, mask: Tensor, symbols: int) -> Text:
         """With the mask (B, U) of its letters. NormbenchError for a number of no symbol: the kernel goes by these."""
         if letters.is_cpu and letters.numel() and not 0 <= int(letters.min()) <= int(letters.max()) < symbols:
-            raise NormbenchError(
+            raise BadInput(
                 f"a text has the number {int(letters.max())}, or one below 0: symbols are numbered 0 to {symbols - 1}."
             )
         return cls(letters, mask.sum(1), symbols)

@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 
 def root(given: str | Path | None = None) -> Path:
     """The folder of the results: --results, else NORMBENCH_RESULTS, else ./results. Absolute, as messages name it."""
     if given == "":  # as "$UNSET" is
-        raise NormbenchError("--results '' names no folder.")
+        raise BadInput("--results '' names no folder.")
     path = reading.place(given or os.environ.get("NORMBENCH_RESULTS") or "results").absolute()
     if path.exists() and not path.is_dir():
-        raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
+        raise BadInput(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
     runs = (run for depth in ("*", "*/*") for run in path.glob(f"{depth}/*.s*.*/run.json"))
     if path.name == "runs" and not (path / "runs").exists() and any(runs):
-        raise NormbenchError(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
+        raise BadInput(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
     return path
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from normbench import durable, locks
-from normbench.errors import NormbenchError, code_of
+from normbench.errors import Busy, class_of
 
 SEAL = "sha256"  # of a JSON object: the hash of all else in it
 RESULTS = "--results or NORMBENCH_RESULTS"  # what says where results lie
@@ -65,10 +65,9 @@ def alone(folder: Path) -> Iterator[None]:
         return
     try:
         if not locks.take(handle, folder, LONGEST):
-            raise NormbenchError(
+            raise Busy(
                 f"{folder} has been written by another process for {LONGEST // 60} minutes, here or on another host "
-                "that shares it. Wait for it, or end it, and repeat the command.",
-                code=5,
+                "that shares it. Wait for it, or end it, and repeat the command."
             )
         for left in folder.glob(".*.tmp"):
             if is_leftover(left.name):
@@ -121,7 +120,6 @@ def make_folder(path: Path, option: str = RESULTS) -> None:
         for folder in made:
             durable.sync_folder(folder.parent)
     except OSError as error:
-        raise NormbenchError(
-            f"{path} cannot be made: {error.strerror}. Choose a writable place with {option}.",
-            code_of(error),
+        raise class_of(error)(
+            f"{path} cannot be made: {error.strerror}. Choose a writable place with {option}."
         ) from None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
 from normbench.runs.record import PLACE, RunRecord
@@ -26,9 +26,7 @@ LEVEL = 3  # of compression: numbers take four times as long at 9, for no smalle
 def place(results: Path, name: str) -> Path:
     """The pack of this name. NormbenchError for a name that is no name of a folder."""
     if not NAME.fullmatch(name):
-        raise NormbenchError(
-            f"'{name}' is no name to import runs as: letters, digits, - . _ and no . at its beginning."
-        )
+        raise BadInput(f"'{name}' is no name to import runs as: letters, digits, - . _ and no . at its beginning.")
     return results / FOLDER / name / LOGGED / pack.NAME
 
 
@@ -85,9 +83,7 @@ def record(
     """
     for metric in metrics or {}:
         if metric in PLACE:
-            raise NormbenchError(
-                f"metric {metric}: that name says where a value stands. Give it another name in the map."
-            )
+            raise BadInput(f"metric {metric}: that name says where a value stands. Give it another name in the map.")
     goals = {metric: facts.get("goal") for metric, facts in (metrics or {}).items()}
     declares = {
         "metrics": [metric for metric, goal in goals.items() if goal],
@@ -148,7 +144,7 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes =
         merged = {run.id: run for run in old.values() if run.id in ids or _log(run) not in logs}
         for run in runs:
             if other := cells.get(pack.place(run)[:-1]):
-                raise NormbenchError(
+                raise BadInput(
                     f"{FOLDER}/{name} has {run.arm} with seed {run.seed} from {_log(other)}, and {_log(run)} would be "
                     f"a second one. Import it --as another name, or delete the first: normbench import --remove {name}"
                 )
@@ -187,7 +183,7 @@ def dump(name: str, runs: Sequence[RunRecord]) -> bytes:
     """The content of a pack. NormbenchError for more than one can hold."""
     body = b"".join(map(pack.columns, sorted(runs, key=pack.place)))
     if len(body) > pack.LARGEST:
-        raise NormbenchError(
+        raise BadInput(
             f"{FOLDER}/{name} would have {len(body) >> 20} MiB, and a pack has {pack.LARGEST >> 20} at most. Import "
             "fewer runs --as each of several names, or map fewer series."
         )

@@ -38,7 +38,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from normbench import locks, slurm
-from normbench.errors import NormbenchError, code_of
+from normbench.errors import Busy, NormbenchError, class_of
 
 NAME = "lock"
 
@@ -86,7 +86,7 @@ def take(folder: Path) -> bytes:
     except OSError as error:
         if error.errno in locks.NOT_HERE:
             raise locks.no_locks(folder, error) from None
-        raise NormbenchError(f"{folder} cannot be written: {error.strerror}.", code_of(error)) from None
+        raise class_of(error)(f"{folder} cannot be written: {error.strerror}.") from None
     return mine
 
 
@@ -181,7 +181,7 @@ def _is_alive(content: bytes, recent: bool = False) -> bool | None:
 def _busy(path: Path, content: bytes, alive: bool | None) -> NormbenchError:
     text = _process(content) or "another process"
     doubt = "" if alive else f" If that process has ended, delete {path}."
-    return NormbenchError(f"run {path.parent.name[-12:]} is being written by {text}.{doubt}", code=5)
+    return Busy(f"run {path.parent.name[-12:]} is being written by {text}.{doubt}")
 
 
 def _this_process() -> Process:

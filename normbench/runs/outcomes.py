@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import Failed
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -26,12 +26,11 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
     except FileNotFoundError:
         return None
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.", code=4) from None
+        raise Failed(f"{path} is damaged ({error}). Delete the run to train it again.") from None
     if any(len(values) != len(numbers) for values in found):
-        raise NormbenchError(
+        raise Failed(
             f"{path} has {len(numbers)} examples of {split}, but {len(found[0])} results of them. Delete the run to "
-            "train it again.",
-            code=4,
+            "train it again."
         )
     return numbers, np.mean(found, axis=0)
 

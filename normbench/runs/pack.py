@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed
 from normbench.runs import files, own
 from normbench.runs.curve import Curve
 from normbench.runs.record import BESIDE, UNLIKE_NUMBERS, RunRecord, check_record, curve_sha256
@@ -160,7 +160,7 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except DAMAGE as error:
         way_out = "Restore it (git checkout), or delete it and publish or import again."
-        raise NormbenchError(f"{path} is damaged ({error}). {way_out}", code=4) from None
+        raise Failed(f"{path} is damaged ({error}). {way_out}") from None
 
 
 class Pack:
@@ -253,9 +253,9 @@ def _check(found: Mapping[str, Any], curves: Any) -> None:
 def _of_another_schema(path: Path, schema: Any) -> Exception:
     line = f"{path} has schema {schema!r:.40}, this version reads {SCHEMA} and {COLUMNS}"
     if isinstance(schema, int) and schema > COLUMNS:
-        return NormbenchError(f"{line}: update normbench.")
+        return BadInput(f"{line}: update normbench.")
     way_out = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
-    return NormbenchError(f"{line}. {way_out}", code=4)
+    return Failed(f"{line}. {way_out}")
 
 
 _opened = lru_cache(maxsize=32)(Pack)  # a command over several artifacts looks into every pack for each of them

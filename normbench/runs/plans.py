@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs import files, lock
 
 SCHEMA = 2
@@ -28,7 +28,7 @@ SWEEP = "sweep.json"  # beside the lock of the command that trains these runs
 BATCH = "task.sh"  # the script of a plan that was submitted to Slurm
 
 
-class Foreign(NormbenchError):
+class Foreign(BadInput):
     """A plan of another version."""
 
 
@@ -127,16 +127,16 @@ def read(path: Path) -> Plan:
     try:
         content = json.loads((folder / PLAN).read_bytes())
     except OSError as error:
-        raise NormbenchError(
+        raise BadInput(
             f"{folder / PLAN} cannot be read on {socket.gethostname()}: {error.strerror}. All nodes must share the "
             "results folder (--results DIR or NORMBENCH_RESULTS)."
         ) from None
     except (ValueError, RecursionError):
-        raise NormbenchError(f"{folder / PLAN} is not JSON: repeat the command that planned it.") from None
+        raise BadInput(f"{folder / PLAN} is not JSON: repeat the command that planned it.") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise Foreign(f"{folder} is a plan of another version: repeat the command that planned it, with this version.")
     if files.seal(content)[:12] != folder.resolve().name:
-        raise NormbenchError(f"{folder / PLAN} was changed after planning: repeat the command that planned it.")
+        raise BadInput(f"{folder / PLAN} was changed after planning: repeat the command that planned it.")
     return Plan(folder.resolve(), content)
 
 
@@ -144,7 +144,7 @@ def load(path: Path, code: str) -> Plan:
     """A plan for a worker of this `code`. NormbenchError if other code planned it."""
     plan = read(path)
     if plan.code != code:
-        raise NormbenchError(
+        raise BadInput(
             f"{plan.path} was planned by other code ({plan.code}) than this worker's ({code}, "
             f"{Path(normbench.__file__).parent} on {socket.gethostname()}): repeat the command that planned it."
         )

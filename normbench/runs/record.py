@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs import files
 from normbench.runs.curve import Curve
 from normbench.stored import LOGGED, MONITOR
@@ -41,7 +41,7 @@ def begun_by(start: str, ids: Iterable[str]) -> str:
     hits = sorted({run for run in ids if run.startswith(start)}) if start else []
     if len(hits) > 1:
         more = f" and {len(hits) - 5} more" if len(hits) > 5 else ""
-        raise NormbenchError(f"{start} is the start of {len(hits)} runs: {', '.join(hits[:5])}{more}.")
+        raise BadInput(f"{start} is the start of {len(hits)} runs: {', '.join(hits[:5])}{more}.")
     return hits[0] if hits else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed
 from normbench.runs import curve_file, find, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, begun_by
@@ -21,9 +21,9 @@ def resolve(name: str, results: Path) -> RunRecord:
     published = {run.id: run for run in packed}
     run_id = begun_by(name, [*(run.id for run in raw), *published])
     if not run_id and notes:
-        raise NormbenchError(notes[0], code=4)  # it may be in there
+        raise Failed(notes[0])  # it may be in there
     if not run_id:
-        raise NormbenchError(f"no run {asked} below {results}. (normbench status)")
+        raise BadInput(f"no run {asked} below {results}. (normbench status)")
     copies = [*store.by_id([run_id], raw)]
     if packed_run := published.get(run_id):
         longer = (copy for copy in copies[-1:] if copy.content.get("steps", 0) > packed_run.head.steps)
@@ -36,9 +36,7 @@ def ours(name: str, results: Path) -> RunRecord:
     """As `resolve`; NormbenchError for a run of another program, of which there is a log alone."""
     found = resolve(name, results)
     if found.logged:
-        raise NormbenchError(
-            f"run {found.id} was made by another program: there is its log alone ({found.experiment})."
-        )
+        raise BadInput(f"run {found.id} was made by another program: there is its log alone ({found.experiment}).")
     return found
 
 
@@ -50,5 +48,5 @@ def _raw(stored: store.Stored) -> RunRecord:
         if not records and stored.state in store.FINISHED:
             raise Damaged("it has no records")
     except Damaged as damage:
-        raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
+        raise Failed(f"{stored.path}: {damage}. Delete it to train this run again.") from None
     return replace(store.head(stored), records=records)

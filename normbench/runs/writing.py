@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import Failed
 from normbench.runs import files, lock, run_file, store
 from normbench.runs.damaged import Damaged
 
@@ -89,9 +89,7 @@ class RunDirectory:
         try:
             content = run_file.read(self.path)
         except Damaged as damage:
-            raise NormbenchError(
-                f"{self.path} is damaged: {damage}. Delete it to start this run anew.", code=4
-            ) from None
+            raise Failed(f"{self.path} is damaged: {damage}. Delete it to start this run anew.") from None
         return content if "id" in content else None
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:

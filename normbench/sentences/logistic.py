@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.sentences.rows import NotFinite
 
 GRADIENT = 1e-6  # where a problem is solved
@@ -150,7 +150,7 @@ def _solve(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _Sta
         step = _step(given, targets, weights, _State(w[open_], a[open_]), _State(direction, on), gradient)[:, None]
         w[open_] += step * direction
         a[open_] += step * on
-    raise NormbenchError(
+    raise BadInput(
         f"logistic regression with C = {cost:g} is not solved after {STEPS} steps: the gradient is {norms.max():.1e}. "
         "Give vectors of similar lengths, such as 1."
     )

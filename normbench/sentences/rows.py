@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.sentences.sets import Labelled
 
 
-class NotFinite(NormbenchError):
+class NotFinite(BadInput):
     """Vectors that hold NaN or Inf, or are so long that what is computed of them would."""
 
 

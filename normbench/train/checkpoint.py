@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import Failed, NormbenchError
 from normbench.runs import checkpoint_file, files
 
 
@@ -35,10 +35,9 @@ def read(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
 def damaged(run: Path, why: Exception) -> NormbenchError:
     """What to say of a checkpoint that cannot be used, or is of another model."""
     reason = " ".join(str(why).split())[:200]
-    return NormbenchError(
+    return Failed(
         f"{run / checkpoint_file.NAME} is damaged ({reason}). Nothing was overwritten; delete this run's directory to "
-        "start it anew.",
-        code=4,
+        "start it anew."
     )
 
 

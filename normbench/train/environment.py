@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import normbench
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.rnn import backends
 from normbench.rnn.cells import Cell
 
@@ -21,7 +21,7 @@ SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", 
 def device(name: str) -> torch.device:
     """The device to train on, without TF32; NormbenchError if this machine or this torch lacks it."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise NormbenchError(f"device=cuda: torch {torch.__version__} finds no CUDA device here. Take device=cpu.")
+        raise BadInput(f"device=cuda: torch {torch.__version__} finds no CUDA device here. Take device=cpu.")
     torch.backends.cudnn.allow_tf32 = False  # torch's convolutions on CUDA would keep 10 bits; its products keep all
     return torch.device(name)
 

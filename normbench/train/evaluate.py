@@ -15,7 +15,7 @@ from torch import Tensor
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import BadInput, unknown
 from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.models.base import Metric, Model, finite
 from normbench.norms.modes import inference, normalizers, variants, without_trace
@@ -234,7 +234,7 @@ class Evaluation:
         size = self.training["batch_size"]
         if count := len(split) // size * size:
             return split.first(count)
-        raise NormbenchError(f"eval.drop_last leaves no batch of {size} of {len(split)} {name} examples.")
+        raise BadInput(f"eval.drop_last leaves no batch of {size} of {len(split)} {name} examples.")
 
     def _refuse_missing(self, found: Collection[str]) -> None:
         for metric in self.metrics:
@@ -248,9 +248,9 @@ class Evaluation:
             for name in settings[key]:
                 if name not in self.data.splits:
                     names = ", ".join(self.data.splits)
-                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({names})")
+                    raise BadInput(f"eval.{key}.{name}: the data have no split {name}. ({names})")
         if settings["tasks"] and (type(self.model).encode is Model.encode or self.data.tasks is None):
-            raise NormbenchError(
+            raise BadInput(
                 f"eval.tasks={settings['tasks']}: model={config['model']['name']} makes no vectors of the sentences of "
                 f"data={self.data.name}."
             )
@@ -258,19 +258,17 @@ class Evaluation:
         needs_best = needs_best or "best" in config["train"]["keep"]
         may_lack = {*self.data.splits, MONITOR["split"]}  # the default split may be missing if nothing is chosen by it
         if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
-            raise NormbenchError(
+            raise BadInput(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
                 f"(splits that are evaluated: {evaluated})"
             )
         further = self.variants or self.also
         for name in settings["splits"] if further else []:
             if name not in self.splits:
-                raise NormbenchError(
-                    f"eval.splits={name}: the data have no such split that is evaluated. ({evaluated})"
-                )
+                raise BadInput(f"eval.splits={name}: the data have no such split that is evaluated. ({evaluated})")
         for variant in [*self.variants, *self.reshuffled]:
             if not any(norm.serves(variant) for norm in normalizers(self.model)):
-                raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
+                raise BadInput(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
 
 
 def _mean(parts: Sequence[Metric]) -> float:

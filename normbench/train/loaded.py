@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normbench.config.updates import train_size
 from normbench.data import Dataset
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 
 
 def check(data: Dataset, config: Mapping[str, Any]) -> None:
@@ -18,7 +18,7 @@ def check(data: Dataset, config: Mapping[str, Any]) -> None:
     place = f"{declares['file']}: load gives"
     examples, declared = len(data.splits["train"]), train_size(config)
     if examples != declared:
-        raise NormbenchError(
+        raise BadInput(
             f"{place} {examples} training examples, declares.train_size is {declared}. Correct one of them: the number "
             "of updates follows from it."
         )
@@ -29,6 +29,4 @@ def check(data: Dataset, config: Mapping[str, Any]) -> None:
     for name, split in data.splits.items():
         inputs = split.tensors.get("inputs")
         if isinstance(inputs, Tensor) and [*inputs.shape[1:]] != shape:
-            raise NormbenchError(
-                f"{place} {name} inputs of shape {tuple(inputs.shape)}, declares.{key} is {declares[key]}."
-            )
+            raise BadInput(f"{place} {name} inputs of shape {tuple(inputs.shape)}, declares.{key} is {declares[key]}.")

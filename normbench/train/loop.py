@@ -10,7 +10,7 @@ from dataclasses import replace
 from normbench import data as datasets
 from normbench.config.resolve import ResolvedRun
 from normbench.data.sampler import Sampler
-from normbench.errors import Diverged, NormbenchError, kind
+from normbench.errors import BadInput, Diverged, NormbenchError, kind
 from normbench.models import base as models
 from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
@@ -81,7 +81,7 @@ def train(
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
                 if getattr(loss, "shape", None) != ():
-                    raise NormbenchError(
+                    raise BadInput(
                         f"{labels[0]}: forward gives {kind(loss)}, not one number, the mean loss of the batch."
                     )
                 value = loss.item()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms.base import own_parameters
 from normbench.norms.patterns import matches
 
@@ -56,13 +56,13 @@ def construct(group: str, config: Mapping[str, Any], classes: Mapping[str, Any],
     """An object of the class that a choice declares, from `first`, with the choice's options as keywords."""
     facts, word = config["declares"], f"{group}={config['name']}"
     if facts["class"] not in classes:
-        raise NormbenchError(f"{word}: torch {torch.__version__} has no {facts['class']}.")
+        raise BadInput(f"{word}: torch {torch.__version__} has no {facts['class']}.")
     keys = [key for key in facts["options"] if key not in OURS]
     options = {key: tuple(value) if isinstance(value := config[key], list) else value for key in keys}
     try:
         return classes[facts["class"]](*first, **options, **further)
     except (ValueError, ZeroDivisionError) as error:
-        raise NormbenchError(f"{word}: {str(error).rstrip('.')}.") from None
+        raise BadInput(f"{word}: {str(error).rstrip('.')}.") from None
 
 
 class KerasAdam(torch.optim.Adam):

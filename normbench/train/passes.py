@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normbench.data.examples import Batch, Split
 from normbench.data.sampler import Sampler
-from normbench.errors import NormbenchError, kind
+from normbench.errors import BadInput, kind
 from normbench.eval_variants import Variant
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking
@@ -143,7 +143,7 @@ def _of_each_example(metrics: Mapping[str, Metric], size: int) -> dict[str, Metr
     for name, metric in metrics.items():
         for part in metric if isinstance(metric, PerPlace) else [metric]:
             if getattr(part, "shape", None) != (size,):
-                raise NormbenchError(
+                raise BadInput(
                     f"evaluate gives {name} as {kind(part)} for {size} examples: it must be a Tensor of shape "
                     f"({size},), or PerPlace of two."
                 )

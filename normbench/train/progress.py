@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from normbench import reading
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed
 from normbench.norms.modes import generators
 from normbench.norms.scalars import Sums
 from normbench.runs.record import LARGEST
@@ -101,9 +101,7 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
         return
     else:
         why = "does not begin as its checkpoint remembers"
-    raise NormbenchError(
-        f"{run.curve} {why}: it was changed by hand. Delete the run's directory to start it anew.", code=4
-    )
+    raise Failed(f"{run.curve} {why}: it was changed by hand. Delete the run's directory to start it anew.")
 
 
 def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, here: Mapping[str, Any]) -> Progress:
@@ -117,7 +115,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
         try:
             progress = Progress.of(content)
             if progress.step > steps:
-                raise NormbenchError(
+                raise BadInput(
                     f"run {run.content['id']} is already at step {progress.step} of a longer one, beyond the {steps} "
                     "asked for. Finish that one first (the same length as before), or delete its directory.",
                 )

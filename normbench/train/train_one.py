@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import FULL, NormbenchError
+from normbench.errors import FULL, Failed
 from normbench.runs import run_file, store, writing
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train
@@ -28,7 +28,7 @@ def ensure_run(
 
     The status is `done`, `diverged` or `interrupted`. After a kill at any moment the same call resumes and ends with
     weights and curve byte-equal to those of an undisturbed run. A full disk leaves the run interrupted and raises
-    NormbenchError (code 4); so does a folder that is moved or deleted meanwhile.
+    Failed; so does a folder that is moved or deleted meanwhile.
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
@@ -45,10 +45,9 @@ def ensure_run(
             return train(spec, run, listen, stopping, anew)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not run.path.exists():
-                raise NormbenchError(
+                raise Failed(
                     f"run {spec.id}: {run.path} was moved or deleted while it was written. Where it lies now the same "
-                    "command goes on (--results DIR); elsewhere it starts anew.",
-                    code=4,
+                    "command goes on (--results DIR); elsewhere it starts anew."
                 ) from None
             if error.errno not in FULL:
                 raise
@@ -57,8 +56,7 @@ def ensure_run(
             with contextlib.suppress(OSError):
                 if not run.is_finished():  # one that was to be trained anew stays as it is
                     run.write("interrupted", reason=reason)
-            raise NormbenchError(
+            raise Failed(
                 f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat "
-                "the command.",
-                code=4,
+                "the command."
             ) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from normbench.config import compose
 from normbench.config.identity import assign, edited
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.runs import run_file, store
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import ours
@@ -20,7 +20,7 @@ def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     raw = store.by_id([found.id], store.directories(results / "runs", {found.id}))
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.path)
     if not folder.is_dir():
-        raise NormbenchError(
+        raise BadInput(
             f"run {found.id} is published without its weights: train it below another --results to draw from it."
         )
     return found, folder
@@ -29,7 +29,7 @@ def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
 def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
     """NormbenchError if the user's normalizer file was changed since the run was trained."""
     if why := edited(run.config, run.id, config_dir):
-        raise NormbenchError(f"run {run.id}: {why}")
+        raise BadInput(f"run {run.id}: {why}")
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
@@ -47,7 +47,7 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     names = sorted(stems, key=lambda name: (len(name), name))  # best, last, step-9, step-10
     chosen = weights or next((name for name in ("last", "best", *names[-1:]) if name in names), "last")
     if chosen not in names:
-        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
+        raise BadInput(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()
     path, stored = folder / "weights" / f"{chosen}.safetensors", run_file.read(folder)
     try:
@@ -58,7 +58,7 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
         model.load_state_dict(load(content))
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
-        raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
+        raise BadInput(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
     if not models.finite(model.parameters()):
-        raise NormbenchError(f"{path} holds NaN or Inf: nothing can be drawn or looked for with such weights.")
+        raise BadInput(f"{path} holds NaN or Inf: nothing can be drawn or looked for with such weights.")
     return model, chosen

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, Failed
 from normbench.runs import files
 
 NAME = "marks.json"
@@ -31,7 +31,7 @@ class Marks:
     def hide(self, ids: Iterable[str], hidden: bool) -> None:
         """Hide runs, or show them again. NormbenchError: the file is damaged, or cannot be written."""
         if not self.path.parent.is_dir():  # a lock would make it again
-            raise NormbenchError(f"{self.path.parent} is gone: nothing was marked.")
+            raise BadInput(f"{self.path.parent} is gone: nothing was marked.")
         try:
             with files.alone(self.path.parent):
                 marks = self._read()
@@ -40,7 +40,7 @@ class Marks:
                     marks |= {run: rest | {"hidden": True}} if hidden else {run: rest} if rest else {}
                 files.write_json(self.path, marks)
         except OSError as error:
-            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise BadInput(f"{self.path} cannot be written: {error.strerror}.") from None
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
@@ -50,5 +50,5 @@ class Marks:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise NormbenchError(f"{self.path} is damaged ({error}). Restore it, or delete it.", code=4) from None
+            raise Failed(f"{self.path} is damaged ({error}). Restore it, or delete it.") from None
         return marks

@@ -19,7 +19,7 @@ from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.draw import captions, tables
 from normbench.draw.panels import Panel, layout
 from normbench.draw.style import on_dark
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact
@@ -57,9 +57,7 @@ def build(
     place = results / "report" if target is None else target
     target = place.resolve()
     if target.is_relative_to(results.resolve()) and target != results.resolve() / "report":
-        raise NormbenchError(
-            f"{target} lies among the results, where it would be read as one. Choose another --output."
-        )
+        raise BadInput(f"{target} lies among the results, where it would be read as one. Choose another --output.")
     notes: list[str] = []
 
     def write(folder: Path) -> None:
@@ -138,7 +136,7 @@ def _samples_of(
     try:
         archive = sample_archive.load(entry.place / sample_archive.NAME)
         if archive.sha256 != entry.verdicts.get("samples_sha256", ""):
-            raise NormbenchError(
+            raise BadInput(
                 f"{entry.place / sample_archive.NAME} is gone, or not the one that verdicts.json has the hash of. "
                 f"Restore it (git checkout), or publish again: {entry.again}"
             )

@@ -17,7 +17,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from normbench.draw.text import show, visible
-from normbench.errors import NormbenchError, code_of
+from normbench.errors import BadInput, class_of
 from normbench.papers import describe
 from normbench.papers.claims import format_cell
 from normbench.runs import files
@@ -46,9 +46,9 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
     NormbenchError if `target` holds other files than such a site, or cannot be written.
     """
     if target.exists() and not target.is_dir():
-        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
+        raise BadInput(f"{target} is not a folder. Choose another place with --output.")
     if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
-        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
+        raise BadInput(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
     place = target.resolve()
     files.make_folder(place.parent)
     with files.alone(place.parent):
@@ -67,8 +67,8 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
             finally:
                 _tidy(place, aside, old)
         except OSError as error:
-            raise NormbenchError(
-                f"{target} cannot be written: {error.strerror}. Choose another place with --output.", code_of(error)
+            raise class_of(error)(
+                f"{target} cannot be written: {error.strerror}. Choose another place with --output."
             ) from None
 
 

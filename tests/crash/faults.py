@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import driver
 import tiny
 
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish
 from normbench.runs import imported, pack
@@ -181,7 +181,7 @@ def publish_all(folder: Path) -> None:
     runs = pack.read(ROOT / "results" / NAME / "paper" / pack.NAME)
     notes = publish.publish(artifacts.load(NAME), runs, "paper", folder)[2]
     if notes:
-        raise NormbenchError(notes[0])
+        raise BadInput(notes[0])
 
 
 def nothing(folder: Path) -> None:

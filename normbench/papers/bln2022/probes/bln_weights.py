@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
@@ -34,7 +34,7 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
     """
     site, choice = declared(spec.config)["layer"], spec.sites.get("layer")
     if choice is None or choice.name != "batch_layer":
-        raise NormbenchError("bln_weights examines batch_layer alone: norm=batch_layer.")
+        raise BadInput("bln_weights examines batch_layer alone: norm=batch_layer.")
     options, d = choice.options, site.features
     norm = base.build(site, choice).double().train()
     norm.forward_context = ForwardContext(update_running_stats=False)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import hessian, jacrev
 
 from normbench.config.resolve import ResolvedRun
-from normbench.errors import NormbenchError
+from normbench.errors import BadInput
 from normbench.train import probes
 
 Moments = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # W (H, D), x (N, D) -> mu, sigma, each (N, H)
@@ -96,7 +96,7 @@ class Glm:
         choice = spec.sites.get("summed")
         self.name = choice.name if choice else "none"
         if self.name not in MOMENTS:
-            raise NormbenchError(f"glm knows no mu and sigma of {self.name}. (it knows {', '.join(MOMENTS)})")
+            raise BadInput(f"glm knows no mu and sigma of {self.name}. (it knows {', '.join(MOMENTS)})")
         self.moments = MOMENTS[self.name]
         self.family = options["family"]
         self.phi = options["dispersion"] if self.family == "gaussian" else 1.0
