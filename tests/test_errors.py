@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ import normbench
 from normbench import NormbenchError, cli, errors
 
 CODES = {"BadInput": 2, "Diverged": 3, "Failed": 4, "Busy": 5}
+PACKAGE = Path(normbench.__file__).parent
 KINDS = [getattr(normbench, name) for name in CODES]
 
 
@@ -39,3 +42,13 @@ def test_a_command_ends_with_one_line_and_the_code_of_its_error(kind, monkeypatc
 def test_another_process_gets_the_same_error(kind) -> None:
     copied = pickle.loads(pickle.dumps(kind("a line")))
     assert type(copied) is kind and str(copied) == "a line" and isinstance(copied, NormbenchError)
+
+
+def test_the_package_raises_kinds_alone() -> None:
+    """Else a user who catches BadInput misses some: the base is for `except`."""
+    raised = []
+    for path in PACKAGE.rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        raised += [ast.unparse(node.func) for node in calls if ast.unparse(node.func) in {*CODES, "NormbenchError"}]
+    assert raised.count("BadInput") > 100 and raised.count("Failed") > 5
+    assert "NormbenchError" not in raised
