@@ -34,8 +34,9 @@ EPILOG = """examples:
   normbench rerun 0095 --epochs 1 --json
 
 Curves that are not equal have a line for each metric: how many values both have and one lacks; the largest difference,
-relative to the larger value; and the range of at least four runs that differ in the seed alone, in the same place and
-relative in the same way. On another processor, torch or backend rounding differs, and training can amplify that.
+relative to the larger value (if some are above 1e-5 and the seeds' range, the largest of these); and that range, of at
+least four runs that differ in the seed alone, in the same place and relative in the same way. On another processor,
+torch or backend rounding differs, and training can amplify that.
 
 exit codes: 0 equal, or in another environment no difference above both 1e-5 and the range of the seeds; 4 different
 
@@ -120,6 +121,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dic
         records = [record for record in records if record["step"] < now.steps or _place(record) in places]
     before, after, *seeds = (_values(curve) for curve in (first, records, *(other.records for other in others)))
     rows: dict[str, dict[str, Any]] = {}
+    beyond: set[str] = set()  # metrics with a difference that neither rounding nor the seeds explain
     for key in before | after:
         split, mode, place, metric = key
         name = f"{split} {mode} {metric}"
@@ -129,22 +131,27 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dic
             row["missing"] += 1
             continue
         row["values"] += 1
-        if (difference := _spread([before[key], after[key]])) > row["difference"]:
-            of_seeds = [before[key], *(values[key] for values in seeds if key in values)]
-            row |= {
-                "difference": difference,
-                "range": _spread(of_seeds) if len(of_seeds) >= RUNS else None,
-                "at": place,
-            }
-    explained = [not row["missing"] and row["difference"] <= max(ROUNDING, row["range"] or 0) for row in rows.values()]
-    same_environment = all(then.environment.get(key) == now.environment.get(key) for key in ENVIRONMENT)
+        of_seeds = [before[key], *(values[key] for values in seeds if key in values)]
+        spread = _spread(of_seeds) if len(of_seeds) >= RUNS else None
+        difference = _spread([before[key], after[key]])
+        is_beyond = difference > max(ROUNDING, spread or 0)
+        if (is_beyond, difference) > (name in beyond, row["difference"]):
+            row |= {"difference": difference, "range": spread, "at": place}
+        if is_beyond:
+            beyond.add(name)
+    is_explained = not beyond and not any(row["missing"] for row in rows.values())
+    resumed = [each["changed"] for each in then.environment.get("resumed", ()) if each["step"] < now.steps]
+    same_environment = all(
+        then.environment.get(key) == now.environment.get(key) and not any(key in changed for changed in resumed)
+        for key in ENVIRONMENT
+    )
     ended = [then.cut(now.steps).status, now.status]
     if ended[0] != ended[1]:
         word = DIFFERENT
     elif curve_sha256(first) == curve_sha256(records):
         word = EQUAL
     else:
-        word = EXPLAINED if all(explained) and not same_environment else DIFFERENT
+        word = EXPLAINED if is_explained and not same_environment else DIFFERENT
     return {
         **{"id": then.id, "word": word, "same_environment": same_environment, "ended": ended},
         "updates": {"compared": now.steps, "of": then.steps},

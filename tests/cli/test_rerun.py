@@ -72,6 +72,7 @@ SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=3 + k) for k in (-1, 0, 1)]
         ((2.3, 1.0, 0.6), EXPLAINED),  # the seeds go from 0.4 to 0.6
         ((2.3, 1.0, 0.8), DIFFERENT),
         ((2.2, 1.0, 0.5), DIFFERENT),  # the seeds begin alike
+        ((2.2, 1.0, 0.6), DIFFERENT),  # and the larger difference, which they explain, hides none
         ((2.3, 1.0, "NaN"), DIFFERENT),
     ],
 )
@@ -82,6 +83,19 @@ def test_what_another_environment_explains(losses: Sequence[Any], word: str):
         EQUAL if word == EQUAL else DIFFERENT
     )
     assert compare(THEN, replace(now, status="diverged"), SEEDS)["word"] == DIFFERENT
+
+
+def test_the_difference_above_the_range_is_shown_before_a_larger_one_within_it():
+    (row,) = compare(THEN, curve(2.2, 1.0, 0.6, processor="Xeon"), SEEDS)["metrics"]
+    assert row["at"] == "epoch 0, step 0" and row["range"] == 0
+
+
+@pytest.mark.parametrize(("step", "word"), [(10, EXPLAINED), (20, DIFFERENT)])
+def test_a_run_that_was_resumed_in_another_environment_had_both(step: int, word: str):
+    resumed = [{"step": step, "changed": {"processor": "Xeon"}}]
+    then = replace(THEN, environment={**THEN.environment, "resumed": resumed})
+    answer = compare(then, curve(2.3, 1.0 - 0.5 * ROUNDING, 0.5), [])
+    assert answer["word"] == word and answer["same_environment"] == (word == DIFFERENT)
 
 
 def test_too_few_seeds_have_no_range():
