@@ -212,7 +212,7 @@ def test_help_shows_examples_everywhere(normbench, capfd):
 
 
 def test_commands_import_what_they_need_alone(tmp_path: Path):
-    """Torch where something is computed, hydra where a run is composed, what validates where a file is validated.
+    """Torch where something is computed, hydra where a word is swept, what validates where a file is validated.
 
     Not pydantic itself: typer 0.29 imports it for each command.
     """
@@ -222,8 +222,9 @@ def test_commands_import_what_they_need_alone(tmp_path: Path):
         "list": "0",
         "battery --help": "0",
         "data": "0",
-        "train experiment=ln2016/fig6 arm=ln --dry-run": "hydra 0",
-        "reproduce ln2016/fig6 --dry-run": "hydra normbench.config.validation 0",
+        "train experiment=ln2016/fig6 arm=ln --dry-run": "0",
+        "reproduce ln2016/fig6 --dry-run": "normbench.config.validation 0",
+        "train model=mnist_mlp data=digits norm=none,layer -m --dry-run": "hydra normbench.config.validation 0",
     }
     code = (
         "import sys\nfrom normbench.cli import main\n"
