@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import io
 import json
 import os
 from collections import Counter
@@ -28,12 +30,13 @@ class Opened(Counter[str]):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        for name in ("open", "listdir"):
-            monkeypatch.setattr(os, name, self._counted(name, getattr(os, name)))
+        for module, name in ((builtins, "open"), (io, "open"), (os, "open"), (os, "listdir")):
+            monkeypatch.setattr(module, name, self._counted(name, getattr(module, name)))
 
     def _counted(self, what: str, real: Any) -> Any:
         def call(path: Any, *further: Any, **named: Any) -> Any:
-            self["listed" if what == "listdir" else Path(path).name] += 1
+            if not isinstance(path, int):  # a handle that was counted when it was opened
+                self["listed" if what == "listdir" else Path(path).name] += 1
             return real(path, *further, **named)
 
         return call
