@@ -62,7 +62,7 @@ def tail(path: str | Path, most: int) -> bytes:
     """The last bytes of a regular file, at most `most`. OSError for anything else, and for a link."""
     with open(_regular(path, 1 << 62, os.O_NOFOLLOW), "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-        return file.read(most)
+        return file.read()[-most:]
 
 
 def sha256(path: str | Path) -> str:
