@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 from normbench import durable, locks
 from normbench.errors import Busy, class_of
 
-SEAL = "sha256"  # of a JSON object: the hash of all else in it
 RESULTS = "--results or NORMBENCH_RESULTS"  # what says where results lie
 LONGEST = 600  # s that another command is waited for
 _PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
@@ -99,17 +98,6 @@ def _finite(value: Any) -> Any:
 def seal(content: Any) -> str:
     """The SHA-256 of a JSON value, whatever the order of its keys and the spaces between them."""
     return hashlib.sha256(_canonical(content).encode()).hexdigest()
-
-
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with the hash of all else in it."""
-    bare = {key: value for key, value in content.items() if key != SEAL}
-    return {**bare, SEAL: seal(bare)}
-
-
-def is_sealed(content: Mapping[str, Any]) -> bool:
-    """Whether a JSON object has its hash."""
-    return content.get(SEAL) == seal({key: value for key, value in content.items() if key != SEAL})
 
 
 def make_folder(path: Path, option: str = RESULTS) -> None:
