@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
 
-from normbench.train import loop
+from normbench.train import checkpoint, loop
 from normbench.train.denormals import flushed
 
 LEAST = torch.finfo(torch.float32).tiny
@@ -24,8 +23,9 @@ def has_denormals() -> bool:
 
 def denormal(run: Path) -> int:
     """Denormal numbers in the optimizer's state near the run's end."""
-    states = [load_file(path) for path in (run / "checkpoint").glob("*.safetensors")]
-    moments = [value.abs() for state in states for name, value in state.items() if name.startswith("optim:")]
+    stored = checkpoint.read(run)
+    assert stored
+    moments = [value.abs() for name, value in stored[1].items() if name.startswith("optim:")]
     return sum(int(((value > 0) & (value < LEAST)).sum()) for value in moments)
 
 
