@@ -118,7 +118,7 @@ def _send(writer: Connection, parent: int, place: Path | str, work: Callable[...
     except (SystemExit, KeyboardInterrupt) as error:
         line = f"{place} raised {type(error).__name__}{line_of(error)}."
         writer.send((None, Failed(line)))
-    except Exception as error:
+    except Exception as error:  # whatever the users' code raises: the parent raises it
         writer.send((None, error))
 
 

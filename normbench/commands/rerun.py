@@ -33,10 +33,10 @@ EPILOG = """examples:
   normbench rerun 00955a672333 --epochs 1               train the first epoch again, and compare the curves
   normbench rerun 0095 --epochs 1 --json
 
-Curves that are not equal have a line for each metric: how many values both have and one lacks; the largest difference,
-relative to the larger value (if some are above 1e-5 and the seeds' range, the largest of these); and that range, of at
-least four runs that differ in the seed alone, in the same place and relative in the same way. On another processor,
-torch or backend rounding differs, and training can amplify that.
+Curves that are not equal have a line for each metric: the number of values that both have, and that one lacks; the
+largest difference, relative to the larger value; and the range of at least four runs of other seeds at that place. A
+difference above both 1e-5 and that range is shown before a larger one that is not. Another processor, torch or backend
+rounds differently, and training can amplify that.
 
 exit codes: 0 equal, or in another environment no difference above both 1e-5 and the range of the seeds; 4 different
 

@@ -113,7 +113,7 @@ class Logging:
             return
         try:
             action()
-        except Exception as error:  # of whatever type
+        except Exception as error:  # of any type: a failure of W&B never stops a run
             self.failed = True
             self.warn(describe(error))
 
