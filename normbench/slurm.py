@@ -1,20 +1,16 @@
-"""Questions to Slurm by its own commands: its jobs, the job of this process."""
+"""Questions to Slurm by its own commands."""
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable
-from typing import Any
 
-from normbench.errors import BadInput, NormbenchError
+from normbench.errors import BadInput
 
 ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load is slow to accept a job
-RECENT = 5.0  # seconds for which a list of jobs may be used again
 INSTALL = "Run this where Slurm's commands are (a login node), or take launcher=pool."
 FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # user settings that would hide jobs or wait for their end
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
@@ -45,49 +41,6 @@ def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> 
         lines = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
         raise BadInput("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
     return asked.stdout
-
-
-def own_job() -> dict[str, Any]:
-    """The job of this process, its cluster, and how often it was requeued; empty outside of Slurm.
-
-    A task is ARRAY_TASK: the last task of an array has the array's number as its SLURM_JOB_ID, which means all tasks.
-    """
-    if not (job := os.environ.get("SLURM_JOB_ID")):
-        return {}
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return {
-        "job": f"{array}_{task}" if array and task else job,
-        "cluster": cluster(),
-        "restart": int(os.environ.get("SLURM_RESTART_COUNT", 0)),
-    }
-
-
-@functools.cache
-def cluster() -> str:
-    """The name of this cluster; "" where Slurm cannot be asked."""
-    try:
-        name = os.environ.get("SLURM_CLUSTER_NAME")
-        found = name or re.search(r"^ClusterName\s*=\s*(\S+)", ask("scontrol", "show", "config"), re.MULTILINE)
-    except NormbenchError:
-        return ""
-    return found if isinstance(found, str) else found[1] if found else ""
-
-
-def is_live(job: str, recent: bool) -> bool | None:
-    """Whether this user's job, or task of an array, waits or runs; None where Slurm cannot be asked.
-
-    recent: an answer that is some seconds old will do.
-    """
-    try:
-        return job in _own_jobs(time.monotonic() // RECENT if recent else time.monotonic())
-    except NormbenchError:
-        return None
-
-
-@functools.lru_cache(maxsize=1)
-def _own_jobs(moment: float) -> frozenset[str]:
-    """`moment`: an answer for the same moment is used again."""
-    return frozenset(ask("squeue", "--me", "--noheader", "--array", "--format=%i").split())
 
 
 def live_tasks(names: Iterable[str]) -> dict[str, dict[int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,6 +62,12 @@ def trained_once(folder: Path) -> bool:
 def result(folder: Path) -> tuple[bytes, bytes]:
     """What must be equal to the last byte: the curve and the last weights."""
     return (folder / "curve.jsonl").read_bytes(), (folder / "weights" / "last.safetensors").read_bytes()
+
+
+def writer(folder: Path) -> int:
+    """The number of the process that writes a run."""
+    (number,) = re.findall(r"^process (\d+) on", (folder / "lock").read_text())
+    return int(number)
 
 
 def variant(record: Mapping[str, Any]) -> str:

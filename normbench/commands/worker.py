@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-from normbench import slurm
+from normbench import locks
 from normbench.commands.options import ConfigDir, Results, argument, option
 from normbench.commands.terminal import console, say
 from normbench.config.identity import code
@@ -32,7 +32,8 @@ EPILOG = """examples:
   ssh node2 'cd project && normbench worker results/plans/1a2b3c4d5e6f --shard 4/5'     one of five, elsewhere
 
 A worker trains the unfinished runs of its shard one after the other and leaves those that other processes write. All
-nodes must share the results folder. On SIGTERM it saves its run and ends; the same command goes on.
+nodes must share the results folder, and its locks: an NFS mounted with nolock or local_lock does not pass them on. On
+SIGTERM it saves its run and ends; the same command goes on.
 
 exit codes: 0 done; 2 other code, no such plan, or a run that cannot be trained here; 4 a run failed or is damaged;
             with runs left: 130 it was stopped, 137 the process that trained one was killed
@@ -52,7 +53,7 @@ def command(
     """
     plan = plans.load(path, code())
     messages = plan.shard(*_parsed(shard))
-    job = slurm.own_job().get("job")
+    job = locks.batch_job()
     who = f"{socket.gethostname()} {f'job {job}' if job else f'process {os.getpid()}'}"
 
     printed = console()

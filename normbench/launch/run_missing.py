@@ -15,7 +15,7 @@ from normbench.config.resolve import ResolvedRun
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others
-from normbench.runs import files, lock, plans, writing
+from normbench.runs import files, plans, store, writing
 from normbench.runs.find import Found, find
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
@@ -47,7 +47,7 @@ def ensure_runs(
 
     announce: called with the found and the missing runs before anything is checked or trained. watch: gives a context
     around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
-    trains nothing. wait_for_busy: wait for runs that another process surely writes, after all others, and take over
+    trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over
     those that it leaves unfinished. others: as of `find`. assigned: they are the shard of a task of a Slurm array; all
     other runs that belong to a live task are left to it.
     """
@@ -80,17 +80,14 @@ def ensure_runs(
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
             try:
-                alive = [lock.is_alive(writing.directory(root, spec).path) for spec in busy]
-                if False not in alive and True not in alive:
-                    break
-                if False not in alive:
+                ended = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
+                if not ended:
                     time.sleep(BUSY_SECONDS)
                     continue
             except KeyboardInterrupt:  # a launcher handles it only while it trains
                 interrupted = True
                 break
             # for a run that the other process has finished this returns at once
-            ended = [spec for spec, lives in zip(busy, alive, strict=True) if lives is False]
             again, interrupted = launcher.launch(ended, root, listen, deadline)
             outcomes |= again
     found = find(specs, results, others)

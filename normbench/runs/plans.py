@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import normbench
+from normbench import locks
 from normbench.errors import BadInput
-from normbench.runs import files, lock
+from normbench.runs import files
 
 SCHEMA = 2
 FOLDER, PLAN = "plans", "plan.json"
@@ -85,12 +86,12 @@ def new(messages: Sequence[Mapping[str, Any]], results: Path, code: str, tasks: 
 def sweep(messages: Sequence[Mapping[str, Any]], results: Path) -> Iterator[None]:
     """While it lasts, `in_sweeps` has these runs; what killed commands left is removed."""
     for left in (results / FOLDER).glob(f"*/{SWEEP}"):
-        if lock.is_alive(left.parent) is False:
+        if not locks.is_held(left.parent):
             shutil.rmtree(left.parent, ignore_errors=True)
     folder = results / FOLDER / f"sweep-{secrets.token_hex(6)}"
     files.make_folder(folder)
     try:
-        with lock.held(folder):  # before the list: nobody takes it for a killed command's
+        with locks.held(folder):  # before the list: nobody takes it for a killed command's
             files.write_json(folder / SWEEP, [*messages])
             yield
     finally:
@@ -104,7 +105,7 @@ def in_sweeps(results: Path) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for path in (results / FOLDER).glob(f"*/{SWEEP}"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            if lock.is_alive(path.parent) is not False:
+            if locks.is_held(path.parent):
                 found |= {run["id"]: run for run in json.loads(path.read_bytes())}
     return found
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from normbench.runs import checkpoint_file, curve_file, lock, run_file
+from normbench import locks
+from normbench.runs import checkpoint_file, curve_file, run_file
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.run_file import FINISHED
@@ -75,8 +76,8 @@ class Stored:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process writes this run, or may write it."""
-    return lock.is_alive(path) is not False
+    """Whether a process writes this run."""
+    return locks.is_held(path)
 
 
 def directories(root: Path, ids: Set[str] | None = None) -> list[Stored]:

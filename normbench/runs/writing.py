@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
+from normbench import locks, reading
 from normbench.errors import Failed
-from normbench.runs import files, lock, run_file, store
+from normbench.runs import files, run_file, store
 from normbench.runs.damaged import Damaged
 
 LONGEST = 10_000  # characters of a reason that is written
@@ -37,14 +37,14 @@ class RunDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the run's lock. NormbenchError, code 5, while another process writes it, or may write it."""
+        """Hold the run's lock. Busy while another process writes it."""
         with contextlib.ExitStack() as self._held:
             self._hold()
             yield
 
     def _hold(self) -> None:
         files.make_folder(self.path)
-        self._held.enter_context(lock.held(self.path))
+        self._held.enter_context(locks.held(self.path))
         for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
             left.unlink(missing_ok=True)
 

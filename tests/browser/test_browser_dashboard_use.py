@@ -16,7 +16,7 @@ import pytest
 from test_browser_dashboard import LOADED, ROLES, SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
-from normbench.runs import lock
+from normbench import locks
 from normbench.web.index import Index
 from normbench.web.marks import Marks
 
@@ -317,9 +317,9 @@ def test_a_live_sweep_is_opened_and_its_progress_shown_and_the_page_stays_with_i
     queued = [replace(compared.run("rms", seed, name="wine"), id=f"{seed:x}" * 12, records=[]) for seed in (1, 2, 3)]
     for run in queued:
         stored(served.results, run, "interrupted" if run.seed == 1 else "running")
-    with contextlib.ExitStack() as locks:
+    with contextlib.ExitStack() as stack:
         for path in served.results.glob("runs/adhoc/*.s[23].*"):
-            locks.enter_context(lock.held(path))
+            stack.enter_context(locks.held(path))
         it = opened(chromium, served.start(), ready=LOADED)
         assert it.page.locator("#task option:checked").inner_text().startswith("mnist_mlp on wine, ")
         assert it.page.locator("#live").inner_text() == "0 of 3 done · 2 running · 1 interrupted"

@@ -159,8 +159,7 @@ class Driven:
 
     def workers(self) -> list[int]:
         """Process numbers of the live workers, from the locks that they hold."""
-        locks = [stored.path / "lock" for stored in self.stored() if store.is_locked(stored.path)]
-        return [json.loads(lock.read_text())["pid"] for lock in locks]
+        return [tiny.writer(stored.path) for stored in self.stored() if store.is_locked(stored.path)]
 
     def trains(self) -> bool:
         """Whether as many runs as can be are well on their way."""

@@ -1,4 +1,4 @@
-"""Workers of a plan: each trains its shard, each run is trained once even if workers stop, die or see no locks."""
+"""Workers of a plan: each trains its shard, each run is trained once even if workers stop or die."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from normbench.launch.plan import PlanWriter
 from normbench.launch.pool import Pool
 from normbench.runs import plans, run_file, store, writing
 
-DRIVE = Path(__file__).with_name("drive_worker.py")
 LONG = ("train.batch_size=4", "train.epochs=3000")
 
 
@@ -44,10 +43,9 @@ def planned(specs: list[ResolvedRun], results: Path) -> plans.Plan:
     return plans.read(path)
 
 
-def started(plan: plans.Plan, host: str = "one", *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(DRIVE), host, "worker", str(plan.path), *words], stdout=subprocess.PIPE, text=True
-    )
+def started(plan: plans.Plan, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "normbench", "worker", str(plan.path), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def worked(plan: plans.Plan, shard: str = "0/1") -> int:
@@ -56,15 +54,15 @@ def worked(plan: plans.Plan, shard: str = "0/1") -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [("0/1", "0/1"), ("0/2", "1/2")])
-def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path, shards: tuple[str, str]) -> None:
+def test_two_workers_at_once_train_each_run_once(tmp_path: Path, shards: tuple[str, str]) -> None:
     """All the runs each, or a shard each. Their curves are the pool's."""
     specs = [tiny.spec("train.batch_size=20", f"seed={seed}") for seed in range(1, 5)]
     plan = planned(specs, tmp_path)
-    workers = [started(plan, host, "--shard", shard) for host, shard in zip(("one", "two"), shards, strict=True)]
+    workers = [started(plan, "--shard", shard) for shard in shards]
     first, second = (re.findall(r"([0-9a-f]{12}) done", one.communicate(timeout=120)[0]) for one in workers)
     found = {run.id: run for run in store.scan(tmp_path / "runs")}
     assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == {*first, *second}
-    assert all(tiny.trained_once(run.path) and not (run.path / "lock").exists() for run in found.values())
+    assert all(tiny.trained_once(run.path) and not store.is_locked(run.path) for run in found.values())
     if shards[0] != shards[1]:
         assert [first, second] == [[specs[0].id, specs[2].id], [specs[1].id, specs[3].id]]  # dealt in turn
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
@@ -89,7 +87,7 @@ def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None
     assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
     assert first.returncode == STOPPED
     (run,) = store.scan(tmp_path / "runs")
-    assert run.state == "interrupted" and run.content["step"] and not (run.path / "lock").exists()
+    assert run.state == "interrupted" and run.content["step"] and not store.is_locked(run.path)
 
 
 @pytest.mark.slow
@@ -97,7 +95,7 @@ def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None
 def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signal.Signals) -> None:
     """A run that was killed is left, and one that was saved is: the worker's exit code says that."""
     first, _, run = begun(tmp_path, 1)
-    os.kill(json.loads((run.path / "lock").read_text())["pid"], number)
+    os.kill(tiny.writer(run.path), number)
     assert "1 of 1 runs are left" in first.communicate(timeout=60)[0]
     assert first.returncode == KILLED
     (run,) = store.scan(tmp_path / "runs")
@@ -105,16 +103,14 @@ def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signa
 
 
 @pytest.mark.slow
-def test_another_host_leaves_a_run_whose_process_was_killed_and_this_one_takes_it(tmp_path: Path) -> None:
+def test_a_run_whose_process_was_killed_with_its_worker_is_taken_over_at_once(tmp_path: Path) -> None:
     first, plan, run = begun(tmp_path, 1)
-    left = (run.path / "lock").read_text()
-    for process in (json.loads(left)["pid"], first.pid):
+    for process in (killed := tiny.writer(run.path), first.pid):
         os.kill(process, signal.SIGKILL)
     first.wait()
-    other = started(plan, "two")
-    assert f"delete {run.path / 'lock'}" in " ".join(other.communicate(timeout=60)[0].split())
+    assert tiny.wait_until(lambda: not store.is_locked(run.path))
     again = started(plan)
-    assert tiny.wait_until(lambda: (run.path / "lock").read_text() != left)
+    assert tiny.wait_until(lambda: store.is_locked(run.path) and tiny.writer(run.path) != killed)
     again.send_signal(signal.SIGTERM)
     assert again.wait(30) == STOPPED
 
@@ -133,7 +129,7 @@ def test_a_run_is_tried_once_a_plan_and_damage_is_left_alone(
     os.utime(path / "run.json")
     assert worked(plan) == 4
     assert f"{damaged.id} damaged: " in capsys.readouterr().out
-    assert run_file.read(path)["status"] == "failed" and not [*(tmp_path / "runs").glob("*/*/lock")]
+    assert run_file.read(path)["status"] == "failed" and not store.is_locked(path)
 
 
 @pytest.mark.parametrize("shard", ["1/1", "0", "a/2", "-1/2", "0/0"])

@@ -37,7 +37,7 @@ Calm = Callable[..., tuple[bytes, bytes]]
 def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
-    files = "curve.jsonl timing.jsonl run.json weights outcomes"
+    files = "curve.jsonl timing.jsonl run.json weights outcomes lock"
     assert {path.name for path in (tmp_path / "run").iterdir()} == set(files.split())
 
 
