@@ -50,11 +50,18 @@ def is_leftover(name: str) -> bool:
     return bool(_PASSING.fullmatch(name))
 
 
+def sweep(folder: Path, pattern: str = ".*.tmp") -> None:
+    """Remove what killed commands left in a folder; the caller holds its lock."""
+    for path in folder.glob(pattern):
+        if is_leftover(path.name):
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Two commands that write into `folder` go one after the other; where nothing can be written, nobody writes.
+    """Two commands of this host that write into `folder` go one after the other, and sweep what a killed one left.
 
-    Files that a killed one left there on their way are removed first.
+    Where nothing can be written, nobody writes. The folder itself is locked: nothing of the lock is left in it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,12 +72,10 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         if not locks.take(handle, folder, LONGEST):
             raise Busy(
-                f"{folder} has been written by another process for {LONGEST // 60} minutes, here or on another host "
-                "that shares it. Wait for it, or end it, and repeat the command."
+                f"{folder} has been written by another process for {LONGEST // 60} minutes. Wait for it, or end it, "
+                "and repeat the command."
             )
-        for left in folder.glob(".*.tmp"):
-            if is_leftover(left.name):
-                left.unlink(missing_ok=True)
+        sweep(folder)
         yield
     finally:
         os.close(handle)

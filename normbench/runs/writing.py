@@ -45,8 +45,7 @@ class RunDirectory:
     def _hold(self) -> None:
         files.make_folder(self.path)
         self._held.enter_context(locks.held(self.path))
-        for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
-            left.unlink(missing_ok=True)
+        files.sweep(self.path, "**/.*.tmp")
 
     def take_over(self, content: Mapping[str, Any], anew: bool) -> None:
         """From here on the directory is of the run with this content; `anew`: nothing of the old one is used."""
