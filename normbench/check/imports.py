@@ -12,7 +12,7 @@ from normbench.runs import imported, pack
 
 def check(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
     for name in imported.names(results):
-        path, again = imported.place(results, name), f"Delete it, and import the logs again --as {name}"
+        path, again = imported.place(results, name), f"Import the logs again --as {name}"
         try:
             runs = pack.read(path)
         except NormbenchError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +13,16 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
-from normbench.errors import BadInput
+from normbench.draw.text import format_seeds
+from normbench.errors import BadInput, NormbenchError
 from normbench.reading import place
-from normbench.runs import imported
+from normbench.runs import imported, pack
+from normbench.runs.record import RunRecord
 
 EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
   normbench import logs/ --as mine --yes                uses it, and writes the map beside the runs
+  normbench import logs/ more/ --as mine --yes          all there is as this name: an import replaces an earlier one
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
@@ -40,6 +44,8 @@ COUNTED = {  # in `counted`: what is said of it
     "nonfinite": "values that are not finite",
 }
 
+ARMS = 5  # that are named
+
 
 def command(
     results: Results,
@@ -51,7 +57,7 @@ def command(
     remove: Annotated[str | None, option("delete what was imported as NAME", "NAME")] = None,
     as_json: Json = False,
 ) -> None:
-    """Read logs, show what was found, and write it into RESULTS/imported/NAME."""
+    """Read logs, show what was found, and write it into RESULTS/imported/NAME, in place of what was there."""
     console = terminal.console(stderr=as_json)
     notes: list[str] = []
     guessed: dict[str, Any] = {}
@@ -92,17 +98,37 @@ def _import(
         say(console, f"guessed:\n{as_yaml(read.guessed)}")
         if not yes and not _agreed(console):
             raise BadInput("nothing was imported. --yes uses the guess; or put it into a map, --map FILE.")
-    map_yaml = as_yaml(imports.runs.written(read.map)).encode()
-    for line in imported.write(results, name, read.runs, map_yaml):
-        say(console, line)
+    replaced = _replaced(path, name, read.runs)
+    imported.write(results, name, read.runs, as_yaml(imports.runs.written(read.map)).encode())
+    if replaced:
+        say(console, replaced)
     say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
     return notes, read.guessed
 
 
+def _replaced(path: Path, name: str, runs: Sequence[RunRecord]) -> str:
+    """How many runs of this name an import replaces, and which of them it does not have; "" where there are none."""
+    if not path.exists():
+        return ""
+    try:
+        earlier = [run.head for run in pack.heads(path)]
+    except NormbenchError:
+        return f"replaced an earlier import as {name} that could not be read"
+    again = {pack.place(run)[:-1] for run in runs}
+    gone = [run for run in earlier if pack.place(run)[:-1] not in again]
+    seeds: dict[str, set[int]] = defaultdict(set)
+    for run in gone:
+        seeds[run.arm].add(run.seed)
+    line = f"replaced {format.plural(len(earlier), 'run')} of an earlier import as {name}"
+    if gone:
+        arms = [f"{arm} {format_seeds(sorted(seeds[arm]))}" for arm in sorted(seeds)]
+        more = f" and {len(arms) - ARMS} arms" if len(arms) > ARMS else ""
+        line += f"; {len(gone)} of them are gone: {', '.join(arms[:ARMS])}{more}"
+    return line
+
+
 def _there(results: Path) -> list[dict[str, Any]]:
     """All that is imported."""
-    from normbench.runs import pack
-
     heads = {name: pack.heads(imported.place(results, name)) for name in imported.names(results)}
     return [
         {"name": name, "runs": len(own), "arms": sorted({one.head.arm for one in own})} for name, own in heads.items()

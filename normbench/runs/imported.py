@@ -5,7 +5,6 @@ results/imported/NAME/logged/runs.jsonl.gz    of `normbench import ... --as NAME
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -125,58 +124,22 @@ def _set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
             config.setdefault("train", {})[option.removeprefix("train.")] = value
 
 
-def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes = b"") -> list[str]:
-    """Add runs to the pack of this name, whole or not at all; lines about those that were there and are not among them.
-
-    Of one id that of another map takes the place of the old one, else the longer log does. What was imported from the
-    same log as another arm or seed goes. All others stay: folders can be imported one after the other. NormbenchError
-    for another log of an arm and seed that are there, and for more than a pack can hold.
+def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes = b"") -> None:
+    """Replace the pack of this name, whole or not at all. NormbenchError for more than one can hold.
 
     map_yaml: the map by which they were read, written beside them.
     """
-    path, ids, logs = place(results, name), {run.id for run in runs}, {*map(_log, runs)}
+    path, content = place(results, name), dump(name, runs)
     files.make_folder(path.parent)
     with files.alone(results / FOLDER), files.alone(path.parent):
-        old = {run.id: run for run in pack.read(path)}
-        gone = [run for run in old.values() if run.id not in ids and _log(run) in logs]
-        stay = [run for run in old.values() if run.id not in ids and _log(run) not in logs]
-        cells = {pack.place(run)[:-1]: run for run in stay}
-        merged = {run.id: run for run in old.values() if run.id in ids or _log(run) not in logs}
-        for run in runs:
-            if other := cells.get(pack.place(run)[:-1]):
-                raise BadInput(
-                    f"{FOLDER}/{name} has {run.arm} with seed {run.seed} from {_log(other)}, and {_log(run)} would be "
-                    f"a second one. Import it --as another name, or delete the first: normbench import --remove {name}"
-                )
-            there = merged.get(run.id)
-            if there is None or _map(there) != _map(run) or _length(run) >= _length(there):
-                merged[run.id] = run
-        if (content := dump(name, [*merged.values()])) != (path.read_bytes() if old else b""):
-            files.atomic_write(path, content)
+        files.atomic_write(path, content)
         if map_yaml:
             files.atomic_write(path.with_name(MAP), map_yaml)
-    lines = [f"{_log(run)} is no longer {run.arm} seed {run.seed} {dict(run.axes) or ''}".rstrip() for run in gone]
-    if stay:
-        names = ", ".join(_log(run) for run in stay[:5]) + f" and {len(stay) - 5} more" * (len(stay) > 5)
-        lines.append(f"from earlier imports stay {names} (normbench import --remove {name} deletes all)")
-    return lines
 
 
 def log_of(run: RunRecord) -> Any:
     """What makes it one run where it was logged: the key of `run_id`."""
     return run.config.get(IMPORT, {}).get("run")
-
-
-def _log(run: RunRecord) -> str:
-    return key if isinstance(key := log_of(run), str) else json.dumps(key, sort_keys=True)
-
-
-def _map(run: RunRecord) -> Any:
-    return run.config.get(IMPORT, {}).get("map_sha256")
-
-
-def _length(run: RunRecord) -> tuple[int, int]:
-    return run.steps, len(run.records)
 
 
 def dump(name: str, runs: Sequence[RunRecord]) -> bytes:

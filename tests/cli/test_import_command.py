@@ -40,14 +40,23 @@ def test_the_command_asks_writes_lists_and_removes(logs: Path, normbench: Any, c
     assert normbench("import", "--remove", "mine") == 2
 
 
-def test_a_longer_log_of_a_run_takes_its_place(logs: Path, normbench: Any, tmp_path: Path) -> None:
-    path = imported.place(tmp_path / "results", "mine")
-    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
-    before = {run.id: run.steps for run in pack.read(path)}
+def test_an_import_says_what_it_replaces(logs: Path, normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    path, words = imported.place(tmp_path / "results", "mine"), ("import", str(logs), "--as", "mine", "--yes")
+    assert normbench(*words) == 0 and "replaced" not in capfd.readouterr().out
+    ids = {run.id for run in pack.read(path)}
     write(logs, "ln_s1.csv", "1,2", "2,1", "3,0.5")
-    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
-    after = {run.id: run.steps for run in pack.read(path)}
-    assert after.keys() == before.keys() and sorted(after.values()) == [2, 2, 2, 3]
+    assert normbench(*words) == 0
+    out = capfd.readouterr().out
+    assert "replaced 4 runs of" in out and "gone" not in out
+    assert {run.id for run in pack.read(path)} == ids and max(run.steps for run in pack.read(path)) == 3
+    for name in ("bn_s1.csv", "bn_s2.csv", "ln_s1.csv"):
+        (logs / name).unlink()
+    write(logs, "ln_s3.csv", "1,2")
+    assert normbench(*words) == 0
+    assert "3 of them are gone: bn seeds 1, 2, ln seed 1\n" in capfd.readouterr().out
+    assert sorted((run.arm, run.seed) for run in pack.read(path)) == [("ln", 2), ("ln", 3)]
+    path.write_bytes(b"no pack")
+    assert normbench(*words) == 0 and "could not be read" in capfd.readouterr().out
 
 
 def test_an_open_question_shows_the_rest_of_the_map(tmp_path: Path, normbench: Any, capfd: Any) -> None:
