@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from normbench.config import compose, grammar
 from normbench.config.grammar import Override
 from normbench.errors import BadInput, NormbenchError
-
-WIDEST = 60  # characters of a value in a message
 
 
 def load(name: str, config_dir: Path | None = None) -> compose.Config:
@@ -22,12 +19,6 @@ def load(name: str, config_dir: Path | None = None) -> compose.Config:
 
         experiment_keys.check(path, node, config_dir)
     return {"title": name, "axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], "seeds": [], **node}
-
-
-def format_value(value: Any) -> str:
-    """A value as YAML may have it, cut where it is long; `null` is what a key has with nothing behind it."""
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
 
 
 @contextmanager

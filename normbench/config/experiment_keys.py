@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from normbench.config import compose, experiment_file, grammar
-from normbench.config.experiment_file import format_value
 from normbench.config.validation import Count, FidelityName, Model, Number, Range, optional, validate
 from normbench.errors import unknown
+from normbench.keys import format_value
 from normbench.stored import LABELS, RUN_GROUPS
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+/-]+")  # of an axis: it is written into commands and read from them

@@ -25,8 +25,8 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from normbench.config import FIDELITIES
-from normbench.config.experiment_file import format_value
 from normbench.errors import BadInput, unknown
+from normbench.keys import format_value
 
 WANTED = {  # by pydantic's type of an error: what belongs there
     "string_type": "a text",

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
-from normbench.config.experiment_file import format_value
 from normbench.config.validation import Count, Model, OneOf, Text, check_one, optional
 from normbench.errors import did_you_mean, unknown
+from normbench.keys import format_value
 
 SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
 PLACES = ("path", "column", "config", "hparam", "value")  # of a label

@@ -16,7 +16,6 @@ from pydantic import (
 )
 
 from normbench.config import FIDELITIES
-from normbench.config.experiment_file import format_value
 from normbench.config.validation import (
     Count,
     FidelityName,
@@ -29,6 +28,7 @@ from normbench.config.validation import (
     check_names,
     optional,
 )
+from normbench.keys import format_value
 from normbench.papers.claims import BEST, LENGTHS, MODES, format_cell
 from normbench.stats.series import CLOCKS
 
