@@ -24,6 +24,7 @@ from normbench.errors import BadInput, unknown
 T = TypeVar("T")
 WIDEST = 60  # characters of a value in a message
 NULL = "null is a value"
+REQUIRED = dataclasses.MISSING
 WANTED = {str: "a text", bool: "true or false", int: "a whole number", NoneType: "null",
           float: "a number (YAML wants 1.0e-2, not 1e-2)"}  # fmt: skip
 
@@ -42,9 +43,11 @@ class Fault(ValueError):
         self.path = path
 
 
-def of(*kinds: str, default: Any = dataclasses.MISSING) -> Any:
+def of(*kinds: str, default: Any = REQUIRED, default_factory: Any = REQUIRED) -> Any:
     """A key of maps of these kinds alone, which their key `kind` tells; without a default they must have it."""
-    needed = default is dataclasses.MISSING
+    if default_factory is not REQUIRED:
+        return dataclasses.field(default_factory=default_factory, metadata={"kinds": kinds})
+    needed = default is REQUIRED
     return dataclasses.field(default=None if needed else default, metadata={"kinds": kinds, "needed": needed})
 
 
@@ -109,8 +112,8 @@ def _read_object(kind: Any, data: Mapping[Any, Any]) -> Any:
         if key not in keys:
             raise ValueError(unknown(f"'{key}' is not a key.", str(key), keys))
     for key, (field, _) in keys.items():
-        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if key not in data and (field.metadata.get("needed") or not has_default):
+        needed = field.metadata.get("needed", field.default is field.default_factory is REQUIRED)
+        if key not in data and needed:
             raise ValueError(f"'{key}' must be given.")
     node = kind(**{keys[key][0].name: _read_at(key, keys[key][1], value) for key, value in data.items()})
     if hasattr(node, "check"):
@@ -176,6 +179,16 @@ def _wanted(kind: Any) -> str:
     if origin is Literal:
         return " or ".join(map(format_value, args))
     return WANTED.get(kind, "a list" if origin is tuple else "a map of keys")
+
+
+def plain(value: Any) -> Any:
+    """What a file would have of it; without the keys that are None."""
+    if dataclasses.is_dataclass(value):
+        entries = {key: getattr(value, field.name) for key, (field, _) in _keys(value.__class__).items()}
+        return {key: plain(entry) for key, entry in entries.items() if entry is not None}
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def _place(path: Iterable[str | int], data: Any) -> str:

@@ -23,7 +23,7 @@ from normbench.draw.tables import escape
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_keys, describe, published, rules
+from normbench.papers import describe, published, rules
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -66,7 +66,7 @@ def table(results: Path) -> str:
                 fidelity, found = judged[claim.id]
                 link = f"[{name}]({name}/{fidelity}/table.md)"
                 verdict, answer = found["verdict"], describe.evidence(found)
-            amended = " (amended)" if any(a["claim"] == claim.id for a in artifact.amendments) else ""
+            amended = " (amended)" if any(a.claim == claim.id for a in artifact.amendments) else ""
             statement = escape(f"{claim.id}: {claim.statement}{amended}")
             lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
     return "\n".join(lines)
@@ -110,7 +110,7 @@ def summary(results: Path) -> str:
         for name in ("reproduced", "contradicted")
     )
     loaded = [artifacts.load(name) for name in artifacts.ids()]
-    amended = sum(any(a["claim"] == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
+    amended = sum(any(a.claim == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
     paths = (results / a.id / fidelity / "verdicts.json" for a in loaded for fidelity in fidelities(a.id, results))
     wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths)
     most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
@@ -253,7 +253,6 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
     "results/README.md": {"findings": findings, "verdicts": table},
     "docs/keys.md": {
         "experiments": keys(validation, experiment_keys),
-        "claims": keys(claim_keys),
         "choices": keys(declaration_keys),
         "maps": keys(map_keys),
     },

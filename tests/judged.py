@@ -9,10 +9,10 @@ from normbench.papers import rules, verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.runs.record import RunRecord
 
-ERROR = Endpoint("final", split="test", mode="eval", metric="error")
+ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")
 ACCURACY = Endpoint("final", split="test", mode="eval", metric="accuracy", better="higher")
-NLL = Endpoint("final", split="train", mode="eval", metric="nll")
-TIME = Endpoint("time_to_level", split="train", mode="eval", metric="nll", level=0.1)
+NLL = Endpoint("final", split="train", mode="eval", metric="nll", better="lower")
+TIME = Endpoint("time_to_level", split="train", mode="eval", metric="nll", level=0.1, better="lower")
 LN, BN = {"arm": "ln"}, {"arm": "bn"}
 PAIR = ((1.0, LN), (-1.0, BN))
 JITTER = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.25, -0.25, 0.15)  # fixed spread around an effect
@@ -52,7 +52,7 @@ class AsThere:
         return [*there, *range(1000, 1000 + rules.FEWEST - len(there))]
 
     def smallest_effect(self, part: Part) -> float | None:
-        return part.delta["is"] if part.delta else None
+        return part.delta.is_ if part.delta else None
 
 
 def judge(
@@ -74,8 +74,9 @@ def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name:
 def artifact(*parts: Part, kind: str = "direction", open: Sequence[str] = (), seeds: int = 5, **more: Any) -> Artifact:
     controls = ("lr-low", "lr-high") if open else ()
     values: dict[str, Any] = {"reported": (), "controls": controls, "not_decidable": {}, **more, "open": tuple(open)}
-    claim = Claim("C1", kind, "s", "q", "l", parts=parts, **values)
-    return Artifact("x/fig", "t", "l", "x/fig", seeds, {"paper": ["d"], "smoke": ["e"]}, {}, (), (claim,), "a" * 64)
+    claim = Claim("C1", kind, "s", parts, "q", "l", **values)
+    texts = {"id": "x/fig", "title": "t", "locator": "l", "experiment": "x/fig", "claims_sha256": "a" * 64}
+    return Artifact((claim,), **texts, seeds=seeds, deviations={"paper": ["d"], "smoke": ["e"]})
 
 
 def final_run(arm: str, seed: int, value: float | str | None, metric: str = "error", **more: Any) -> RunRecord:

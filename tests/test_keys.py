@@ -14,7 +14,7 @@ import yaml
 from normbench import imports
 from normbench.config import compose, experiment_file
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file
+from normbench.papers import claims
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error", "variant": "TT", "better": "lower"}
@@ -122,7 +122,7 @@ FILES: dict[str, tuple[str, dict[str, Any], Callable[[Path, Path], Any], tuple[s
     "claims": (
         "papers/x/fig.yaml",
         CLAIMS,
-        lambda folder, path: claim_file.load(path),
+        lambda folder, path: claims.load(path),
         ("reference", "deviations", "contrast", "order", "of", "cell", "control_seeds", "not_decidable", "looked"),
     ),
     "experiment": (

@@ -89,11 +89,11 @@ class Judge(Judging):
     def judge(self, judged: list[Judged]) -> int:
         """Judge the claims of a file, or one between two arms."""
         from normbench.judge import sources, verdicts
-        from normbench.papers import claim_file
+        from normbench.papers.claims import built, load
         from normbench.papers.rules import NOT_RUN
 
         self._check_options()
-        asked = claim_file.load(self.claims) if self.claims and not self.init else None
+        asked = load(self.claims) if self.claims and not self.init else None
         if asked and asked.experiment:
             raise BadInput(
                 f"{self.claims}: these claims have the experiment {asked.experiment}: normbench reproduce. Without "
@@ -107,7 +107,7 @@ class Judge(Judging):
             content = self._of_two_arms(found, words)
             if self.init:
                 return 0
-            asked = claim_file.built(content, Path("--compare"))
+            asked = built(content, Path("--compare"))
         claims = verdicts.judge(asked, found)
         absent = _absent(asked, found)
         not_run = [

@@ -247,8 +247,7 @@ class Reproduce(Judging):
     def _header(self, artifact: Artifact, specs: Sequence[ResolvedRun], jobs: int, found: Found, missing: Any) -> None:
         """Print the plan, what is stored of it, and how long the rest takes with so many jobs."""
         node = specs[0].config["data"]
-        own = [] if self.fidelity == "paper" else artifact.deviations.get(self.fidelity, [])
-        stamp = len([*artifact.deviations.get("paper", []), *own])
+        stamp = sum(len(artifact.deviations.get(fidelity, ())) for fidelity in {"paper", self.fidelity})
         axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
         counted = [(len({spec.arm for spec in specs}), "arm")]
         counted += [(len(values), plan.axis_text(key)) for key, values in axes.items()]

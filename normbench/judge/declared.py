@@ -35,7 +35,7 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
         names = [metric.name for metric in of_split[end.split]]
         raise unknown(f"{where}no run has the metric {end.metric} of {end.split}.", end.metric, names)
     ways = {metric.better for metric in known} - {""}
-    better = end.better or (min(ways) if len(ways) == 1 else "")
+    better = end.better or (min(ways) if len(ways) == 1 else None)
     directed = part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least
     units = {str(_facts(run, end.metric).get("unit")) for run in runs if IMPORT in run.config}
     logs = {bool(_facts(run, end.metric).get("log")) for run in runs if IMPORT in run.config}

@@ -103,7 +103,8 @@ def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alon
         return Logged(part, rules.NOT_DECIDABLE, "no common steps", runs=ids)
     same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
     pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
-    if not pairs and (sorted(w for w, _ in part.contrast) != [-1, 1] or part.test == "sign" or end.of or end.least):
+    is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
+    if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
         return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=ids, compared=(_not_paired(cells, part),))
     cells = paired_runs(part, at_common.runs)[0]
     if pairs:
@@ -171,7 +172,7 @@ def _has_seed(run: RunRecord) -> bool:
 
 def _delta(part: Part) -> float | None:
     """The smallest effect that the part declares: those of `rules.yaml` are of this project's data."""
-    return None if part.delta is None else part.delta["is"]
+    return None if part.delta is None else part.delta.is_
 
 
 def _as_logged(seen: Observed) -> Logged:

@@ -11,7 +11,7 @@ from normbench.compare import metrics
 from normbench.draw.text import visible
 from normbench.errors import BadInput, unknown
 from normbench.judge.evidence import observe
-from normbench.papers import claim_file, rules
+from normbench.papers import claims, rules
 from normbench.papers.claims import EQUAL
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import detectable_effect
@@ -61,7 +61,7 @@ def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str
     import yaml
 
     (claim,) = content["claims"]
-    (part,) = claim_file.built(content, Path("--init")).claims[0].parts
+    (part,) = claims.built(content, Path("--init")).claims[0].parts
     seen = observe(part, [run for run in runs if not run.control], content["length"], rules.FEWEST, None)
     margin = None
     if seen.sd is not None and not seen.flat:

@@ -157,9 +157,7 @@ def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
 
 @cache
 def _loaded(path: Path, of: Stamp | None) -> claims.Artifact:
-    from normbench.papers import claim_file  # late: it validates
-
-    return claim_file.load(path)
+    return claims.load(path)
 
 
 class Plan:

@@ -1,59 +1,142 @@
-"""What a paper's claims are made of: sentences, comparisons, endpoints; `claim_file` reads them."""
+"""A paper's claims: the classes are what an artifact's file is read into, and what it is judged by.
+
+A file has claims about a figure or table; or about logged curves, and then no experiment. A claim consists of parts, a
+part compares endpoints. Each field is a key of the file; the comment beside it says what belongs there.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from normbench.config.plan import axis_text
+import yaml
+
+from normbench import keys, reading
+from normbench.config import FIDELITIES
+from normbench.config.plan import axis_text, place_text
+from normbench.errors import BadInput
+from normbench.keys import Before, Count, Range, Text, above, at_least, at_most, below, format_value, hidden, longer, of
+from normbench.papers import rules
 from normbench.runs.record import LOSSES
 from normbench.stats.series import CLOCKS
 
+LARGEST = 1 << 20  # bytes of a file
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
     "along": "along training", "whole": "the whole split at the end",
 }  # fmt: skip
-LENGTHS = EQUAL, COMMON = "equal", "common"
-Cell = Mapping[str, Any]
+EQUAL, COMMON = "equal", "common"
 BEST = "best"  # of the runs that are compared
+CURVES = ("final", "area", "gain", "chosen", "time_to_level")  # kinds of endpoints that are read from a run's curve
+COMPARED = ("direction", "size", "equivalence", "no_worse")  # kinds of parts that compare cells of a contrast
+
+
+def _quoted(cell: dict[str, Any]) -> dict[str, Any]:
+    for key, value in cell.items():
+        # YAML reads a bare off, no or 2016-07-21 as something else than the name that was meant.
+        if not isinstance(value, str) and (key == "arm" or not isinstance(value, bool | int | float)):
+            raise ValueError(f"'{key}' has the value {format_value(value)}; quote names that YAML changes.")
+    return cell
+
+
+def _weighted(term: tuple[float, Any]) -> tuple[float, Any]:
+    if not term[0]:
+        raise ValueError("its weight must not be 0.")
+    return float(term[0]), term[1]
+
+
+def _growing(seeds: tuple[int, int]) -> tuple[int, int]:
+    if not 1 < seeds[0] < seeds[1]:
+        raise ValueError(f"{[*seeds]} must be two numbers of seeds, the smaller first.")
+    return seeds
+
+
+def _at_paper(given: Any) -> Any:
+    return {"paper": given} if isinstance(given, dict) and given.keys() & {"from", "to"} else given
+
+
+def _at_all(given: Any) -> Any:
+    return dict.fromkeys(FIDELITIES, given) if isinstance(given, str) else given
+
+
+def _several(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+Fidelity = Annotated[Text, keys.one_of(*FIDELITIES)]
+Positive = Annotated[float, above(0)]
+Cell = Annotated[Mapping[Text, Any], _quoted]  # chooses runs: {arm: ln, train.batch_size: 4}
+Term = Annotated[tuple[float, Cell], _weighted]
+Seeds = Annotated[Mapping[Fidelity, Range], Before(_at_paper)]  # {from: 6, to: 10} for `paper`, or a map by fidelity
+Names = Annotated[tuple[Text, ...], Before(_several)]
+Kind = Literal["direction", "size", "equivalence", "no_worse", "order", "exact"]
+
+
+# --- endpoints -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level on the way from the worst first value to the best value of runs of one seed."""
+
+    share: Annotated[float, above(0), at_most(1)]  # of this way, such as 0.9
+    of: Literal["best"] | Cell  # whose best value: best, of all runs that are compared; or a cell, of its runs
+    least: float = 0.0  # as of an endpoint
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One number per run; `claim_keys` has its kinds and keys.
+    """One number per run.
 
-    A relative level is that `share` of the way from the worst first value to the best value of the runs of one seed
-    that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come
-    `least` from its first value to its best it has hardly begun, and what it would reach is not known: a part that
-    compares times, areas or chosen values is then not decidable.
+    | kind | the number |
+    | --- | --- |
+    | final | the value at the last epoch |
+    | area | the mean over all epochs, of losses the geometric one; of logged curves over their common steps |
+    | gain | the last value minus the value after a share of the updates |
+    | chosen | the value at one epoch; at `best` and `last`, intervals are over test examples too, if runs kept them |
+    | time_to_level | the time at which the curve first reaches a level |
+    | value | a number that a probe computed |
 
-    An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
-    `log`: whether it is interpolated, and averaged, on its logarithm, as losses are; None: by its name. `trapezoid`:
-    the area over steps that lie anywhere, in place of the mean over evaluations.
+    Where one of the compared runs has not come `least` from its first value to its best it has hardly begun: what it
+    would reach is not known, and the part is not decidable.
     """
 
-    kind: str
-    split: str = ""
-    mode: str = "eval"
-    metric: str = ""
-    variant: str | None = None
-    level: float | None = None
-    share: float = 0.0
-    of: Cell | str = ""
-    least: float = 0.0
-    better: str = "lower"
-    key: str = ""
-    epoch: str | int = ""
-    clock: str = "epoch"
-    log: bool | None = None
-    trapezoid: bool = False
+    kind: Literal["final", "area", "gain", "chosen", "time_to_level", "value"]
+    split: Text = of(*CURVES)  # train, valid, test, or a downstream task
+    # evaluation mode, training mode, the running mean over an epoch's updates, the stage after training, tasks along
+    # training, or the whole split at the end
+    mode: Annotated[str, keys.one_of(*MODES)] = of(*CURVES, default="eval")
+    metric: Text = of(*CURVES)  # such as nll or error
+    # The evaluation settings; a cell may name others. Patterns with | choose several, which count by their mean
+    # (`TT**|FF**`); `best by valid` chooses one by its validation result.
+    variant: Text | None = of(*CURVES, default=None)
+    # Which values are better: lower, if it says nothing; of logged curves what they declare.
+    better: Annotated[str, keys.one_of("lower", "higher")] | None = of(*CURVES, default=None)
+    level: float | Level | None = of("time_to_level")  # a value in the metric's unit, or a relative level
+    clock: Annotated[str, keys.one_of(*CLOCKS)] = of("time_to_level", default="epoch")  # the unit of the time
+    share: Annotated[float, at_least(0), below(1)] = of("gain")  # of the updates
+    least: float = of("area", "chosen", default=0.0)  # how far a run must have come
+    # A number; last; best: where the default evaluation is best by the monitored metric; own: where the variant is.
+    epoch: Literal["best", "own", "last"] | Annotated[int, at_least(0)] = of("chosen")
+    key: Text = of("value")  # the name of the number in the run's record
+    log: bool | None = hidden(None)  # it is interpolated, and averaged, on its logarithm; None: by its name
+    trapezoid: bool = hidden(False)  # the area over steps that lie anywhere, not the mean over evaluations
 
     @property
     def on_log(self) -> bool:
         return self.metric in LOSSES if self.log is None else self.log
+
+    @property
+    def relative(self) -> Level | None:
+        return self.level if isinstance(self.level, Level) else None
+
+    @property
+    def needed_progress(self) -> float:
+        return self.relative.least if self.relative else self.least
 
     def __str__(self) -> str:
         if self.kind == "value":
@@ -72,8 +155,11 @@ class Endpoint:
             return f"{self.split} {metric}, gain over the last {100 * (1 - self.share):g} % of updates ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
-        whose = "them" if isinstance(self.of, str) else format_cell(self.of)
-        level = f"{100 * self.share:g} % of the way to the best of {whose}" if self.of else f"{self.level:g}"
+        if relative := self.relative:
+            whose = "them" if isinstance(relative.of, str) else format_cell(relative.of)
+            level = f"{100 * relative.share:g} % of the way to the best of {whose}"
+        else:
+            level = f"{self.level:g}"
         return f"{CLOCKS[self.clock]} to {self.split} {metric} {level} ({where})"
 
     def quantity(self, names: Mapping[str, str]) -> str:
@@ -83,58 +169,135 @@ class Endpoint:
         if self.kind == "value":
             return names.get(self.key, self.key.replace("_", " "))
         if self.kind == "time_to_level":
-            whose = f" of {name_of(self.of, names)}" if not isinstance(self.of, str) else ""
-            share = f"{100 * self.share:g} % of the way to the best {metric}{whose}"
-            return share if self.of else f"{metric} {self.level:g}"
+            if not (relative := self.relative):
+                return f"{metric} {self.level:g}"
+            whose = f" of {name_of(relative.of, names)}" if not isinstance(relative.of, str) else ""
+            return f"{100 * relative.share:g} % of the way to the best {metric}{whose}"
         if self.kind == "chosen" and self.epoch not in ("best", "own"):
             return f"{metric} at {'the last epoch' if self.epoch == 'last' else f'epoch {self.epoch}'}"
         return {"final": "final ", "area": "mean ", "gain": "late gain in "}.get(self.kind, "") + metric
 
 
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A smallest effect of interest that differs from that of `rules.yaml`."""
+
+    is_: Positive | None  # the effect, in the part's unit; null: the part has none
+    why: Text  # the reason
+
+
 @dataclass(frozen=True)
 class Part:
-    """One comparison: Σ weight · g(endpoint) over the cells of `contrast`, g by `scale`, in `unit`."""
+    """One comparison: Σ weight · g(endpoint) over the cells of `contrast`, g by `scale`, in `unit`.
 
-    id: str
-    kind: str
-    endpoint: Endpoint
-    contrast: tuple[tuple[float, Cell], ...]
-    scale: str
-    unit: str
-    expect: str | None = None
-    paper: float | None = None
-    within: float | None = None
-    band: float | None = None
-    test: str = "t"
-    delta: Mapping[str, Any] | None = None  # {is: a number or None, why: ...}, where it is not that of the rules
-    value: float | None = None
-    at_most: float | None = None
-    at_least: float | None = None
+    | kind | claims that |
+    | --- | --- |
+    | direction | the effect has a certain sign |
+    | size | the effect equals the paper's number |
+    | equivalence | the effect is smaller than a margin |
+    | no_worse | the first cell is worse by less than a margin, or better |
+    | order | the cells have an order; it is read as k - 1 directions of k cells, one for each pair of neighbours |
+    | exact | a number that was computed, without seeds, meets its bounds |
+    """
+
+    id: Text  # what is compared, in words
+    kind: Kind  # as of its claim, which alone says it; that of a reported part follows from its keys
+    endpoint: Endpoint  # the number of a run that is compared
+    unit: Text  # of the effect
+    # Pairs of a weight and a cell, such as [[1, {arm: ln}], [-1, {arm: bn}]] for LN minus BN.
+    contrast: Annotated[tuple[Term, ...], longer(1)] = of(*COMPARED)
+    order: Annotated[tuple[Cell, ...], longer(2)] | None = of("order")  # cells, that of the smallest endpoint first
+    cell: Cell = of("exact", default_factory=dict)  # the runs that are meant, such as {arm: ln}
+    # Of the endpoints their logarithms are compared, themselves times 100, or themselves.
+    scale: Literal["log", "percent", "linear"] = of(*COMPARED, "order")
+    expect: Literal["negative", "positive"] | None = of("direction")  # the sign that is claimed
+    paper: float | None = of("size")  # the paper's number
+    band: Positive | None = of("size")  # how far from it the prediction interval of one more run may reach
+    within: Positive | None = of("equivalence", "no_worse")  # the margin, in the part's unit
+    # Student's t test of the mean; or the exact sign test of the median, for values that can be censored or can
+    # diverge, or have a heavy tail.
+    test: Literal["t", "sign"] = of("direction", "order", default="t")
+    delta: Delta | None = of("direction", "order", default=None)  # on logged curves there is no other smallest effect
+    value: float | None = of("exact", default=None)  # the number that it must equal
+    at_most: float | None = of("exact", default=None)
+    at_least: float | None = of("exact", default=None)
+
+    def check(self, given: object) -> None:
+        relative, cells = self.endpoint.relative, self.order or [cell for _, cell in self.contrast or ()]
+        if relative and not isinstance(relative.of, str) and relative.of not in cells:
+            raise ValueError(f"endpoint.level.of: {format_cell(relative.of)} is not compared here.")
+        if self.kind == "exact" and self.endpoint.kind != "value":
+            raise ValueError(f"endpoint: kind: '{self.endpoint.kind}' must be 'value' in an exact part.")
+        if self.kind == "exact" and self.value is self.at_most is self.at_least is None:
+            raise ValueError("one of 'value', 'at_most', 'at_least' must be given.")
+
+    def compared(self) -> Iterator[Part]:
+        """The comparisons that it makes: of an order one for each pair of neighbours."""
+        if self.kind == "exact":
+            yield replace(self, contrast=((1.0, self.cell),), scale="linear")
+        elif self.order:
+            for low, high in pairwise(self.order):
+                name, contrast = f"{self.id}: {_below(low, high)}", ((1.0, low), (-1.0, high))
+                yield replace(self, id=name, kind="direction", expect="negative", contrast=contrast, order=None)
+        else:
+            yield self
+
+
+def _below(low: Cell, high: Cell) -> str:
+    """'bln below bn, batch size 25': what both share is said once."""
+    shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
+    own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
+    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in own)
+    return ", ".join([text, place_text(shared)] if shared else [text])
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper with the parts that decide it and those that are only reported; keys as of `claim_keys`.
+    """A statement of the paper, or a hypothesis of our own, with the parts that decide it and those only reported.
 
-    The word at its setting is that of the claim where the settings of `controls` say the same.
+    Its word at the paper's setting is that of the claim where the settings of `controls` say the same.
     """
 
-    id: str
-    kind: str
-    statement: str
-    quote: str
-    locator: str
-    parts: tuple[Part, ...]
-    reported: tuple[Part, ...] = ()
-    open: tuple[str, ...] = ()
-    controls: tuple[str, ...] = ()
-    not_decidable: Mapping[str, str] = field(default_factory=dict)  # why, by fidelity
-    unvaried: tuple[str, ...] = ()
-    seeds: Mapping[str, range] = field(default_factory=dict)
-    control_seeds: Mapping[str, Mapping[str, range]] = field(default_factory=dict)
-    ours: bool = False
-    added: tuple[int, int] | None = None
-    beside: tuple[str, ...] = ()
+    id: Text  # no other claim of the artifact has it
+    kind: Kind  # of its parts
+    statement: Text  # what is claimed, in our words
+    parts: tuple[Part, ...]  # the claim holds if all of them hold
+    quote: Text = ""  # what is claimed, in the paper's words; a claim about an experiment has it
+    locator: Text = ""  # where the paper says it; a claim about an experiment has it
+    reported: tuple[Part, ...] = ()  # parts of any kind, which decide nothing
+    beside: Names = ()  # ids of reported parts that are printed beside its number, which would mislead without them
+    open: tuple[Text, ...] = ()  # choices that the paper leaves open
+    controls: tuple[Text, ...] = ()  # controls of the experiment that vary these choices
+    unvaried: tuple[Text, ...] = ()  # open choices that no control varies
+    seeds: Seeds = field(default_factory=dict)  # the only ones that decide, because results of others had been seen
+    control_seeds: Mapping[Text, Seeds] = field(default_factory=dict)  # the same of controls
+    added: Annotated[tuple[Count, Count], _growing] | None = None  # seeds of the first look, and of a second, unplanned
+    not_decidable: Annotated[Mapping[Fidelity, Text], Before(_at_all)] = field(default_factory=dict)  # why no run can
+    ours: bool = False  # it is a hypothesis of our own
+
+    def check(self, given: Collection[str]) -> None:
+        alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
+        reason = alone.get(self.kind, "" if self.controls else "without controls no word of its could be robust")
+        if self.open and reason:
+            raise ValueError(f"'open' names choices that the paper leaves open, but {reason}.")
+        if self.controls and not self.open:
+            raise ValueError("'controls' has settings, but 'open' does not say what they vary.")
+        if not self.parts and not self.not_decidable:
+            raise ValueError("'parts' is empty: nothing would decide the claim.")
+        for part in self.parts:
+            if part.kind != self.kind:
+                raise ValueError(f"kind: '{part.kind}' of the part '{part.id}' must be that of the claim.")
+        reported = [part.id for part in self.reported]
+        keys.check_ids([*(part.id for part in self.parts), *reported])
+        keys.check_names("unvaried", self.unvaried, self.open)
+        keys.check_names("beside", self.beside, reported)
+        keys.check_names("control_seeds", self.control_seeds, self.controls)
 
     @property
     def computed(self) -> bool:
@@ -143,33 +306,103 @@ class Claim:
 
     def alone(self, fidelity: str, control: str = "") -> range | None:
         """The seeds that alone decide at this fidelity and setting ("" is the paper's); None: all that are planned."""
-        return self.control_seeds.get(control, self.seeds).get(fidelity)
+        seeds = self.control_seeds.get(control, self.seeds).get(fidelity)
+        return range(seeds.from_, seeds.to + 1) if seeds else None
+
+
+def _with_kinds(claim: Any) -> Any:
+    """The parts of a claim's file with their kinds."""
+    if not isinstance(claim, dict):
+        return claim
+    typed = {}
+    for key, kind_of in (("parts", lambda part: claim.get("kind")), ("reported", _kind_of)):
+        if isinstance(entries := claim.get(key), list):
+            typed[key] = [{"kind": kind_of(part), **part} if isinstance(part, dict) else part for part in entries]
+    return {**claim, **typed}
+
+
+def _kind_of(part: Mapping[str, Any]) -> str:
+    """By the key that only one kind has."""
+    marks = {"paper": "size", "band": "size", "within": "equivalence", "order": "order"}
+    marks |= dict.fromkeys(("value", "at_most", "at_least"), "exact")
+    return next((kind for key, kind in marks.items() if key in part), "direction")
+
+
+# --- artifacts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """A change of a claim after runs had been seen."""
+
+    claim: Text  # its id
+    change: Text  # what was changed
+    reason: Text  # and which results had been seen, with their effects and intervals
+    # The seeds, at least five, on which the claim had a word before; the chance that it was wrong is counted as well.
+    looked: Seeds | None = None
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A figure or table of a paper. `claims_sha256` identifies its claims; `path`: its file; `config_dir`: where an
-    artifact of one's own has its experiment, None of one shipped. `names`: what sentences call arms, variants, metrics
-    and values of axes. `runs`, `length`: of claims about logged curves, which have no experiment.
+    """A figure, table or statement of a paper, and the claims about it; or claims about logged curves, which need no
+    other key of the file than `claims`.
     """
 
-    id: str
-    title: str
-    locator: str
-    experiment: str
-    seeds: int
-    deviations: Mapping[str, Sequence[str]]
-    reference: Mapping[str, Any]
-    amendments: tuple[Mapping[str, Any], ...]
-    claims: tuple[Claim, ...]
-    claims_sha256: str
-    seen: int = 0
-    question: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
-    path: Path = Path()
-    config_dir: Path | None = None
-    runs: tuple[str, ...] = ()
-    length: str = EQUAL
+    claims: tuple[Annotated[Claim, Before(_with_kinds)], ...]
+    id: Text = ""  # PAPER/NAME, as in the file's path
+    title: Text = ""  # on pages
+    locator: Text = ""  # where the paper has it
+    question: Text = ""  # that it answers, in one sentence
+    names: Mapping[Text, Text] = field(default_factory=dict)  # in sentences, of arms, variants, metrics, values of axes
+    experiment: Text = ""  # PAPER/NAME, whose runs decide the claims
+    runs: Names = ()  # without an experiment: those that decide, as `normbench judge --runs` takes them
+    # Without an experiment: runs that end at different steps are refused, or compared up to their last common step.
+    length: Literal["equal", "common"] = "equal"
+    seeds: Count = rules.FEWEST  # the planned number n
+    # The last seed whose results had been seen when the smallest effects were declared: on seeds up to it no effect is
+    # called negligible.
+    seen: Count = 0
+    deviations: Mapping[Fidelity, tuple[Text, ...]] = field(default_factory=dict)  # from the paper, in sentences
+    reference: Mapping[Any, Any] = field(default_factory=dict)  # numbers of the paper for NAME.py, which draws
+    amendments: tuple[Amendment, ...] = ()
+    claims_sha256: str = hidden("")  # identifies its claims
+    path: Path = hidden(Path())  # its file
+    config_dir: Path | None = hidden(None)  # where an artifact of one's own has its experiment
+
+    def check(self, given: Collection[str]) -> None:
+        if self.experiment:
+            self._check_planned(given)
+        else:
+            self._check_logged()
+        keys.check_ids([claim.id for claim in self.claims])
+        for number, amendment in enumerate(self.amendments):
+            if amendment.looked:
+                keys.check_names(f"amendments[{number}].claim", [amendment.claim], [claim.id for claim in self.claims])
+
+    def _check_planned(self, given: Collection[str]) -> None:
+        missing = [key for key in ("id", "title", "locator", "seeds", "deviations") if key not in given]
+        for place, claim in enumerate(self.claims):
+            missing += [f"claims[{place}].{key}" for key in ("quote", "locator") if not getattr(claim, key)]
+        for key in missing:
+            raise ValueError(f"'{key}' is missing; claims about an experiment have it.")
+        for key in ("runs", "length"):
+            if key in given:
+                raise ValueError(f"'{key}' is of claims about logged curves; {self.experiment} has its own runs.")
+
+    def _check_logged(self) -> None:
+        """Refuse what has no meaning without an experiment, and a file that would judge nothing."""
+        if not self.claims:
+            raise ValueError("'claims' is empty: nothing would be judged.")
+        if self.seeds < rules.FEWEST:
+            raise ValueError(f"seeds: {self.seeds} must be at least {rules.FEWEST}: no verdict rests on fewer.")
+        planned: dict[str, Any] = {"seen": self.seen or None}
+        for place, claim in enumerate(self.claims):
+            fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
+            planned[f"claims[{place}].added"] = claim.added
+            planned[f"claims[{place}].seeds"] = fidelities - {"paper"} or None
+        for key, value in planned.items():
+            if value is not None:
+                raise ValueError(f"'{key}': {format_value(value)} is of claims about an experiment, and there is none.")
 
     @property
     def command(self) -> str:
@@ -180,6 +413,36 @@ class Artifact:
     def settings(self) -> tuple[str, ...]:
         """ "" for the paper's own, then the controls that claims name."""
         return tuple(dict.fromkeys(["", *(name for claim in self.claims for name in claim.controls)]))
+
+
+def load(path: Path) -> Artifact:
+    """An artifact's file. NormbenchError with one line that names the file, the claim and the key."""
+    try:
+        data = reading.load_yaml(reading.read(path, LARGEST).decode())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    return built(data, path)
+
+
+def built(data: Any, path: Path) -> Artifact:
+    """The artifact of a file's content, checked as by `load`."""
+    artifact = keys.load(Artifact, data, path)
+    # of the experiments' models lower is better where a claim says nothing; of foreign logs the map may say
+    better = "lower" if artifact.experiment else None
+
+    def compared(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        every = [part for entry in parts for part in entry.compared()]
+        return tuple(replace(p, endpoint=replace(p.endpoint, better=p.endpoint.better or better)) for p in every)
+
+    judged = [replace(c, parts=compared(c.parts), reported=compared(c.reported)) for c in artifact.claims]
+    return replace(
+        artifact,
+        id=artifact.id or path.stem,
+        title=artifact.title or path.stem,
+        claims=tuple(judged),
+        claims_sha256=rules.canonical_sha256(data["claims"]),
+        path=path,
+    )
 
 
 def command(name: str, config_dir: Path | None) -> str:
@@ -226,6 +489,6 @@ def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
         "quantity": end.quantity(names),
         "place": ", ".join(filter(None, [name_of(shared, names), "in training mode" if end.mode == "train" else ""])),
         "scale": part.scale,
-        "better": end.better if cells and (pair or end.kind == "gain") else "",
+        "better": (end.better or "") if cells and (pair or end.kind == "gain") else "",
         "clock": CLOCKS[end.clock] if end.kind == "time_to_level" else "",
     }

@@ -78,9 +78,9 @@ def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:
     found: dict[str, tuple[Endpoint, str]] = {}
     for part in _parts(artifact):
         one = part.endpoint
-        if one.kind not in ("value", "chosen") and one.level is None:
+        if one.kind not in ("value", "chosen") and (one.relative or one.level is None):
             one = replace(one, kind="final")
-        unit = "" if one.level is not None or part.scale == "log" else part.unit
+        unit = "" if one.kind == "time_to_level" or part.scale == "log" else part.unit
         unit = "%" if part.scale == "percent" else unit.replace("log ratio", "").replace("points", "")
         for _, cell in part.contrast:
             seen = replace(one, variant=cell.get("variant", one.variant))

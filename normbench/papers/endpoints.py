@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from normbench.draw.text import show
 from normbench.errors import BadInput
-from normbench.papers.claims import BEST, Cell, Endpoint, Part, format_cell
+from normbench.papers.claims import BEST, Cell, Endpoint, Level, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
     Reached,
@@ -69,19 +69,20 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
 
 def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
     """The endpoint with its relative level computed from these runs; None where one of them has hardly begun."""
-    if not endpoint.of and not endpoint.least:
+    relative, least = endpoint.relative, endpoint.needed_progress
+    if not relative and not least:
         return endpoint
     where = endpoint.split, endpoint.mode, endpoint.metric
     curves = [(cell, series(run, *where, variant, "step")) for cell, run, variant in compared]
 
     def level(of: Sequence[Series]) -> float | None:
-        return level_at_share(of, endpoint.share, endpoint.least, endpoint.better)
+        return level_at_share(of, relative.share if relative else 1, least, endpoint.better or "lower")
 
-    if endpoint.least and any(level([curve]) is None for _, curve in curves):
+    if least and any(level([curve]) is None for _, curve in curves):
         return None
-    if not endpoint.of:
+    if not relative:
         return endpoint
-    found = level([curve for cell, curve in curves if endpoint.of in (BEST, cell)])
+    found = level([curve for cell, curve in curves if relative.of in (BEST, cell)])
     return None if found is None else replace(endpoint, level=found)
 
 
@@ -110,11 +111,12 @@ def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outco
     points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant, x=endpoint.clock)
     if not points:
         return Outcome(None, diverged=True) if lost else None
-    assert endpoint.level is not None
+    level = endpoint.level
+    assert level is not None and not isinstance(level, Level)
     if endpoint.better == "higher":
-        time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
+        time = time_to_level([(x, -value) for x, value in points], -level, log=False)
     else:
-        time = time_to_level(points, endpoint.level, log=endpoint.on_log)
+        time = time_to_level(points, level, log=endpoint.on_log)
     return Outcome(time.x, lost) if isinstance(time, Reached) else Outcome(None, lost, time.at)
 
 

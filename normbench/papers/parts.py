@@ -156,7 +156,7 @@ def gather(
         ]
         endpoint = levelled(part.endpoint, compared)
         if endpoint is None:
-            about = (f"{seed}", f"{part.endpoint.least:g}")
+            about = (f"{seed}", f"{part.endpoint.needed_progress:g}")
             return Observed(gap=rules.NOT_DECIDABLE, why="hardly begun", about=about, **common)
         for _, run, variant in compared:
             outcome = outcome_of(endpoint, run, variant)

@@ -86,7 +86,8 @@ class Contrasts:
 def key(part: Part, control: str) -> str:
     """The same for the same comparison in every claim."""
     end = part.endpoint
-    compared = [end.kind, end.split, end.metric, end.epoch, end.variant, [[w, dict(c)] for w, c in part.contrast]]
+    epoch = "" if end.epoch is None else end.epoch  # as in published files
+    compared = [end.kind, end.split, end.metric, epoch, end.variant, [[w, dict(c)] for w, c in part.contrast]]
     return hashlib.sha256(json.dumps([compared, control], sort_keys=True).encode()).hexdigest()[:16]
 
 

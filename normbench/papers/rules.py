@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from normbench.errors import BadInput
-from normbench.papers.claims import Part
 from normbench.stats.statistics import Interval, sign_test, within
 from normbench.stored import LOGGED
 
-if TYPE_CHECKING:  # which asks this module for words
+if TYPE_CHECKING:  # which ask this module for words
+    from normbench.papers.claims import Part
     from normbench.papers.parts import Observed
 
 HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
@@ -208,7 +208,7 @@ def smallest_effect(part: Part, data: str) -> float | None:
     if part.kind != "direction":
         return None
     if part.delta is not None:
-        return None if part.delta["is"] is None else float(part.delta["is"])
+        return None if part.delta.is_ is None else float(part.delta.is_)
     fits = {"endpoint": part.endpoint.kind, "metric": part.endpoint.metric, "scale": part.scale}
     for entry in RULES["smallest_effects"]:
         if all(value in entry[key] for key, value in fits.items() if key in entry):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from normbench import keys
 from normbench.errors import BadInput
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
@@ -51,7 +52,7 @@ def judge(
         "command": f"{artifact.command} --fidelity {fidelity}{controls}",
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)],
         "claims_sha256": artifact.claims_sha256,
-        "amendments": list(artifact.amendments),
+        "amendments": keys.plain(artifact.amendments),
         "note": _describe_note(artifact, previous),
         "expected_wrong": math.fsum(claim["spent"] for claim in claims),
         "claims": claims,
@@ -80,13 +81,14 @@ class _Evidence:
             [(part, self.observe(part, "")) for part in parts] for parts in (claim.parts, claim.reported)
         )
         controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        amendments = [entry for entry in self.artifact.amendments if entry["claim"] == claim.id]
-        earlier = sum(self.fidelity in entry.get("looked", {}) for entry in amendments)
+        amendments = [entry for entry in self.artifact.amendments if entry.claim == claim.id]
+        earlier = sum(self.fidelity in (entry.looked or {}) for entry in amendments)
         look, names = self.look(""), self.artifact.names
         found = decide(claim, self.fidelity, setting, controls, reported, look, names, earlier=earlier)
         for control in found["controls"]:
             control["parts"] = control["parts"] if self.groups[control["name"]] else []
-        return {**found, "suggestion": None, "rules_sha256": self.plan.sha256(claim), "amendments": amendments}
+        found |= {"suggestion": None, "rules_sha256": self.plan.sha256(claim)}
+        return {**found, "amendments": keys.plain(amendments)}
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from normbench.judge.verdicts import judge
-from normbench.papers import claim_file
+from normbench.papers.claims import built
 from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.files import atomic_write
@@ -75,7 +75,7 @@ def claims(pairs: int, kind: str = "direction", endpoint: str = "final", length:
         for pair in range(pairs)
     ]  # fmt: skip
     entries = [{"id": part["id"], "kind": kind, "statement": part["id"], "parts": [part]} for part in parts]
-    return claim_file.built({"claims": entries, "length": length}, Path("null.yaml"))
+    return built({"claims": entries, "length": length}, Path("null.yaml"))
 
 
 PAGE = """# Words of `normbench judge` on simulated logs

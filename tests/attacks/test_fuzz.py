@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from normbench import imports, reading
 from normbench.errors import NormbenchError
-from normbench.papers import claim_file, per_example_effects, published
+from normbench.papers import claims, per_example_effects, published
 from normbench.runs import curve_file, imported, pack
 from normbench.runs.damaged import Damaged
 
@@ -78,7 +78,7 @@ READERS |= {
     if name != "map.yaml"
 }
 READERS["map.yaml"] = lambda path: imports.read_map(path / "map.yaml")
-READERS["claims.yaml"] = lambda path: claim_file.load(path / "claims.yaml")
+READERS["claims.yaml"] = lambda path: claims.load(path / "claims.yaml")
 # what has a hash of itself, or elsewhere
 SEALED = ("curve.jsonl", pack.NAME, "columns.gz")
 PUT = [b"[" * 2000, b"{" * 60, b"9" * 400, b"1", b"\0", b"\xff", b"\n", b"\n\n", b"NaN", b"&a *a", b"!!set "]

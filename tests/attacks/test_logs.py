@@ -16,7 +16,7 @@ from pyarrow import parquet
 from normbench import imports
 from normbench.errors import NormbenchError
 from normbench.imports import log, tables, tensorboard, wandb_file
-from normbench.papers import claim_file
+from normbench.papers.claims import load
 
 DEEP = 5_000  # levels: beyond any recursion
 GOOD = "step,train_loss\n1,0.5\n2,0.4\n"
@@ -141,7 +141,7 @@ MERGED = "base: &base {step: {column: step}}\nx: {<<: *base}\n"
 
 def test_merge_keys_are_refused_in_maps_and_claims(tmp_path: Path) -> None:
     (path := tmp_path / "own.yaml").write_text(MERGED)
-    for read in (imports.read_map, claim_file.load):
+    for read in (imports.read_map, load):
         with pytest.raises(NormbenchError) as caught:
             read(path)
         assert str(path) in str(caught.value) and "<<" in str(caught.value)
@@ -155,7 +155,7 @@ def test_many_claims_in_flow_style_are_not_deep(tmp_path: Path) -> None:
         {"id": f"C{number}", "kind": "direction", "statement": "a is better", "parts": [part]} for number in range(700)
     ]
     (path := tmp_path / "claims.yaml").write_text(json.dumps({"claims": claims}))
-    assert len(claim_file.load(path).claims) == 700
+    assert len(load(path).claims) == 700
 
 
 def test_lists_of_parquet_are_left_out_with_a_word(tmp_path: Path) -> None:

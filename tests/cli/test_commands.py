@@ -223,8 +223,8 @@ def test_commands_import_what_they_need_alone(tmp_path: Path):
         "battery --help": "0",
         "data": "0",
         "train experiment=ln2016/fig6 arm=ln --dry-run": "0",
-        "reproduce ln2016/fig6 --dry-run": "normbench.config.validation 0",
-        "train model=mnist_mlp data=digits norm=none,layer -m --dry-run": "hydra normbench.config.validation 0",
+        "reproduce ln2016/fig6 --dry-run": "0",
+        "train model=mnist_mlp data=digits norm=none,layer -m --dry-run": "hydra 0",
     }
     code = (
         "import sys\nfrom normbench.cli import main\n"

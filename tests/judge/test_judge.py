@@ -16,8 +16,7 @@ from scipy import integrate, stats
 
 from normbench.errors import NormbenchError
 from normbench.judge.verdicts import judge
-from normbench.papers import claim_file
-from normbench.papers.claims import Artifact
+from normbench.papers.claims import Artifact, built
 from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord
@@ -62,7 +61,7 @@ def claim(endpoint: dict[str, Any] = FINAL, kind: str = "direction", id: str = "
 
 
 def claims(*entries: dict[str, Any], **keys: Any) -> Artifact:
-    return claim_file.built({"claims": [*entries], **keys}, Path("claims.yaml"))
+    return built({"claims": [*entries], **keys}, Path("claims.yaml"))
 
 
 def word(runs: Sequence[RunRecord], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:

@@ -16,9 +16,10 @@ from ruled import written
 import normbench.papers
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
+from normbench.keys import Range
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
-from normbench.papers.claim_file import _below, load
+from normbench.papers.claims import _below, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -47,7 +48,7 @@ def test_fig6_reads_as_written() -> None:
     loaded = load(Path(normbench.papers.__file__).parent / "ln2016" / "fig6.yaml")
     first = loaded.claims[0]
     assert (loaded.seeds, first.id, first.controls) == (5, "LN-F1", ("lr-low", "lr-high", "tanh", "he-uniform"))
-    assert first.seeds == {"paper": range(6, 11)}
+    assert first.seeds == {"paper": Range(6, 10)}
     assert [part.endpoint.level for part in first.reported[:3]] == [0.1, 0.03, 0.01]
     assert first.parts[0].contrast[1] == (-1.0, {"arm": "bn-all", "train.batch_size": 128})
     assert str(first.reported[2].endpoint) == "epochs to train NLL 0.01 (evaluation mode)"
@@ -127,7 +128,7 @@ AMENDED = {"claim": "C1", "change": "x", "reason": "y", "looked": {"from": 1, "t
         ),
         (
             edit(*PART, "endpoint", to={**FINAL, "kind": "finale"}),
-            f"{AT_PART}endpoint: kind: 'finale' ",
+            f"{AT_PART}endpoint.kind: 'finale' ",
         ),
         (edit(*PART, "endpoint", to={**FINAL, "level": 0.1}), f"{AT_PART}endpoint: 'level' is not a key."),
         (
@@ -183,6 +184,8 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     sizes = claim("size", part(paper=1, band=1), open=["a"], controls=["b"])
     with pytest.raises(NormbenchError, match="a number of the paper's is one of its own setting"):
         load(written(tmp_path, artifact(sizes)))
+    with pytest.raises(NormbenchError, match="'no_worse' of the part 'p' must be"):
+        load(written(tmp_path, artifact(claim("equivalence", part(within=0.1, kind="no_worse")))))
     order = {"id": "o", "endpoint": FINAL, "order": [{"arm": "ln"}], "scale": "linear", "unit": "1"}
     with pytest.raises(NormbenchError, match=r"parts\[0\] o: order: "):
         load(written(tmp_path, artifact(claim("order", order))))

@@ -10,6 +10,7 @@ from judged import ERROR, TIME, Plan, arms, artifact, direction, only, timed_run
 
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published
+from normbench.papers.claims import Delta
 
 RESULTS = Path(__file__).parents[2] / "results"
 VERDICTS = sorted(RESULTS.glob("*/*/*/verdicts.json"))
@@ -59,14 +60,14 @@ def test_an_answer_has_one_number_and_how_sure_it_is(claim: Any, runs: Any, plan
         ({"kind": "equivalence", "within": 2.0}, r"less than the 2 points that"),
         ({"kind": "equivalence", "within": 0.5, "scale": "log"}, r"within a factor of 1\.65,"),
         (
-            {"kind": "direction", "delta": {"is": 0.5, "why": "w"}, "expect": "negative", "scale": "log"},
+            {"kind": "direction", "delta": Delta(0.5, "w"), "expect": "negative", "scale": "log"},
             r"within a factor of 1\.65,",
         ),
     ],
 )
 def test_a_margin_has_an_article_where_it_is_a_factor(part: dict[str, Any], margin: str) -> None:
     claim = artifact(direction(**{"expect": None, **part}), kind=part["kind"])
-    plan = Plan(5, delta=part.get("delta", {}).get("is"))
+    plan = Plan(5, delta=0.5 if "delta" in part else None)
     text = describe.answer(only(claim, arms(0.0, base=100.0), planned=plan))
     assert re.search(margin, text), text
 

@@ -23,7 +23,7 @@ Drawn = Callable[[np.random.Generator, int, int], np.ndarray]  # seeds × parts
 
 def part(kind: str = "direction", test: str = "t") -> Part:
     pair = ((1.0, {"arm": "ln"}), (-1.0, {"arm": "bn"}))
-    return Part("p", kind, NLL, pair, "linear", "nats", expect="positive", within=DELTA, test=test)
+    return Part("p", kind, NLL, "nats", pair, scale="linear", expect="positive", within=DELTA, test=test)
 
 
 def independent(draw: np.random.Generator, n: int, k: int) -> np.ndarray:

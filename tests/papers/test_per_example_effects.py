@@ -14,7 +14,7 @@ from judged import judge
 
 from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects
-from normbench.papers.claims import Artifact, Claim, Endpoint, Part
+from normbench.papers.claims import Artifact, Claim, Delta, Endpoint, Part
 from normbench.papers.per_example_effects import Contrasts, collect, key, load
 from normbench.runs import outcomes, run_file
 from normbench.runs.record import RunRecord
@@ -22,21 +22,21 @@ from normbench.stats.examples import spread
 from normbench.stats.statistics import t_interval
 from normbench.streams import stream
 
-NLL = Endpoint("chosen", split="test", mode="eval", metric="nll", epoch="last")
-ERROR = Endpoint("final", split="test", mode="eval", metric="error")
+NLL = Endpoint("chosen", split="test", mode="eval", metric="nll", epoch="last", better="lower")
+ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")
 PAIR = ((1.0, {"arm": "ln"}), (-1.0, {"arm": "bn"}))
 FIVE = range(1, 6)
 
 
 def part(name: str = "p", **more: Any) -> Part:
     values: dict[str, Any] = {"endpoint": NLL, "contrast": PAIR, "scale": "linear", "unit": "nats", **more}
-    return Part(name, "direction", expect="positive", delta={"is": 0.01, "why": "w"}, **values)
+    return Part(name, "direction", expect="positive", delta=Delta(0.01, "w"), **values)
 
 
 def artifact(*parts: Part, controls: Sequence[str] = ()) -> Artifact:
     opened = ("rate",) if controls else ()
-    claim = Claim("C1", "direction", "s", "q", "l", parts, (), opened, tuple(controls), {})
-    return Artifact("x/fig", "t", "l", "x/fig", 5, {"paper": ["d"]}, {}, (), (claim,), "a" * 64)
+    claim = Claim("C1", "direction", "s", parts, open=opened, controls=tuple(controls))
+    return Artifact((claim,), id="x/fig", title="t", locator="l", experiment="x/fig", seeds=5)
 
 
 def values(arm: str, seed: int, examples: int = 60) -> np.ndarray:

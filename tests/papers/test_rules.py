@@ -11,7 +11,7 @@ from judged import artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
 from normbench.papers import rules
-from normbench.papers.claim_file import load
+from normbench.papers.claims import Delta, load
 from normbench.papers.parts import Observed, result
 from normbench.stats.statistics import t_interval
 
@@ -82,7 +82,7 @@ def test_a_spread_that_is_rounding_alone_decides_nothing() -> None:
     runs = [
         final_run(arm, seed, (seed * 7 + more) / 625) for seed in range(1, 9) for arm, more in (("ln", 3), ("bn", 2))
     ]
-    found = only(artifact(direction(scale="percent", delta={"is": 0.1, "why": "w"})), runs)
+    found = only(artifact(direction(scale="percent", delta=Delta(0.1, "w"))), runs)
     assert 0 < found["parts"][0]["sd"] < 1e-12  # one example of 625 in every seed
     assert (found["verdict"], found["robustness"]) == ("undecided", "")
     assert found["parts"][0]["why"] == "alike"
@@ -295,7 +295,7 @@ def test_a_control_whose_runs_cannot_tell_is_not_one_without_runs() -> None:
 
 
 def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger() -> None:
-    claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
+    claims = artifact(direction(delta=Delta(1.0, "w")), open=("rate",))
     signed, small = compared(effects(1.2, 0.5)), effects(0.5, 0.4)  # from 0.7, and up to 0.8: they may be the same
     controls = [run for name in ("lr-low", "lr-high") for run in compared(small, control=name)]
     found = only(claims, signed + controls)
@@ -304,7 +304,7 @@ def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger
 
 
 def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_larger() -> None:
-    claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
+    claims = artifact(direction(delta=Delta(1.0, "w")), open=("rate",))
     same = compared(effects(0.2, 0.4), control="lr-low")
     for mean, robust in ((3.0, "depends"), (-3.0, "depends"), (1.2, "undecided")):  # the last from 0.7, and here to 0.6
         found = only(claims, compared(effects(0.2, 0.4)) + same + compared(effects(mean, 0.5), control="lr-high"))

@@ -14,8 +14,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
-from normbench.papers.claim_file import load
-from normbench.papers.claims import Artifact, Endpoint
+from normbench.papers.claims import Artifact, Delta, Endpoint, load
 from normbench.runs.record import RunRecord
 from normbench.stats.series import area, at_epoch, best_step, log_floored
 
@@ -46,8 +45,8 @@ def test_smallest_effects_by_data_set(kind: str, metric: str, scale: str, data: 
     end = Endpoint(kind, split="test", mode="eval", metric=metric, key="gradient_slope_size")
     part = direction(endpoint=end, scale=scale)
     assert rules.smallest_effect(part, data) == expected
-    assert rules.smallest_effect(replace(part, delta={"is": 7, "why": "w"}), data) == 7
-    shifted = replace(part, delta={"is": None, "why": "shifted by a quarter"})
+    assert rules.smallest_effect(replace(part, delta=Delta(7, "w")), data) == 7
+    shifted = replace(part, delta=Delta(None, "shifted by a quarter"))
     assert rules.smallest_effect(shifted, data) is None
     rules.check_smallest_effect(shifted, None, "here")
     assert rules.smallest_effect(replace(part, kind="equivalence", within=1.0), data) is None

@@ -30,11 +30,12 @@ from judged import (
 )
 
 from normbench.errors import NormbenchError
-from normbench.papers.claims import Artifact, Endpoint, Part
+from normbench.keys import Range
+from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Part
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
 
-SMALL = {"is": 1.0, "why": "w"}
+SMALL = Delta(1.0, "w")
 SIGN = direction(TIME, scale="log", test="sign", unit="log ratio")
 REACHED = [timed_run("ln", seed, 3) for seed in range(6)]
 NEVER = [timed_run("bn", seed, None) for seed in range(6)]
@@ -138,9 +139,9 @@ def recorded(**numbers: Any) -> dict[str, Any]:
 def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
     bounds: Mapping[str, float], values: list[Any], word: str, worst: float | None
 ) -> None:
-    claim = artifact(
-        Part("e", "exact", Endpoint("value", key="gap"), ((1.0, {}),), "linear", "relative", **bounds), kind="exact"
-    )  # type: ignore[arg-type]
+    end = Endpoint("value", key="gap")
+    part = Part("e", "exact", end, "relative", ((1.0, {}),), scale="linear", **bounds)  # type: ignore[arg-type]
+    claim = artifact(part, kind="exact")
     content = judge(claim, [probe(value, name) for name, value in zip("abc", values, strict=False)], "paper")
     (found,) = content["claims"]
     assert (found["verdict"], found["effect"], found["level"], content["expected_wrong"]) == (word, worst, None, 0)
@@ -235,7 +236,7 @@ def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
     assert (part["word"], part["effect"], part["interval"], part["censored"]) == ("holds", None, None, 3)
     assert part["sign_test"] == {"above": 0, "below": 6, "p": 0.03125}
     assert part["cells"][1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
-    small = replace(SIGN, delta={"is": 0.9, "why": "w"})
+    small = replace(SIGN, delta=Delta(0.9, "w"))
     runs = [timed_run(arm, s, epoch) for s in range(1, 13) for arm, epoch in (("ln", 3), ("bn", 4 + s % 2))]
     assert verdict(artifact(small), runs) == "negligible"
     (part,) = only(artifact(small), [runs[0], timed_run("bn", 1, None), *runs[2:]])["parts"]
@@ -274,23 +275,20 @@ def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
     def steps(endpoint: Endpoint, *runs: RunRecord) -> list[str]:
         return [cell["values"] for cell in part(endpoint, *runs)["cells"]]
 
-    time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", share=0.5, of="best", clock="step")
+    time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", level=Level(0.5, "best"), clock="step")
     ln, bn = run("ln", 1, 1.0, 0.6, 0.2, 0.3), run("bn", 1, 1.2, 1.1, 0.8, 0.5)
     other = [run("ln", 2, 1.0, 0.9, 0.8, 0.8), run("bn", 2, 1.0, 0.0, 0.0, 0.0)]
     assert steps(time, ln, bn) == [["22.5"], ["70"]]
-    assert steps(replace(time, share=1.0), ln, bn) == [["60"], ["≥ 90"]]
+    assert steps(replace(time, level=Level(1.0, "best")), ln, bn) == [["60"], ["≥ 90"]]
     assert steps(time, ln, bn, *other) == [["22.5", "≥ 90"], ["70", "15"]]
-    assert steps(replace(time, of=BN), ln, bn) == [["11.3"], ["55"]], "from 1.2 to 0.5, whatever ln does"
+    assert steps(replace(time, level=Level(0.5, BN)), ln, bn) == [["11.3"], ["55"]], "from 1.2 to 0.5, whatever ln does"
     assert steps(replace(time, better="higher"), ln, bn) == [["≥ 90"], ["0"]], "up from 1 to 1.2"
     where = {"split": "valid", "mode": "eval", "metric": "error"}
-    begun = [
-        Endpoint("chosen", **where, epoch="best"),
-        Endpoint("area", **where),
-        *(replace(time, of=of) for of in (LN, BN, "best")),
-    ]
-    for endpoint in begun:  # bn has come 0.7
-        assert part(replace(endpoint, least=0.75), ln, bn)["why"] == "hardly begun"
-        assert part(replace(endpoint, least=0.6), ln, bn)["why"] != "hardly begun"
+    for least, begun in ((0.75, False), (0.6, True)):  # bn has come 0.7
+        levels = [Level(0.5, of, least) for of in (LN, BN, "best")]
+        chosen, area = Endpoint("chosen", **where, epoch="best", least=least), Endpoint("area", **where, least=least)
+        for endpoint in (chosen, area, *(replace(time, level=level) for level in levels)):
+            assert (part(endpoint, ln, bn)["why"] != "hardly begun") == begun
 
 
 @pytest.mark.parametrize(("endpoint", "expect"), [(ERROR, "negative"), (ACCURACY, "positive")])
@@ -392,12 +390,12 @@ def test_reported_parts_never_decide() -> None:
 # --- seeds, looks and fidelities -------------------------------------------------------------------------------------
 
 
-def alone(**seeds: range) -> Artifact:
+def alone(**seeds: Range) -> Artifact:
     claim = artifact(direction())
     return replace(claim, claims=(replace(claim.claims[0], seeds=seeds),))
 
 
-FRESH = alone(paper=range(6, 11))
+FRESH = alone(paper=Range(6, 10))
 
 
 @pytest.mark.parametrize(
@@ -451,8 +449,7 @@ def test_the_levels_of_looks() -> None:
     ],
 )
 def test_a_word_on_other_seeds_before_an_amendment_counts(claim: str, fidelity: str, n: int, spent: float) -> None:
-    looked = {"claim": claim, "change": "c", "reason": "r", "looked": {fidelity: {"from": 11, "to": 15}}}
-    plain = {"claim": "C1", "change": "c", "reason": "r"}
+    looked, plain = Amendment(claim, "c", "r", {fidelity: Range(11, 15)}), Amendment("C1", "c", "r")
     amended = replace(artifact(direction()), amendments=(looked, plain))
     found = judge(amended, arms(-1.0, n=n), "paper")
     assert (found["claims"][0]["spent"], found["expected_wrong"]) == (spent, spent)
@@ -514,7 +511,7 @@ def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
 
     found = only(artifact(sure, turns, open=["rate"]), [*runs("", -1.0), *runs("lr-low", -2.0), *runs("lr-high", 3.0)])
     assert found["robustness"] == "depends" and [c["deciding"] for c in found["controls"]] == [0, 1]
-    own = artifact(direction(), open=["rate"], control_seeds={"lr-high": {"paper": range(6, 11)}})
+    own = artifact(direction(), open=["rate"], control_seeds={"lr-high": {"paper": Range(6, 10)}})
     late = fresh(HIGH(-1.0))
     found = only(own, [*arms(-1.0), *LOW(-1.0), *HIGH(0.0), *late], planned=Plan(5, 10))
     assert found["alone"] == {"lr-high": [6, 10]} and found["controls"][1]["word"] == "holds"
@@ -522,13 +519,12 @@ def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
 
 
 def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
-    a, b = (direction(name=name, delta={"is": delta, "why": "w"}) for name, delta in (("a", 1.5), ("b", 0.7)))
+    a, b = (direction(name=name, delta=Delta(delta, "w")) for name, delta in (("a", 1.5), ("b", 0.7)))
     claim = artifact(a, b, open=["rate"])
     found = only(claim, [*arms(0.0), *LOW(0.0), *HIGH(-0.6)])
     assert found["verdict"] == "negligible (1 of 2 parts)" and [c["share"] for c in found["controls"]] == [2, 1]
     here, there = (
-        direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta={"is": 0.7, "why": "w"})
-        for arm in ("rms", "ada")
+        direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta=Delta(0.7, "w")) for arm in ("rms", "ada")
     )
 
     def runs(control: str, rms: float, ada: float) -> list[RunRecord]:
@@ -557,9 +553,9 @@ def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
     changed = replace(claim, claims_sha256="b" * 64)
     second = judge(changed, arms(-1.0), "paper", first)
     assert second["note"] and judge(changed, arms(-1.0), "paper", second)["note"] == second["note"]
-    amended = replace(changed, amendments=({"claim": "C1", "change": "x", "reason": "y"},))
+    amended = replace(changed, amendments=(Amendment("C1", "x", "y"),))
     third = judge(amended, arms(-1.0), "paper", second)
-    assert third["note"] == "" and third["claims"][0]["amendments"] == [dict(amended.amendments[0])]
+    assert third["note"] == "" and third["claims"][0]["amendments"] == [{"claim": "C1", "change": "x", "reason": "y"}]
     assert judge(replace(amended, claims_sha256="c" * 64), arms(-1.0), "paper", third)["note"] != ""
 
 

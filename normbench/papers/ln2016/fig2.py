@@ -191,10 +191,11 @@ def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list
     """In how many of all published seeds, those that decide nothing as well, BN-everywhere is ahead of LN."""
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
     part = claim.parts[-1]
+    level = part.endpoint.relative
     seen = gather(part, [run for run in runs if not run.control])
-    if not seen.effects:
+    if not seen.effects or not level:
         return []
-    where = f"BN-everywhere comes to {100 * part.endpoint.share:g} % of the way before LN-LSTM"
+    where = f"BN-everywhere comes to {100 * level.share:g} % of the way before LN-LSTM"
     return [f"{where} in {seen.signs[0]} of {len(seen.seeds)} published seeds."]
 
 
