@@ -215,7 +215,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
 }
 
 
-TIMED = ("lock", ".normbench.lock", "timing.jsonl")
+TIMED = (".normbench.lock", "timing.jsonl")
 
 
 def tree(folder: Path) -> dict[str, str]:

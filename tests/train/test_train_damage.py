@@ -56,7 +56,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file() and path.name != "lock"}
+    return {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -124,7 +124,7 @@ def test_what_was_written_after_the_checkpoint_is_written_anew(tmp_path: Path, c
 
 
 def contents(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("schema", [2, 5])
