@@ -99,7 +99,8 @@ def _table(block: Block, schema: pyarrow.Schema) -> pyarrow.Table:
 
     one = {"split": block.split, "mode": block.mode, "variant": text(block.variant) or None}  # value in the whole block
     columns = [
-        pyarrow.array(np.asarray(block.columns[field.name], field.type.to_pandas_dtype()))
+        # Arrow's name of a number's type is one of numpy's too; pyarrow 16 imports pandas for to_pandas_dtype
+        pyarrow.array(np.asarray(block.columns[field.name], str(field.type)))
         if field.name in block.columns
         else pyarrow.repeat(pyarrow.scalar(one.get(field.name), field.type), len(block))
         for field in schema
