@@ -1,8 +1,7 @@
-"""Write README.md, results/README.md and docs/keys.md, as far as they follow: python scripts/readme.py [--check]
+"""Write README.md and results/README.md, as far as they follow: python scripts/readme.py [--check]
 
 README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), and what has no runs.
-results/README.md: how many claims have which verdict, and the table of all. docs/keys.md: the keys of the files that
-people write, as the models have them that validate these files.
+results/README.md: how many claims have which verdict, and the table of all.
 """
 
 from __future__ import annotations
@@ -12,16 +11,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
-from normbench.config import FIDELITIES, declaration_keys, experiment_keys, validation
+from normbench.config import FIDELITIES
 from normbench.draw.tables import escape
 from normbench.errors import BadInput, NormbenchError
-from normbench.imports import map_keys
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, rules
 from normbench.papers.claims import Artifact
@@ -182,65 +178,6 @@ def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     return f"{answer} ({what})", f"[measured](results/bench/{name}.md) side by side, {len(rows)} settings"
 
 
-# --- keys ------------------------------------------------------------------------------------------------------------
-
-BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-SIMPLE = {"string": "text", "integer": "whole number", "boolean": "true or false", "object": "map"}
-
-
-def keys(*modules: ModuleType) -> Callable[[Path], str]:
-    """A table for each model of a module: its keys, their types and what they mean."""
-
-    def tables(results: Path) -> str:
-        found = [
-            model
-            for module in modules
-            for model in vars(module).values()
-            if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__
-        ]
-        return "\n\n".join(_table(model) for model in found if model.model_fields and "[" not in model.__name__)
-
-    return tables
-
-
-def _table(model: type[BaseModel]) -> str:
-    """Of the keys that it does not have from another model; those that must be given are bold."""
-    inherited = {key for base in model.__bases__ if issubclass(base, BaseModel) for key in base.model_fields}
-    schema = model.model_json_schema()
-    bases = [base.__name__ for base in model.__bases__ if getattr(base, "model_fields", None)]
-    text = " ".join(str(model.__doc__).split())
-    also = f" With the keys of {' and '.join(bases)}." if bases else ""
-    lines = [f"### {model.__name__}", "", f"{text}{also}", ""]
-    rows = []
-    for name, field in model.model_fields.items():
-        if name in inherited and model.__annotations__.get(name) is None:
-            continue
-        key = field.alias or name
-        shown = f"**`{key}`**" if field.is_required() else f"`{key}`"
-        meaning = str(field.description or "this word").replace("|", "\\|")
-        rows.append(f"| {shown} | {_type(schema['properties'][key])} | {meaning} |")
-    return "\n".join([*lines, "| key | type | meaning |", "| - | - | - |", *rows])
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    """A type of JSON schema in words."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2].split("_")[0]
-    if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
-    for many in ("anyOf", "oneOf"):
-        if many in schema:
-            return " or ".join(dict.fromkeys(map(_type, schema[many])))
-    kind = str(schema.get("type", "any"))
-    if kind == "array":
-        items = [_type(one) for one in schema.get("prefixItems", [schema.get("items", {})])]
-        return f"list of {' and '.join(items)}"
-    if isinstance(of := schema.get("additionalProperties"), dict) and of:
-        return f"map of {_type(of)}"
-    bounds = [f"{sign} {schema[key]:g}" for key, sign in BOUNDS.items() if key in schema and schema[key] < 1 << 63]
-    return " ".join([SIMPLE.get(kind, kind), *bounds])
-
-
 def fresh(text: str, block: str, content: str) -> str:
     """`text` with what is between the markers of this block brought up to date."""
     start, end = (marker.format(block) for marker in MARKERS)
@@ -251,11 +188,6 @@ def fresh(text: str, block: str, content: str) -> str:
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
     "README.md": {"questions": questions, "summary": summary, "missing": missing},
     "results/README.md": {"findings": findings, "verdicts": table},
-    "docs/keys.md": {
-        "experiments": keys(validation, experiment_keys),
-        "choices": keys(declaration_keys),
-        "maps": keys(map_keys),
-    },
 }
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from normbench import imports
-from normbench.config import compose, experiment_file
+from normbench.config import compose, declaration_keys, experiment_file, experiment_keys
+from normbench.config.validation import Model
 from normbench.errors import NormbenchError
+from normbench.imports import map_keys
+from normbench.keys import Range
 from normbench.papers import claims
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -248,3 +254,73 @@ def test_a_key_that_is_missing_is_named_or_may_be(kind: str, tmp_path: Path) -> 
             depends = " is not possible" in line or "norm.eps=" in line  # another key names something below it
             assert path[-1] in line or depends, line
     assert needed
+
+
+def _classes(module: ModuleType) -> list[type]:
+    """Those whose fields are keys of a file that this module reads."""
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    classes = [each for each in classes if issubclass(each, Model) or dataclasses.is_dataclass(each)]
+    return [each for each in classes if each.__module__ == module.__name__]
+
+
+def _keys_of(kind: Any) -> set[str]:
+    if kind is map_keys.Label:
+        return {*map_keys.PLACES}
+    if issubclass(kind, Model):
+        return {field.alias or key for key, field in kind.model_fields.items()}
+    return {field.name.removesuffix("_") for field in dataclasses.fields(kind) if "hidden" not in field.metadata}
+
+
+ROOT = Path(__file__).parents[1] / "examples"
+OWN_CLAIMS, OWN_OPTIMIZER = ROOT / "own_claims", ROOT / "own_optimizer"
+NORMALIZER_KEYS = (
+    declaration_keys.NormalizerFile,
+    declaration_keys.Normalizer,
+    declaration_keys.SameAs,
+    declaration_keys.Option,
+)
+MODEL_KEYS = declaration_keys.ModelFile, declaration_keys.Network, declaration_keys.Site, declaration_keys.Layer
+# by an example: what reads it, and the classes whose keys it shows
+EXAMPLES: dict[str, tuple[Callable[[Path], Any], Sequence[type]]] = {
+    "own_claims/experiment/mine/rms.yaml": (
+        lambda path: experiment_file.load("mine/rms", OWN_CLAIMS),
+        [Range, *_classes(experiment_keys)],
+    ),
+    "own_claims/papers/mine/rms.yaml": (claims.load, _classes(claims)),
+    "imports/lightning.yaml": (imports.read_map, _classes(map_keys)),
+    "own_normalizer/norm/centre.yaml": (
+        lambda path: compose.choice("norm", "centre", ROOT / "own_normalizer"),
+        NORMALIZER_KEYS,
+    ),
+    "own_model/model/residual.yaml": (
+        lambda path: compose.choice("model", "residual", ROOT / "own_model"),
+        MODEL_KEYS,
+    ),
+    "own_data/data/wine.yaml": (
+        lambda path: compose.choice("data", "wine", ROOT / "own_data"),
+        (declaration_keys.Data, declaration_keys.TrainSize),
+    ),
+    "own_optimizer/optim/heavy_ball.yaml": (
+        lambda path: compose.choice("optim", "heavy_ball", OWN_OPTIMIZER),
+        (declaration_keys.Optimizer,),
+    ),
+    "own_optimizer/schedule/halving.yaml": (
+        lambda path: compose.choice("schedule", "halving", OWN_OPTIMIZER),
+        (declaration_keys.Schedule,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_read_and_shows_every_key(name: str) -> None:
+    read, classes = EXAMPLES[name]
+    assert read(ROOT / name)
+    words = {*re.findall(r"(\w+):\s", (ROOT / name).read_text())}
+    keys = {key for each in classes for key in _keys_of(each)}
+    assert keys <= words, keys - words
+
+
+def test_every_class_of_a_component_has_an_example() -> None:
+    shown = {each for _, classes in EXAMPLES.values() for each in classes}
+    bases = {base for each in shown for base in each.__mro__}
+    assert {*_classes(declaration_keys)} <= bases

@@ -29,7 +29,7 @@ EPILOG = """examples:
 
 sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories,
 Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger.
-docs/keys.md has the keys of a map, examples/imports some maps.
+examples/imports has maps, lightning.yaml all keys of one.
 
 --json prints, shortened:
   {"imported": [{"name": "mine", "runs": 4, "arms": ["bn", "ln"]}], "notes": ["4 runs of 4 files"], "guessed": {}}

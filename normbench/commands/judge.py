@@ -54,7 +54,8 @@ class Judge(Judging):
     """The options of the command."""
 
     claims: Annotated[
-        Path | None, argument("a file of claims (docs/keys.md; --init writes one)", "CLAIMS.yaml", parser=place)
+        Path | None,
+        argument("a file of claims (examples/own_claims/papers; --init writes one)", "CLAIMS.yaml", parser=place),
     ] = None
     runs: Annotated[
         list[str] | None,

@@ -33,7 +33,7 @@ def read_map(path: Path) -> Map:
         content = reading.load_yaml(reading.read(path, reading.LONGEST).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return validate(Map, content, path, "(docs/keys.md: The map of an import)")
+    return validate(Map, content, path, "(all keys: examples/imports/lightning.yaml)")
 
 
 def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:

@@ -77,7 +77,8 @@ def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str
             has.setdefault(f"axis {key}", set()).add(str(value))
     has |= {f"split {split}": {each.name for each in of_split} for split, of_split in metrics.logged([*runs]).items()}
     head = [
-        "normbench judge FILE: tests at 5 %, shared by all claims of this file (Holm). docs/keys.md has all keys.",
+        "normbench judge FILE: tests at 5 %, shared by all claims of this file (Holm).",
+        "examples/own_claims/papers has all keys.",
         "Write the claims, and the smallest effects that matter, before you look at the curves.",
         *(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in has.items()),
         "within: the first arm is not worse by so much or more. It is what these seeds carry, or empty where they say",

@@ -71,7 +71,7 @@ def test_examples_and_pages_import_public_names_alone() -> None:
     assert users == {"centre.py", "autoencoder.py", "residual.py", "wine.py", "CONTRIBUTING.md"}
 
 
-@pytest.mark.parametrize("path", [*PAGES, ROOT / "docs" / "ci.md", ROOT / "docs" / "keys.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "docs" / "ci.md"], ids=lambda p: p.name)
 def test_pages_name_no_class_by_another_path(path: Path) -> None:
     assert not INTERNAL.search(path.read_text())
 
