@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from normbench import reading
-from normbench.config.validation import validate
+from normbench import keys, reading
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
@@ -33,7 +32,7 @@ def read_map(path: Path) -> Map:
         content = reading.load_yaml(reading.read(path, reading.LONGEST).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return validate(Map, content, path, "(all keys: examples/imports/lightning.yaml)")
+    return keys.load(Map, content, path, "(all keys: examples/imports/lightning.yaml)")
 
 
 def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:

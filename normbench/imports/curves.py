@@ -69,11 +69,12 @@ def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.n
     value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[there]
     if clocks is None:
         return np.ones(len(value), dtype=np.int64), np.ones(len(value)), value
-    epoch = _clock(part, clocks.epoch or clocks.step, name, there)
-    whole = _clock(part, clocks.step, name, there) if clocks.step else epoch
+    clock = clocks.step or clocks.epoch
+    assert clock, "a map has one of them"
+    whole = _clock(part, clock, name, there)
+    epoch = _clock(part, clocks.epoch, name, there) if clocks.epoch else whole
     off = (whole != np.rint(whole)) | (whole < 0) | (whole >= HIGHEST)
     if off.any():
-        clock = clocks.step or clocks.epoch
         raise refuse(
             part.log.file["path"],
             f"'{clock.name}' is {whole[off][0]:g} for '{name}', no whole number from 0 on: with times: N in the map N "

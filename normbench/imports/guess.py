@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 
+from normbench import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
 from normbench.imports.map_keys import Label, Labels, Map
 from normbench.imports.parts import Part, as_numbers, first_other, parts
-from normbench.imports.runs import by_run, entries, whole
+from normbench.imports.runs import by_run, entries, whole, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key"}
@@ -54,7 +55,7 @@ class Guess:
 
     def add(self, key: str, value: Any) -> None:
         self.keys[key] = value
-        self.map = Map.model_validate({**self.map.model_dump(exclude_none=True), key: value})
+        self.map = keys.read(Map, {**written(self.map), key: value})
 
     def ask(self, answer: Callable[[], Any]) -> Any:
         """The answer, or None where it is a question."""
@@ -75,7 +76,7 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
         guess.add("run", _run(source, logs, folders))
     found = parts(logs, guess.map)
     taken = guess.map
-    if map.series is None:
+    if not map.series:
         if series := guess.ask(lambda: _series(found, folders, guess)):
             guess.add("series", series)
             taken = guess.map
@@ -83,12 +84,12 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
             series = guess.questions[0].series
             if not series:
                 raise OpenMap(guess.questions[0], draft(guess))
-            taken = Map.model_validate({**guess.map.model_dump(exclude_none=True), "series": series})
+            taken = keys.read(Map, {**written(guess.map), "series": series})
     needs_clock = map.x is None and any(entry.x is None for entry in taken.series)
     if needs_clock and (x := guess.ask(lambda: _clocks(found, taken, guess))):
         guess.add("x", x)
     if labels := _labels(found, taken, folders, guess):
-        given = map.labels.model_dump(exclude_none=True) if map.labels else {}
+        given = written(map.labels) if map.labels else {}
         guess.add("labels", {**given, **labels})
         guess.keys["labels"] = labels
     if guess.questions:
@@ -98,10 +99,10 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
 
 def draft(guess: Guess) -> str:
     """The map as YAML; each question is a comment (##), with answers below it (#)."""
-    keys = guess.map.model_dump(exclude_none=True)
-    labels = keys.pop("labels", None)
+    content = written(guess.map)
+    labels = content.pop("labels", None)
     of_labels = [question for question in guess.questions if question.answer.startswith(" ")]
-    lines = [as_yaml(keys), *(_commented(one) for one in guess.questions if one not in of_labels)]
+    lines = [as_yaml(content), *(_commented(one) for one in guess.questions if one not in of_labels)]
     if labels:
         lines.append(as_yaml({"labels": labels}))
     elif of_labels:
@@ -242,9 +243,9 @@ def _names_of_labels(map: Map) -> set[str]:
     """The columns that a map has in another role than that of a series."""
     labels = map.labels or Labels()
     given = [labels.arm, labels.seed, labels.control, *(labels.axes or {}).values()]
-    columns = {label.column for label in given if isinstance(label, Label)}
+    columns = {label.column for label in given if isinstance(label, Label) and label.column}
     clocks = [clock for clock in (map.x.step, map.x.epoch) if clock] if map.x else []
-    return {*columns, *(clock.name for clock in clocks), *(map.run if isinstance(map.run, list) else [])} - {None}
+    return {*columns, *(clock.name for clock in clocks), *(map.run if isinstance(map.run, tuple) else [])}
 
 
 def _clocks(found: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def _clocks(found: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     if not could and not map.columns and max(rows.values()) == 1:
         guess.notes.append("no column is a clock, and each run has one row: its values are final ones, at step 1")
         return {}
-    table = "" if map.run == "run_id" or isinstance(map.run, list) else " If each row is a run: run: [COLUMNS]."
+    table = "" if map.run == "run_id" or isinstance(map.run, tuple) else " If each row is a run: run: [COLUMNS]."
     candidates = f"It could be {' or '.join(could)}." if could else f"None is called step or epoch.{table}"
     raise Question(
         f"{found[0].log.file['path']}: which column is the clock? {candidates} Write x: {{step: {{{key}: NAME}}}}, "

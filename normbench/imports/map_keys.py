@@ -1,15 +1,14 @@
-"""The keys of a map, which says what in foreign logs is run, arm, seed, clock, split and metric."""
+"""The map of an import, which says what in foreign logs is run, arm, seed, clock, split and metric."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
-
-from normbench.config.validation import Count, Model, OneOf, Text, check_one, optional
 from normbench.errors import did_you_mean, unknown
-from normbench.keys import format_value
+from normbench.keys import Before, Count, Text, format_value, longer, one_of
 
 SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
 PLACES = ("path", "column", "config", "hparam", "value")  # of a label
@@ -34,72 +33,32 @@ def _regex(pattern: str) -> str:
 
 
 def _groups(pattern: str) -> str:
-    if not re.compile(_regex(pattern)).groupindex:
+    if not re.compile(pattern).groupindex:
         raise ValueError(f"{format_value(pattern)} needs a named group, such as (?P<seed>\\d+).")
     return pattern
 
 
-def _run(value: Any) -> Any:
-    if isinstance(value, dict) and Label.model_validate(value).path:
-        return Label.model_validate(value)
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-        return value
-    if value not in ("path", "run_id"):
-        raise ValueError(f"{format_value(value)} must be path, run_id, {{path: REGEX}} or a list of columns, [COLUMN].")
-    return value
+def _check_one(given: Collection[str], names: Collection[str]) -> None:
+    if len({*given} & {*names}) != 1:
+        raise ValueError(f"exactly one of {', '.join(names)} must be given.")
 
 
-def _split(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Label.model_validate(value)
-    if not isinstance(value, str):
-        raise ValueError(f"{format_value(value)} must be a text, or a label such as {{path: '(train|valid)$'}}.")
-    return value
+Regex = Annotated[Text, _regex]
 
 
-def _seed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Label.model_validate(value)
-    if value not in ("count", "none"):
-        raise ValueError(f"{format_value(value)} must be count, none or a label such as {{path: 'seed(\\d+)'}}.")
-    return value
+@dataclass(frozen=True)
+class Label:
+    """Where a text is found: by one of PLACES."""
 
+    path: Regex | None = None  # whose first group is the text
+    column: Text | None = None
+    config: Text | None = None
+    hparam: Text | None = None
+    value: str | float | bool | None = None  # the text itself
+    renames: Mapping[str, str] = field(default_factory=dict)  # in a file any further key: validation: valid
 
-Run = Annotated[Any, PlainValidator(_run), WithJsonSchema({"type": "path, run_id, Label or list of text"})]
-Regex = Annotated[Text, AfterValidator(_regex)]
-
-
-class Label(Model):
-    """Where a text is found: one of these keys. Any further key renames what is found: {path: '(train|validation)$',
-    validation: valid}.
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-    path: Regex = optional("a regular expression on the path; its first group is the text")
-    column: Text = optional("a column that has one value in a run")
-    config: Text = optional("a key of the run's configuration, such as model.norm")
-    hparam: Text = optional("a key of its hyperparameters")
-    value: Any = Field(default=None, description="the text itself", json_schema_extra={"type": "text or number"})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _texts(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        found = {text(key): value for key, value in data.items()}
-        places = [key for key in found if key in PLACES]
-        if len(places) > 1 or not found:
-            raise ValueError(f"one of {', '.join(PLACES)} must be given, not {' and '.join(places) or 'none'}.")
-        if not places:
-            key = next((key for key in found if did_you_mean(key, PLACES)), next(iter(found)))
-            raise ValueError(str(unknown(f"'{key}' is not a key.", key, PLACES)))
-        for given in data:
-            if not isinstance(given, str | float | int) or isinstance(given, bool):
-                raise ValueError(f"{format_value(given)} must be a text; quote names that YAML changes.")
-        for key in found.keys() - {*PLACES}:
-            if not isinstance(found[key], str):
-                raise ValueError(f"{key}: {format_value(found[key])} must be a text; quote names that YAML changes.")
-        return found
+    def check(self, given: Collection[str]) -> None:
+        _check_one(given, PLACES)
 
     @property
     def place(self) -> tuple[str, Any]:
@@ -107,119 +66,130 @@ class Label(Model):
         return next((key, value) for key in PLACES if (value := getattr(self, key)) is not None)
 
     def rename(self, found: Any) -> str:
-        return str((self.model_extra or {}).get(text(found), text(found)))
+        return self.renames.get(text(found), text(found))
 
 
-Split = Annotated[Any, PlainValidator(_split), WithJsonSchema({"type": "text or Label"})]
+def _with_renames(given: Any) -> Any:
+    """A label's keys, those that rename a text apart."""
+    if not isinstance(given, dict):
+        return given
+    label = {key: value for key, value in given.items() if key in PLACES}
+    renames = {key: value for key, value in given.items() if key not in PLACES}
+    if given and not label:
+        key = next((str(key) for key in given if did_you_mean(str(key), PLACES)), str(next(iter(given))))
+        raise ValueError(unknown(f"'{key}' is not a key.", key, PLACES))
+    for key, value in renames.items():
+        if type(key) not in (str, int, float) or not isinstance(value, str):
+            raise ValueError(
+                f"{format_value(key)}: {format_value(value)} must be texts; quote names that YAML changes."
+            )
+    return {**label, "renames": {text(key): value for key, value in renames.items()}}
 
 
-class Clock(Model):
-    """Where a step or epoch is read: one of `column`, `key` and `event`."""
+def _by_path(label: Label) -> Label:
+    if not label.path:
+        raise ValueError(f"{label.place[0]}: a run is path, run_id, {{path: REGEX}} or a list of columns, [COLUMN].")
+    return label
 
-    column: Text = optional("a column")
-    key: Text = optional("W&B, Hugging Face: a key of the same row")
-    event: Annotated[str, OneOf(("step",))] = optional("TensorBoard: the step of the event")
-    times: Count = optional("what it is multiplied by: the updates of one unit")
 
-    @model_validator(mode="after")
-    def _one(self) -> Clock:
-        check_one(self, ("column", "key", "event"))
-        return self
+AnyLabel = Annotated[Label, Before(_with_renames)]
+Columns = Annotated[tuple[Text, ...], longer(1)]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where a step or epoch is read: by one of `column`, `key` and `event`."""
+
+    column: Text | None = None
+    key: Text | None = None
+    event: Annotated[str, one_of("step")] | None = None
+    times: Count | None = None
+
+    def check(self, given: Collection[str]) -> None:
+        _check_one(given, ("column", "key", "event"))
 
     @property
     def name(self) -> str:
-        return self.column or self.key or self.event
+        return self.column or self.key or str(self.event)
 
 
-class Clocks(Model):
+@dataclass(frozen=True)
+class Clocks:
     """The clocks of a curve, at least one. With `epoch` alone, which must be whole, an epoch is a step."""
 
-    step: Clock = optional("updates")
-    epoch: Clock = optional("epochs, as the log counts them")
+    step: Clock | None = None
+    epoch: Clock | None = None
 
-    @model_validator(mode="after")
-    def _some(self) -> Clocks:
-        if not (self.step or self.epoch):
+    def check(self, given: Collection[str]) -> None:
+        if not given:
             raise ValueError("step or epoch must be given.")
-        return self
 
 
-class Series(Model):
+@dataclass(frozen=True, kw_only=True)
+class Series:
     """A curve: its name in the log, or a glob (`eval/*`), under one of `column`, `tag` and `key`."""
 
-    column: Text = optional("of CSV, Parquet and JSON lines; in the long form: a value of the column of names")
-    tag: Text = optional("of TensorBoard")
-    key: Text = optional("of W&B and Hugging Face")
-    split: Split = Field(description="the split it is measured on, or where that is found")
-    metric: Text = optional("its metric here; without it, its name without the word of the split")
-    mode: Annotated[str, OneOf(("logged", "running", "eval"))] = optional(
-        "`running`: a mean over training batches; `eval`: an evaluation; the default is `logged`, which may be either"
-    )
-    goal: Annotated[str, OneOf(("min", "max"))] = optional("which end is better")
-    unit: Annotated[str, OneOf(UNITS)] = optional("what it is counted in")
-    log: bool = optional("whether its differences are ratios")
-    x: Clocks = optional("its own clocks, instead of the map's")
+    column: Text | None = None
+    tag: Text | None = None
+    key: Text | None = None
+    split: Text | AnyLabel
+    metric: Text | None = None  # without it, its name without the word of the split
+    mode: Annotated[str, one_of("logged", "running", "eval")] | None = None
+    goal: Annotated[str, one_of("min", "max")] | None = None
+    unit: Annotated[str, one_of(*UNITS)] | None = None
+    log: bool | None = None  # whether its differences are ratios
+    x: Clocks | None = None  # in place of the map's
 
-    @model_validator(mode="after")
-    def _one(self) -> Series:
-        check_one(self, NAMES)
-        return self
+    def check(self, given: Collection[str]) -> None:
+        _check_one(given, NAMES)
 
     @property
     def name(self) -> str:
-        return next(name for key in NAMES if (name := getattr(self, key)))
+        return self.column or self.tag or str(self.key)
 
 
-class Labels(Model):
+@dataclass(frozen=True)
+class Labels:
     """The labels of a run."""
 
-    arm: Label = optional("the setting that is compared")
-    seed: Annotated[Any, PlainValidator(_seed), WithJsonSchema({"type": "Label, count or none"})] = optional(
-        "its seed; `count`: the runs of an arm and control are numbered; `none`: all runs are, so that none form a pair"
-    )
-    control: Label = optional("the control; without it none")
-    axes: dict[Text, Label] = optional("the value of each axis")
+    arm: AnyLabel | None = None
+    seed: Literal["count", "none"] | AnyLabel | None = None
+    control: AnyLabel | None = None
+    axes: Mapping[Text, AnyLabel] | None = None
 
 
-class Long(Model):
-    """The long form: a row for each metric."""
+@dataclass(frozen=True)
+class Long:
+    """The long form, a row for each metric: its columns of names and of values."""
 
-    name: Text = Field(description="the column of names")
-    value: Text = Field(description="the column of values")
+    name: Text
+    value: Text
 
 
-class Monitor(Model):
+@dataclass(frozen=True)
+class Monitor:
     """What chooses the best evaluation of a run; its series has a goal."""
 
-    split: Text = Field(description="the split")
-    metric: Text = Field(description="the metric")
+    split: Text
+    metric: Text
 
 
-class Map(Model):
+@dataclass(frozen=True)
+class Map:
     """The whole file. What it leaves out is guessed where that is safe, shown, and used with --yes."""
 
-    source: Annotated[str, OneOf(SOURCES)] = optional("the tool that wrote the logs")
-    run: Run = optional(
-        "what makes one run: a file's path, or the part of it that a regular expression finds; an id; columns"
-    )
-    labels: Labels = optional("the labels of a run")
-    x: Clocks = optional("the clocks of all series")
-    series: Annotated[list[Series], Field(min_length=1)] = optional("the curves to take")
-    columns: Annotated[Text, AfterValidator(_groups)] = optional(
-        "the wide form, a column a run: a regular expression whose named groups arm, seed, control are labels"
-    )
-    long: Long = optional("the long form")
-    monitor: Monitor = optional("what is best")
-    repeats: Annotated[str, OneOf(("refuse", "rewind", "last"))] = optional(
-        "steps that come twice: `rewind` (default) drops what a resumed run repeats; `last` takes the last of each step"
-    )
-    blank: Annotated[str, OneOf(("missing", "diverged"))] = optional("what a blank value is")
-    length: Annotated[str, OneOf(("equal", "common"))] = optional(
-        "`equal`: refuse curves of unequal ends; `common`: cut all to the shortest"
-    )
+    source: Annotated[str, one_of(*SOURCES)] | None = None
+    run: Literal["path", "run_id"] | Annotated[AnyLabel, _by_path] | Columns | None = None
+    labels: Labels | None = None
+    x: Clocks | None = None
+    series: Annotated[tuple[Series, ...], longer(1)] = ()
+    columns: Annotated[Regex, _groups] | None = None  # the wide form, a column a run
+    long: Long | None = None
+    monitor: Monitor | None = None
+    repeats: Annotated[str, one_of("refuse", "rewind", "last")] | None = None
+    blank: Annotated[str, one_of("missing", "diverged")] | None = None
+    length: Annotated[str, one_of("equal", "common")] | None = None
 
-    @model_validator(mode="after")
-    def _one_form(self) -> Map:
+    def check(self, given: Collection[str]) -> None:
         if self.columns and self.long:
             raise ValueError("columns and long cannot be given together.")
-        return self

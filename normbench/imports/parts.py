@@ -37,7 +37,7 @@ def _of_table(log: Log, table: Any, map: Map) -> Iterator[Part]:
     if map.columns:
         yield from _wide(log, table, map.columns)
         return
-    columns = [*map.run] if isinstance(map.run, list) else []
+    columns = [*map.run] if isinstance(map.run, tuple) else []
     for name in columns:
         check_column(log, table, name)
     for values, rows in groups(table, columns):
@@ -51,7 +51,7 @@ def _of_table(log: Log, table: Any, map: Map) -> Iterator[Part]:
 def _key(log: Log, map: Map) -> str:
     if map.run == "run_id":
         return log.run or log.path
-    return found_in(log.path, map.run.path, "run") if isinstance(map.run, Label) else log.path
+    return found_in(log.path, str(map.run.path), "run") if isinstance(map.run, Label) else log.path
 
 
 def found_in(path: str, pattern: str, what: str) -> str:

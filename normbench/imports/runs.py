@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +16,7 @@ from normbench.errors import BadInput, unknown
 from normbench.imports import words
 from normbench.imports.curves import Points, points
 from normbench.imports.log import refuse
-from normbench.imports.map_keys import CLOCKS, Clocks, Label, Map, Series, text
+from normbench.imports.map_keys import CLOCKS, Clock, Clocks, Label, Map, Series, text
 from normbench.imports.parts import Part, check_column, found_in
 from normbench.runs import files, imported
 from normbench.runs.curve import Curve
@@ -114,7 +114,7 @@ def entries(part: Part, map: Map) -> Iterator[tuple[Series, str]]:
 def _own_clock(name: str, parts: Sequence[Part]) -> Clocks | None:
     """What the tool has as the clock of a series: W&B's define_metric."""
     own = {part.log.clocks.get(name) for part in parts} - {None}
-    return Clocks.model_validate({"step": {"key": own.pop()}}) if len(own) == 1 else None
+    return Clocks(step=Clock(key=own.pop())) if len(own) == 1 else None
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -284,9 +284,16 @@ def _metrics(run: Found) -> dict[str, dict[str, Any]]:
     return found
 
 
-def written(map: Map) -> dict[str, Any]:
-    """A map as its file has it."""
-    return map.model_dump(exclude_none=True)
+def written(node: Any) -> Any:
+    """A map, or a part of it, as its file has it."""
+    if isinstance(node, Label):
+        return {node.place[0]: node.place[1], **node.renames}
+    if is_dataclass(node):
+        node = {field.name: getattr(node, field.name) for field in fields(node)}
+        node = {key: value for key, value in node.items() if value not in (None, ())}
+    if isinstance(node, Mapping):
+        return {key: written(value) for key, value in node.items()}
+    return [*map(written, node)] if isinstance(node, tuple) else node
 
 
 def _monitor(run: Found, map: Map) -> dict[str, str] | None:

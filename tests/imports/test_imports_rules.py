@@ -11,6 +11,7 @@ import pytest
 from normbench import imports
 from normbench.errors import NormbenchError
 from normbench.imports.map_keys import Map
+from normbench.keys import read as read_keys
 from normbench.runs.record import RunRecord
 
 HEAD = "step,valid/loss"
@@ -23,11 +24,11 @@ def write(folder: Path, name: str, *lines: str, head: str = HEAD) -> Path:
 
 
 def read(path: Path, **keys: Any) -> list[RunRecord]:
-    return [*imports.read([path], "x", Map.model_validate(keys)).runs]
+    return [*imports.read([path], "x", read_keys(Map, keys)).runs]
 
 
 def notes(path: Path, **keys: Any) -> list[str]:
-    return [*imports.read([path], "x", Map.model_validate(keys)).notes]
+    return [*imports.read([path], "x", read_keys(Map, keys)).notes]
 
 
 def steps(run: RunRecord) -> list[int]:
@@ -37,7 +38,7 @@ def steps(run: RunRecord) -> list[int]:
 @pytest.mark.parametrize("place", [{"column": "run"}, {"config": "name"}, {"value": "x"}])
 def test_a_run_is_named_by_a_path_or_columns_alone(place: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="a list of columns"):
-        Map.model_validate({"run": place})
+        read_keys(Map, {"run": place})
 
 
 def counted(run: RunRecord) -> dict[str, int]:
@@ -230,6 +231,6 @@ def test_a_damaged_log_is_read_in_part_or_refused_in_one_line(source: str, tmp_p
             content[place : place + dice.choice((0, 1, 4))] = dice.choice((*WORDS, b"", dice.randbytes(1)))
         (tmp_path / path.name).write_bytes(content[: dice.choice((len(content), len(content) - 9))])
         try:
-            imports.read([tmp_path / path.name], "x", Map.model_validate(keys))
+            imports.read([tmp_path / path.name], "x", read_keys(Map, keys))
         except NormbenchError as error:
             assert "\n" not in str(error) and error.code == 2

@@ -20,6 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.imports import tensorboard
 from normbench.imports.map_keys import Map
+from normbench.keys import read as read_keys
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
@@ -29,7 +30,7 @@ CELLS = [(arm, seed) for arm in ("base", "ln") for seed in (1, 2)]
 
 
 def read(path: Path, **keys: Any) -> list[RunRecord]:
-    return [*imports.read([path], "x", Map.model_validate(keys)).runs]
+    return [*imports.read([path], "x", read_keys(Map, keys)).runs]
 
 
 def values(run: RunRecord, split: str, metric: str) -> dict[float, Any]:

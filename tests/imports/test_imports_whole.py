@@ -16,13 +16,14 @@ from normbench.imports import tensorboard
 from normbench.imports.guess import OpenMap
 from normbench.imports.map_keys import Map
 from normbench.imports.words import split_of
+from normbench.keys import read as read_keys
 from normbench.runs.record import RunRecord
 
 SEED = {"seed": "none"}
 
 
 def read(path: Path, **keys: Any) -> imports.Read:
-    return imports.read([path], "x", Map.model_validate(keys))
+    return imports.read([path], "x", read_keys(Map, keys))
 
 
 def curve(run: RunRecord, split: str, metric: str = "loss") -> dict[int, Any]:
