@@ -15,11 +15,10 @@ import pytest
 import yaml
 
 from normbench import imports
-from normbench.config import compose, declaration_keys, experiment_file, experiment_keys
+from normbench.config import compose, declaration_keys, experiment_file
 from normbench.config.validation import Model
 from normbench.errors import NormbenchError
 from normbench.imports import map_keys
-from normbench.keys import Range
 from normbench.papers import claims
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -284,7 +283,7 @@ MODEL_KEYS = declaration_keys.ModelFile, declaration_keys.Network, declaration_k
 EXAMPLES: dict[str, tuple[Callable[[Path], Any], Sequence[type]]] = {
     "own_claims/experiment/mine/rms.yaml": (
         lambda path: experiment_file.load("mine/rms", OWN_CLAIMS),
-        [Range, *_classes(experiment_keys)],
+        _classes(experiment_file),
     ),
     "own_claims/papers/mine/rms.yaml": (claims.load, _classes(claims)),
     "imports/lightning.yaml": (imports.read_map, _classes(map_keys)),

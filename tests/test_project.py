@@ -101,8 +101,8 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
     blog = next(source for source in total if "overview" in source)  # no paper, and nothing of it needs training
     assert total[blog] == len(claims["ln2016/properties"]) == sum(computed for _, computed in counted[blog].values())
     for name, own in claims.items():
-        arms = plan.experiment(artifacts.load(name).experiment, None)
-        words = [word for arm in arms["arms"].values() for word in [*arms["base"], *arm]]
+        experiment = plan.experiment(artifacts.load(name).experiment, None)
+        words = [word for arm in experiment.arms.values() for word in (*experiment.base, *arm)]
         models = {word.removeprefix("model=") for word in words if word.startswith("model=")}
         trained = any(not compose.declaration("model", model).get("probe") for model in models)
         assert all(claim.computed != trained for claim in own if claim.parts), name

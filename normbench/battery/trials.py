@@ -47,7 +47,7 @@ def contestants(name: str) -> list[str]:
 
 def table1(name: str, config_dir: Path | None) -> dict[str, ResolvedRun | str]:
     """The probe of LN Table 1 for each contestant, with the smallest possible eps; or why one cannot take part."""
-    base = plan.experiment(TABLE1)["base"]
+    base = plan.experiment(TABLE1).base
     found: dict[str, ResolvedRun | str] = {}
     for norm in contestants(name):
         declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
@@ -80,12 +80,12 @@ def trials(
         if only and experiment not in only:
             continue
         node = plan.experiment(experiment, config_dir)
-        if fidelity not in node["fidelities"]:
+        if fidelity not in node.fidelities:
             left_out.append(f"{experiment} has no fidelity {fidelity}: left out")
             continue
-        for values in product(*node["axes"].values()):
-            axes = dict(zip(node["axes"], values, strict=True))
-            trial = Trial(experiment, node["title"], axes)
+        for values in product(*node.axes.values()):
+            axes = dict(zip(node.axes, values, strict=True))
+            trial = Trial(experiment, node.title, axes)
             for norm in contestants(name):
                 if name not in trial.refused:  # without it there is nothing to compare
                     _add_runs(trial, norm, fidelity, seeds, config_dir)

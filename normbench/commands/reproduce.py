@@ -172,7 +172,7 @@ class Reproduce(Judging):
     def _chosen(self, names: Sequence[str]) -> list[Artifact]:
         """The named artifacts, without those of a paper or of `all` that lack the fidelity."""
         chosen = [artifacts.load(name, self.config_dir) for name in artifacts.select(names, self.config_dir)]
-        has = {a.id: self.fidelity in plan.experiment(a.experiment, self.config_dir)["fidelities"] for a in chosen}
+        has = {a.id: self.fidelity in plan.experiment(a.experiment, self.config_dir).fidelities for a in chosen}
         if not any(has.values()) or not all(has.get(name, True) for name in names):
             return chosen
         for artifact in chosen:

@@ -129,7 +129,9 @@ def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
 
 def forget() -> None:
     """Read files anew from now on: one was changed."""
-    for cached in (choice_file.content, torch_choices, choice_path, choice, declaration, _chosen):
+    from normbench.config import experiment_file  # late: it imports this module
+
+    for cached in (choice_file.content, torch_choices, choice_path, choice, declaration, _chosen, experiment_file.load):
         cached.cache_clear()
 
 

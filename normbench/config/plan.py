@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
+from normbench.config.experiment_file import Experiment
 from normbench.config.grammar import Override
 from normbench.config.resolve import ResolvedRun
 from normbench.config.updates import train_size, updates_per_epoch
@@ -42,9 +44,9 @@ def artifact_specs(
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
     kinds: list[Mapping[str, Sequence[Mapping[str, Any]]]] = [
-        {arm: [{"arm": arm}] for arm in node["arms"]},
-        *({f"{key}={value}": [{key: value}] for value in values} for key, values in node["axes"].items()),
-        {control: [{"control": control}] for control in node["controls"]},
+        {arm: [{"arm": arm}] for arm in node.arms},
+        *({f"{key}={value}": [{key: value}] for value in values} for key, values in node.axes.items()),
+        {control: [{"control": control}] for control in node.controls},
         groups,
     ]
     for word in only:
@@ -52,25 +54,25 @@ def artifact_specs(
             what = "value" if "=" in word else "arm, control or claim" if groups else "arm or control"
             raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
     wanted = [[at for word in only for at in kind.get(word, ())] for kind in kinds if kind.keys() & {*only}]
-    controls = controls or not {*only}.isdisjoint(node["controls"])
+    controls = controls or not {*only}.isdisjoint(node.controls)
     runs = []
     for number, (cell, planned) in enumerate(planned_seeds(name, fidelity, seeds, config_dir, controls, limited)):
-        place, arm = divmod(number, len(node["arms"]))
+        place, arm = divmod(number, len(node.arms))
         for run in ({**cell, "seed": seed} for seed in {*planned}):
             if all(any(_lies(run, at) for at in places) for places in wanted):
                 runs.append((place, run["seed"], arm, run))
     specs = []
     for *_, run in sorted(runs):
-        words = [f"{key}={run[key]}" for key in (*node["axes"], "seed")]
+        words = [f"{key}={run[key]}" for key in (*node.axes, "seed")]
         specs.append(experiment_spec(name, run["arm"], fidelity, words, run["control"], config_dir))
     if not specs:
         raise BadInput(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
 
 
-def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
-    if fidelity not in node["fidelities"]:
-        raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
+def _check_fidelity(name: str, node: Experiment, fidelity: str) -> None:
+    if fidelity not in node.fidelities:
+        raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node.fidelities))
 
 
 def planned_seeds(
@@ -87,8 +89,8 @@ def planned_seeds(
     """
     node = experiment(name, config_dir)
     asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
-    axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
-    cells = product(["", *(node["controls"] if controls else ())], axes, node["arms"])
+    axes = product(*([(key, value) for value in values] for key, values in node.axes.items()))
+    cells = product(["", *(node.controls if controls else ())], axes, node.arms)
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
     return [(place, _seeds(node, fidelity, place, asked, limited)) for place in places]
 
@@ -98,7 +100,7 @@ def data_name(name: str, fidelity: str, config_dir: Path | None = None, arm: str
     """The data set of an arm of an experiment at a fidelity; without an arm, of its first one."""
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
-    arm = arm or next(iter(node["arms"]))
+    arm = arm or next(iter(node.arms))
     with experiment_file.naming(compose.choice_path("experiment", name, config_dir), f"arm {arm} at {fidelity}"):
         return str(_composed(name, node, arm, fidelity, [], "", config_dir)["data"]["name"])
 
@@ -114,17 +116,17 @@ def axis_text(key: str) -> str:
 
 
 def _seeds(
-    node: compose.Config, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
+    node: Experiment, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
 ) -> Sequence[int]:
     """Seeds of a cell: those asked for, or those of the last of the experiment's `seeds` that fits it."""
     place = {**cell, "fidelity": fidelity}
-    for rule in node["seeds"] if limited else []:
-        if _lies(place, {"fidelity": "paper", **rule["when"]}):
-            asked = range(rule["from"], rule["to"] + 1)
-    limits = [rule["at_most"] for rule in node["limits"] if _lies(place, rule["when"])]
+    for rule in node.seeds if limited else []:
+        if _lies(place, {"fidelity": "paper", **rule.when}):
+            asked = range(rule.from_, rule.to + 1)
+    limits = [rule.at_most for rule in node.limits if _lies(place, rule.when)]
     most = [count for count in limits if limited or count == 0]
-    if limited:
-        most.append(node["fidelities"].get(fidelity, {}).get("at_most", len(asked)))
+    if limited and fidelity in node.fidelities:
+        most.append(node.fidelities[fidelity].at_most or len(asked))
     return asked[: min(most, default=len(asked))]
 
 
@@ -134,9 +136,9 @@ def experiment_spec(
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
     node = experiment(name, config_dir)
     for what, value, names in (
-        ("arm", arm, node["arms"]),
-        ("fidelity", fidelity, node["fidelities"]),
-        ("control", control, ["", *node["controls"]]),
+        ("arm", arm, node.arms),
+        ("fidelity", fidelity, node.fidelities),
+        ("control", control, ["", *node.controls]),
     ):
         if value not in names:
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [name for name in names if name])
@@ -145,7 +147,7 @@ def experiment_spec(
         return _filed(name, arm, fidelity, own, control, config_dir)
     except NormbenchError:
         path = compose.choice_path("experiment", name, config_dir)
-        of_file = [o for o in own if o.value() in node["axes"].get(o.key_or_group, ())]
+        of_file = [o for o in own if o.value() in node.axes.get(o.key_or_group, ())]
         where = ", ".join(
             [f"arm {arm}", *([f"control {control}"] if control else []), *(str(o.input_line) for o in of_file)]
         )
@@ -160,13 +162,13 @@ def _filed(
     node = experiment(name, config_dir)
     config = _composed(name, node, arm, fidelity, own, control, config_dir)
     values = _values(config)
-    for key in node["axes"]:
+    for key in node.axes:
         if key not in values:
             raise unknown(f"axes: {key} is not an option.", key, sorted(values))
-    axes = {key: values[key] for key in node["axes"]}
-    in_axes = all(value in node["axes"][key] for key, value in axes.items())
+    axes = {key: values[key] for key in node.axes}
+    in_axes = all(value in node.axes[key] for key, value in axes.items())
     extra_words = [
-        o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
+        o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node.axes) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
         return resolved(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir)
@@ -182,25 +184,25 @@ def config_without_arm(
     """
     node = experiment(name, config_dir)
     if model := model_of(name, config_dir):
-        node = {**node, "base": [f"model={model}", *node["base"]]}
+        node = replace(node, base=(f"model={model}", *node.base))
     return _composed(name, node, _baseline_arm(node), fidelity, grammar.parse(words), "", config_dir)
 
 
 def model_of(name: str, config_dir: Path | None = None) -> str:
     """The model of an experiment: of its arm `norm=none`, of all arms, or of the first that has one; or ""."""
     node = experiment(name, config_dir)
-    places = [node["arms"].get(_baseline_arm(node), []), node["base"], *node["arms"].values()]
+    places = [node.arms.get(_baseline_arm(node), ()), node.base, *node.arms.values()]
     words = (word for place in places for word in reversed(place) if word.startswith("model="))
     return next(words, "").removeprefix("model=")
 
 
-def _baseline_arm(node: compose.Config) -> str:
-    return next((arm for arm, own in node["arms"].items() if "norm=none" in own), "")
+def _baseline_arm(node: Experiment) -> str:
+    return next((arm for arm, own in node.arms.items() if "norm=none" in own), "")
 
 
 def _composed(
     name: str,
-    node: compose.Config,
+    node: Experiment,
     arm: str,
     fidelity: str,
     own: Sequence[Override],
@@ -210,24 +212,24 @@ def _composed(
     path = compose.choice_path("experiment", name, config_dir)
     parsed = _parsed(path, node, arm, fidelity, control)
     config = compose.compose([*parsed, *own], config_dir)
-    place = {**_values(config), "arm": arm, "control": control} if node["conditions"] else {}
+    place = {**_values(config), "arm": arm, "control": control} if node.conditions else {}
     conditional = []
-    for number, condition in enumerate(node["conditions"]):
+    for number, condition in enumerate(node.conditions):
         key = f"conditions[{number}]"
-        for wanted in condition["when"]:
+        for wanted in condition.when:
             if wanted not in place and not _somewhere(name, wanted, config_dir):
                 raise unknown(f"{path}: {key}: when: '{wanted}' is not a key.", wanted, sorted(place))
-        if _lies(place, condition["when"]):
-            conditional += experiment_file.parse(path, f"{key}: set", condition["set"])
+        if _lies(place, condition.when):
+            conditional += experiment_file.parse(path, f"{key}: set", condition.set)
     return compose.compose([*parsed, *conditional, *own], config_dir) if conditional else config
 
 
-def _parsed(path: Path, node: compose.Config, arm: str, fidelity: str, control: str) -> list[Override]:
+def _parsed(path: Path, node: Experiment, arm: str, fidelity: str, control: str) -> list[Override]:
     """The words of the file for a run, without conditions."""
-    places = {"base": node["base"], f"arms.{arm}": node["arms"].get(arm, [])}
-    places[f"fidelities.{fidelity}.set"] = node["fidelities"][fidelity]["set"]
+    places = {"base": node.base, f"arms.{arm}": node.arms.get(arm, ())}
+    places[f"fidelities.{fidelity}.set"] = node.fidelities[fidelity].set
     if control:
-        places[f"controls.{control}"] = node["controls"][control]
+        places[f"controls.{control}"] = node.controls[control]
     return [override for key, words in places.items() for override in experiment_file.parse(path, key, words)]
 
 
@@ -243,7 +245,7 @@ def _values(config: compose.Config) -> dict[str, Any]:
 def _somewhere(name: str, key: str, config_dir: Path | None) -> bool:
     """Whether some run of the experiment has this option: one of a choice that not all of them make."""
     node, path = experiment(name, config_dir), compose.choice_path("experiment", name, config_dir)
-    for arm, fidelity, control in product(node["arms"], node["fidelities"], ["", *node["controls"]]):
+    for arm, fidelity, control in product(node.arms, node.fidelities, ["", *node.controls]):
         try:
             config = compose.compose(_parsed(path, node, arm, fidelity, control), config_dir)
         except NormbenchError:  # raised for the one that is asked for
@@ -309,7 +311,7 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedR
         config = compose.compose(overrides, config_dir)
         return _in_effect(resolved(config, ADHOC, "", ADHOC, config_dir=config_dir))
     name = labels["experiment"]
-    arms = experiment(name, config_dir)["arms"]
+    arms = experiment(name, config_dir).arms
     if "arm" not in labels:
         raise BadInput(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
     words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]

@@ -38,8 +38,8 @@ def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> fl
         if same_place := paces.get((place.experiment, place.fidelity, place.model, plan.place_text(place.axes))):
             total += statistics.median(same_place) * steps
         else:
-            fidelities = plan.experiment(place.experiment, place.config_dir)["fidelities"]
-            if not (declared := fidelities.get(place.fidelity, {}).get("seconds")):
+            fidelity = plan.experiment(place.experiment, place.config_dir).fidelities.get(place.fidelity)
+            if fidelity is None or fidelity.seconds is None:
                 return None
-            total += declared
+            total += fidelity.seconds
     return total

@@ -218,13 +218,13 @@ def check_runs(artifact: claims.Artifact) -> None:
     for claim in artifact.claims:
         where = f"{artifact.path}: claim {claim.id}"
         for control in claim.controls:
-            if control not in node["controls"]:
-                names = list(node["controls"])
+            if control not in node.controls:
+                names = list(node.controls)
                 raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, names)
         own = chain(claim.seeds, *claim.control_seeds.values())  # where it has seeds of its own it decides
         for fidelity in dict.fromkeys([highest_fidelity(artifact), *own]):
-            if fidelity not in node["fidelities"]:
-                names = list(node["fidelities"])
+            if fidelity not in node.fidelities:
+                names = list(node.fidelities)
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
             if fidelity not in claim.not_decidable:
                 _check_seeds(claim, Plan(artifact, fidelity), where)
@@ -262,7 +262,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
 
 def highest_fidelity(artifact: claims.Artifact) -> str:
     """`paper`, unless its experiment offers no more than a lower one."""
-    offered = plan.experiment(artifact.experiment, artifact.config_dir)["fidelities"]
+    offered = plan.experiment(artifact.experiment, artifact.config_dir).fidelities
     return next(fidelity for fidelity in FIDELITIES if fidelity in offered)
 
 
@@ -317,7 +317,7 @@ def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     had = {run.arm for run in runs} | {control for claim in artifact.claims for control in claim.controls}
     had |= {run.control for run in runs}
-    named = ((name, words) for group in ("arms", "controls") for name, words in node[group].items() if name in had)
+    named = ((name, words) for group in (node.arms, node.controls) for name, words in group.items() if name in had)
     return [(name, " ".join(words) or "see the conditions of the experiment") for name, words in named]
 
 

@@ -107,7 +107,7 @@ def _format_title(split: str, mode: str, metric: str) -> str:
 def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
     """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
     norm_of = {run.arm: run.config.get("norm", {}) for run in reversed(runs)}
-    arms = plan.experiment(artifact.experiment, artifact.config_dir)["arms"]
+    arms = plan.experiment(artifact.experiment, artifact.config_dir).arms
     norms = {arm: norm_of.get(arm, {}).get("name", arm) for arm in arms}
     colours = colours_of(norms.values())
     spare = [colour for colour in EXTRA_COLOURS if colour not in colours.values()]
@@ -122,6 +122,6 @@ def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
 def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Mapping[str, Any]]:
     """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
-    places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
+    places = [dict(zip(node.axes, values, strict=True)) for values in product(*node.axes.values())]
     present = [place for place in places if any(run.matches(place) for run in runs)] or places
-    return {plan.place_text(place) or node["title"]: place for place in present}
+    return {plan.place_text(place) or node.title: place for place in present}

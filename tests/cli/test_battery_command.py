@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import json
 from pathlib import Path
 
@@ -25,10 +25,12 @@ def small(monkeypatch):
     real = plan.experiment
 
     def fewer(name, *folder):
-        node = copy.deepcopy(real(name, *folder))
-        if name in SMALL:
-            node["fidelities"]["smoke"]["set"] += ["data.valid=797", "data.test=800"]
-        return node
+        experiment = real(name, *folder)
+        if name not in SMALL:
+            return experiment
+        smoke = experiment.fidelities["smoke"]
+        smoke = dataclasses.replace(smoke, set=(*smoke.set, "data.valid=797", "data.test=800"))
+        return dataclasses.replace(experiment, fidelities={**experiment.fidelities, "smoke": smoke})
 
     monkeypatch.setattr(plan, "experiment", fewer)
     monkeypatch.setattr(cost, "ROUND", 1e-3)

@@ -306,7 +306,7 @@ def test_the_arms_of_bln_part_by_part() -> None:
 def test_the_experiments_of_blns_rnn_are_the_authors_settings() -> None:
     specs = {
         (arm, batch): plan.experiment_spec("bln2022/fig6", arm, "paper", [f"train.batch_size={batch}", "seed=1"])
-        for arm in plan.experiment("bln2022/fig6")["arms"]
+        for arm in plan.experiment("bln2022/fig6").arms
         for batch in (25, 1)
         if (arm, batch) != ("bn-pos-scaled", 1)
     }

@@ -361,7 +361,7 @@ def test_every_shipped_choice_is_declared_rightly() -> None:
 @pytest.mark.slow
 def test_every_experiment_composes_at_every_fidelity() -> None:
     for name in compose.choices("experiment"):
-        for fidelity in plan.experiment(name)["fidelities"]:
+        for fidelity in plan.experiment(name).fidelities:
             specs = plan.artifact_specs(name, fidelity, 1, controls=True)
             ids = [spec.id for spec in specs]
             assert len(set(ids)) == len(ids), f"{name} {fidelity}: a run is planned twice"

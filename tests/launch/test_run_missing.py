@@ -168,7 +168,7 @@ def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experimen
         for model, size in ((name, 4), (name, 128), ("lenet5", 4))
     )
     assert pace.seconds([(four, 10), (four, 5)], timed) == 3.0  # by the median
-    (declared,) = (plan.experiment("ln2016/fig6")["fidelities"]["smoke"]["seconds"],)
+    declared = plan.experiment("ln2016/fig6").fidelities["smoke"].seconds
     assert (
         pace.seconds([(four, 10), (more, 10)], timed)
         == pace.seconds([(four, 10), (other, 10)], timed)
@@ -177,9 +177,7 @@ def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experimen
     assert pace.seconds([(four, 10), (pace.Place("ln2016/fig6", "paper", name), 10)], timed) is None
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in compose.choices("experiment") if "smoke" in plan.experiment(n)["fidelities"]]
-)
+@pytest.mark.parametrize("name", [n for n in compose.choices("experiment") if "smoke" in plan.experiment(n).fidelities])
 def test_every_smoke_run_says_how_long_it_takes(name: str) -> None:
     model = plan.model_of(name)
-    assert plan.experiment(name)["fidelities"]["smoke"].get("seconds") or (model and compose.is_probe(model))
+    assert plan.experiment(name).fidelities["smoke"].seconds or (model and compose.is_probe(model))

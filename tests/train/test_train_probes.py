@@ -22,7 +22,7 @@ from normbench.train import probes
 from normbench.train.train_one import ensure_run
 
 TABLE1 = artifacts.load("ln2016/table1")
-ARMS = plan.experiment("ln2016/table1")["arms"]
+ARMS = plan.experiment("ln2016/table1").arms
 
 
 def arm(experiment: str, name: str, *words: str) -> ResolvedRun:
@@ -164,14 +164,14 @@ def test_every_normalizer_that_can_stand_there_has_a_row(experiment: str):
 
     site = declared(arm(experiment, "none").config)["layer"]
     able = {n for n in compose.choices("norm") if not refusal(site, compose.declaration("norm", n))}
-    arms = [arm(experiment, name) for name in plan.experiment(experiment)["arms"]]
+    arms = [arm(experiment, name) for name in plan.experiment(experiment).arms]
     assert {spec.config["norm"]["name"] for spec in arms} == able
     rest = set(compose.choices("norm")) - able
     without_time = experiment == "ln2016/properties"  # the overview's site serves all others
     assert all("time" in compose.declaration("norm", n).get("needs", ()) for n in rest) or not without_time
 
 
-@pytest.mark.parametrize("name", plan.experiment("ln2016/properties")["arms"])
+@pytest.mark.parametrize("name", plan.experiment("ln2016/properties").arms)
 def test_properties_agree_with_what_each_normalizer_declares(name: str):
     """Between 1e-9 and 1e-3 there is no word; alone and in one mode only where its YAML says so, whatever the draws."""
     from normbench.papers.ln2016 import properties
