@@ -319,7 +319,7 @@ class Reproduce(Judging):
             judged, published, notes = publish.publish(
                 artifact, runs, self.fidelity, self.results, self.drop_stale, self.others
             )
-            show_table(artifacts.drawing(artifact).table(artifact, published), self.console)
+            show_table(artifacts.table(artifact, published), self.console)
         else:
             judged = publish.judge(artifact, [], self.fidelity, None)
         show_verdicts(judged, self.console)

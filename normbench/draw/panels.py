@@ -180,7 +180,7 @@ def panels(
             [
                 line
                 for arm, look in all_looks.items()
-                if (line := _line([r for r in own if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
+                if (line := line_of([r for r in own if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
             ],
         )
         for quantity in quantities
@@ -188,7 +188,8 @@ def panels(
     ]
 
 
-def _line(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
+def line_of(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
+    """The runs of a cell as one line."""
     where, factor = (quantity.split, quantity.mode, quantity.metric), quantity.factor
     seeds = [
         (run.seed, run.id, [(x, factor * y) for x, y in series(run, *where, x=quantity.clock) if x > 0]) for run in cell

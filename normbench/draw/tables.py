@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,20 +62,6 @@ def format_estimate(mean: float, interval: Interval | None, form: Form | None = 
     """`1.62 [1.55, 1.69]`. form: of the numbers of its column, else of its own."""
     form = form or one_format([(mean, interval)])
     return form(mean) + (f" [{form(interval[0])}, {form(interval[1])}]" if interval else "")
-
-
-def cells(
-    settings: Iterable[str], runs: Sequence[RunRecord], arms: Iterable[str], group: str
-) -> Iterator[tuple[str, str, str, list[RunRecord]]]:
-    """A table's parts: the group's title, the control, the arm and its runs. Of a control only arms that have runs.
-
-    group: the title of what is no control.
-    """
-    for control in settings:
-        for arm in arms:
-            cell = [run for run in runs if (run.control, run.arm) == (control, arm)]
-            if cell or not control:
-                yield (f"control {control}" if control else group), control, arm, cell
 
 
 def within(runs: Sequence[RunRecord], cell: Mapping[str, Any], control: str = "") -> list[RunRecord]:

@@ -1,5 +1,6 @@
-"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims; a module `<name>.py` in the same folder draws
-figure and table as the paper does. A user's artifacts are in the folder `papers` of `--config-dir`, laid out alike.
+"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims, and what figure and table show; a module
+`<name>.py` in the same folder computes what is more than that. A user's artifacts are in the folder `papers` of
+`--config-dir`, laid out alike.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, Protocol, cast
+from types import ModuleType
+from typing import Any
 
 from normbench import reading, user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
@@ -30,13 +32,6 @@ class Paper:
 
     title: str
     contents: Sequence[Mapping[str, str]]
-
-
-class Drawing(Protocol):
-    """What an artifact's module has at least; `by_claims` does for one that has none."""
-
-    def table(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-        """Our numbers, and the paper's where it has them."""
 
 
 def _folders(config_dir: Path | None) -> list[Path]:
@@ -128,7 +123,7 @@ def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
     artifact = read(name, config_dir)
     if artifact.config_dir or not artifact.path.is_relative_to(SHIPPED):
         check_runs(artifact)
-        drawing(artifact)
+        module(artifact)
     return artifact
 
 
@@ -215,6 +210,7 @@ def check_runs(artifact: claims.Artifact) -> None:
     with experiment_file.naming(artifact.path, "experiment"):
         compose.choice_path("experiment", artifact.experiment, artifact.config_dir)
     node = plan.experiment(artifact.experiment, artifact.config_dir)
+    _check_drawn(artifact, list(node["arms"]))
     for claim in artifact.claims:
         where = f"{artifact.path}: claim {claim.id}"
         for control in claim.controls:
@@ -228,6 +224,23 @@ def check_runs(artifact: claims.Artifact) -> None:
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
             if fidelity not in claim.not_decidable:
                 _check_seeds(claim, Plan(artifact, fidelity), where)
+
+
+def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:
+    """Refuse a figure or table of an arm, a row or a level that is none."""
+    for cell in artifact.cells:
+        if "arm" in cell and cell["arm"] not in arms:
+            raise unknown(f"{artifact.path}: '{cell['arm']}' is no arm of {artifact.experiment}.", cell["arm"], arms)
+    for part in artifact.table:
+        rows = default_artifact.rows_of(artifact, part)
+        for column in part.columns:
+            where = f"{artifact.path}: table: column '{column.name}'"
+            for row in (*column.rows, *column.paper):
+                if row not in rows:
+                    raise unknown(f"{where}: '{row}' is none of its rows.", row, list(rows))
+            level = column.endpoint.relative
+            if level and not isinstance(level.of, str) and level.of not in rows.values():
+                raise BadInput(f"{where}: endpoint.level.of: {claims.format_cell(level.of)} is none of its rows.")
 
 
 def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
@@ -266,27 +279,39 @@ def highest_fidelity(artifact: claims.Artifact) -> str:
     return next(fidelity for fidelity in FIDELITIES if fidelity in offered)
 
 
-def drawing(artifact: claims.Artifact) -> Drawing:
-    """The artifact's own module, or what shows any artifact by its claims. NormbenchError where that is broken."""
+DRAWN = ("table", "panels", "caution", "explanation")  # what a module may compute: DRAWN(artifact, runs)
+
+
+def module(artifact: claims.Artifact) -> ModuleType | None:
+    """The artifact's own module, which computes what its file cannot list. NormbenchError where that is broken."""
     path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
-        return default_artifact
+        return None
     if not path.is_relative_to(HERE):
-        found = user_code.load_module(path, user_code.digest(path))
+        loaded = user_code.load_module(path, user_code.digest(path))
     else:
         try:
-            found = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
+            loaded = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
         except Exception as error:  # anything may be wrong in it; it is their line that its author needs
             raise BadInput(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(getattr(found, "table", None)):
-        raise BadInput(f"{path}: there is no table(artifact, runs). Without the file, the claims are shown.")
-    return cast(Drawing, found)
+    if not any(callable(getattr(loaded, name, None)) for name in DRAWN):
+        raise BadInput(f"{path}: there is none of {', '.join(f'{name}(artifact, runs)' for name in DRAWN)}.")
+    return loaded
+
+
+def table(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Our numbers, and the paper's where it has them: of the module, else as the file lists them."""
+    draw = getattr(module(artifact), "table", default_artifact.table)
+    return list(draw(artifact, runs))
 
 
 def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The figure in the paper's layout, as data; empty where the module has no `panels(artifact, runs)`: a table."""
-    draw = getattr(drawing(artifact), "panels", None)
-    return draw(artifact, _of_claims(artifact, runs)) if draw else []
+    """The figure in the paper's layout, as data; empty for a table alone."""
+    own = module(artifact)
+    if not hasattr(own, "panels") and hasattr(own, "table") and not artifact.figure:
+        return []
+    draw = getattr(own, "panels", default_artifact.panels)
+    return list(draw(artifact, _of_claims(artifact, runs)))
 
 
 def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -323,7 +348,7 @@ def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple
 
 def caution(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> str:
     """One sentence that comes first, on the page and in README, where the module has a `caution(artifact, runs)`."""
-    warn = getattr(drawing(artifact), "caution", None)
+    warn = getattr(module(artifact), "caution", None)
     return str(warn(artifact, runs)) if warn else ""
 
 
@@ -334,5 +359,5 @@ def plainly(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
 
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Paragraphs that explain the numbers, where the module has an `explanation(artifact, runs)`."""
-    explain = getattr(drawing(artifact), "explanation", None)
+    explain = getattr(module(artifact), "explanation", None)
     return list(explain(artifact, runs)) if explain else []

@@ -6,6 +6,7 @@ part compares endpoints. Each field is a key of the file; the comment beside it 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ import yaml
 from normbench import keys, reading
 from normbench.config import FIDELITIES
 from normbench.config.plan import axis_text, place_text
+from normbench.draw.panels import AXES, Quantity
+from normbench.draw.style import COLOURS
 from normbench.errors import BadInput
 from normbench.keys import Before, Count, Range, Text, above, at_least, at_most, below, format_value, hidden, longer, of
 from normbench.papers import rules
@@ -73,6 +76,7 @@ Cell = Annotated[Mapping[Text, Any], _quoted]  # chooses runs: {arm: ln, train.b
 Term = Annotated[tuple[float, Cell], _weighted]
 Seeds = Annotated[Mapping[Fidelity, Range], Before(_at_paper)]  # {from: 6, to: 10} for `paper`, or a map by fidelity
 Names = Annotated[tuple[Text, ...], Before(_several)]
+Scale = Literal["log", "percent", "linear"]
 Kind = Literal["direction", "size", "equivalence", "no_worse", "order", "exact"]
 
 
@@ -212,7 +216,7 @@ class Part:
     order: Annotated[tuple[Cell, ...], longer(2)] | None = of("order")  # cells, that of the smallest endpoint first
     cell: Cell = of("exact", default_factory=dict)  # the runs that are meant, such as {arm: ln}
     # Of the endpoints their logarithms are compared, themselves times 100, or themselves.
-    scale: Literal["log", "percent", "linear"] = of(*COMPARED, "order")
+    scale: Scale = of(*COMPARED, "order")
     expect: Literal["negative", "positive"] | None = of("direction")  # the sign that is claimed
     paper: float | None = of("size")  # the paper's number
     band: Positive | None = of("size")  # how far from it the prediction interval of one more run may reach
@@ -328,6 +332,93 @@ def _kind_of(part: Mapping[str, Any]) -> str:
     return next((kind for key, kind in marks.items() if key in part), "direction")
 
 
+# --- figures and tables ----------------------------------------------------------------------------------------------
+
+# A cell of a figure or table may also say what is read of its runs, in place of what the row or column reads.
+READ = ("variant", "split", "metric")
+
+
+def _known_colour(colour: str) -> str:
+    if colour and not re.fullmatch("#[0-9a-f]{6}", colour):
+        keys.check_names("colour", [colour], [*COLOURS])
+    return colour
+
+
+def _drawn(row: Any) -> Any:
+    """In evaluation mode, and named after the clock, if it does not say otherwise."""
+    if not isinstance(row, dict):
+        return row
+    keys.check_names("mode", [row.get("mode", "eval")], [*MODES, "exact"])
+    keys.check_names("clock", [row.get("clock", "epoch")], [*AXES])
+    return {"mode": "eval", "x": AXES[row.get("clock", "epoch")], **row}
+
+
+def _of_arms(rows: Any) -> Any:
+    return {str(arm): {"arm": arm} for arm in rows} if isinstance(rows, list) else rows
+
+
+Cells = Mapping[Text, Cell]  # by title
+
+
+@dataclass(frozen=True)
+class Line:
+    """The mean of the runs in a cell."""
+
+    cell: Cell
+    colour: Annotated[str, _known_colour] = ""  # a normalizer, or #rrggbb; if it does not say, that of its arm
+    ours: bool = False  # the paper does not have it: it is drawn dashed
+    panels: tuple[Text, ...] = ()  # the rows and columns that have it; if it does not say, all
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of panels for each metric, a column for each cell."""
+
+    rows: Annotated[tuple[Annotated[Quantity, Before(_drawn)], ...], longer(1)]
+    columns: Cells = field(default_factory=dict)  # without: the places on the axes of the experiment
+    lines: Mapping[Text, Line] = field(default_factory=dict)  # by their names in the legend; without: all arms
+
+    def check(self, given: object) -> None:
+        titles = [*(row.name for row in self.rows), *self.columns]
+        for name, line in self.lines.items():
+            keys.check_names(f"lines.{name}.panels", line.panels, titles)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of each run, by its mean over runs."""
+
+    name: Text
+    endpoint: Endpoint
+    cell: Cell = field(default_factory=dict)  # beside those of group and row
+    scale: Scale = "linear"  # the geometric mean, the mean times 100, the mean
+    unit: str = ""  # of times and of per cent it is known
+    median: bool = False  # with all seeds, in place of the mean
+    digits: Count = 0  # of a computed number, which has no seeds
+    rows: tuple[Text, ...] = ()  # that have it; if it does not say, all
+    # The paper's numbers by row, or by row and group. They stand beside runs at paper fidelity.
+    paper: Mapping[Text, Text | Mapping[Text, Text]] = field(default_factory=dict)
+
+    @property
+    def shown_unit(self) -> str:
+        timed = CLOCKS[self.endpoint.clock] if self.endpoint.kind == "time_to_level" else ""
+        return self.unit or timed or ("%" if self.scale == "percent" else "")
+
+    def paper_text(self, row: str, group: str) -> str:
+        given = self.paper.get(row, "")
+        return given if isinstance(given, str) else given.get(group, "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A part of a table: groups of rows; behind them the same under each control, of the rows that have runs there."""
+
+    columns: Annotated[tuple[Column, ...], longer(1)]
+    groups: Cells = field(default_factory=dict)  # without: the places on the axes of the experiment
+    rows: Annotated[Cells, Before(_of_arms)] = field(default_factory=dict)  # or a list of arms; without: the lines
+    controls: bool = True
+
+
 # --- artifacts -------------------------------------------------------------------------------------------------------
 
 
@@ -359,11 +450,13 @@ class Artifact:
     # Without an experiment: runs that end at different steps are refused, or compared up to their last common step.
     length: Literal["equal", "common"] = "equal"
     seeds: Count = rules.FEWEST  # the planned number n
+    figure: Figure | None = None  # what its figure shows; without figure and table that is what claims compare
+    table: tuple[Table, ...] = ()  # what its table shows, part by part
     # The last seed whose results had been seen when the smallest effects were declared: on seeds up to it no effect is
     # called negligible.
     seen: Count = 0
     deviations: Mapping[Fidelity, tuple[Text, ...]] = field(default_factory=dict)  # from the paper, in sentences
-    reference: Mapping[Any, Any] = field(default_factory=dict)  # numbers of the paper for NAME.py, which draws
+    reference: Mapping[Any, Any] = field(default_factory=dict)  # numbers of the paper for NAME.py
     amendments: tuple[Amendment, ...] = ()
     claims_sha256: str = hidden("")  # identifies its claims
     path: Path = hidden(Path())  # its file
@@ -408,6 +501,14 @@ class Artifact:
     def command(self) -> str:
         """The command that brings it up to date."""
         return command(self.id, self.config_dir)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Those of its figure and table."""
+        rows = [cell for part in self.table for cell in (*part.groups.values(), *part.rows.values())]
+        columns = [column.cell for part in self.table for column in part.columns]
+        lines = [line.cell for line in self.figure.lines.values()] if self.figure else []
+        return [*rows, *columns, *lines]
 
     @property
     def settings(self) -> tuple[str, ...]:

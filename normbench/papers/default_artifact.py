@@ -1,91 +1,227 @@
-"""Figure and table of an artifact that has no module: the numbers that its claims compare, by arm and place."""
+"""Draws figure and table of an artifact as its file lists them; of one that lists nothing, what its claims compare."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 from normbench.config import plan
-from normbench.draw.panels import AXES, Look, Panel, Quantity
-from normbench.draw.panels import panels as all_panels
+from normbench.draw.panels import AXES, Look, Panel, Quantity, line_of
 from normbench.draw.style import EXTRA_COLOURS, colours_of
-from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, times_entry
-from normbench.papers.claims import MODES, Artifact, Endpoint, Part
-from normbench.papers.endpoints import outcome_of
+from normbench.draw.tables import Entry, estimate_entry, times_entry, within
+from normbench.draw.text import show
+from normbench.papers.claims import MODES, READ, Artifact, Cell, Column, Endpoint, Figure, Line, Part, Scale, Table
+from normbench.papers.endpoints import Outcome, levelled, outcome_of
 from normbench.runs.record import LOSSES, RunRecord
-from normbench.stats.series import CLOCKS, Censored, Reached
+from normbench.stats.series import Censored, Reached
+
+TINY = 1e-9  # of a computed number: beyond the digits of float32
+
+# --- figures ---------------------------------------------------------------------------------------------------------
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A row for each metric that a claim reads from curves, a column for each place on the experiment's axes.
+    """The figure of the file; one that lists neither figure nor table has the metrics that claims read from curves.
 
-    A metric that no run logs, or logs at one point only, has no row.
+    A metric that no run logs, or logs at one point only, has no row in the latter.
     """
-    rows: dict[tuple[str, str, str], Quantity] = {}
-    clock = _clock(artifact, runs)
-    for part in _parts(artifact):
-        if (one := part.endpoint).kind != "value":
-            where, log = (one.split, one.mode, one.metric), one.metric in LOSSES
-            rows[where] = Quantity(_format_title(*where), *where, log=log, x=AXES[clock], clock=clock)
-    figure = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
-    curves = {panel.quantity for panel in figure if any(len(line.points) > 1 for line in panel.lines)}
-    return [panel for panel in figure if panel.quantity in curves]
+    if artifact.figure:
+        return _panels(artifact, artifact.figure, runs)
+    if artifact.table:
+        return []
+    drawn = _panels(artifact, _figure_of_claims(artifact, runs), runs)
+    curves = {panel.quantity for panel in drawn if any(len(line.points) > 1 for line in panel.lines)}
+    return [panel for panel in drawn if panel.quantity in curves]
+
+
+def _panels(artifact: Artifact, figure: Figure, runs: Sequence[RunRecord]) -> list[Panel]:
+    """With the arms in a stranger's results that the experiment does not have."""
+    columns = figure.columns or _places(artifact, runs)
+    looks = _looks(figure.lines, runs) if figure.lines else _looks_of_arms(artifact, runs)
+    known = {*_arms(artifact), *looks}
+    strangers = [arm for arm in dict.fromkeys(run.arm for run in runs) if arm not in known]
+    looks |= {arm: Look(arm, colour, in_paper=False) for arm, colour in zip(strangers, cycle(EXTRA_COLOURS))}
+    lines = {**figure.lines, **{arm: Line({"arm": arm}) for arm in looks if arm not in figure.lines}}
+    drawn = []
+    for quantity, (title, cell) in product(figure.rows, columns.items()):
+        curves = []
+        for name, line in lines.items():
+            if line.panels and not {quantity.name, title} & {*line.panels}:
+                continue
+            place, read = _split(line.cell)
+            arm = str(place["arm"]) if line.cell.keys() == {"arm"} else name
+            curves.append(line_of(within(runs, {**cell, **place}), arm, looks[name], replace(quantity, **read)))
+        drawn.append(Panel(title, quantity, [curve for curve in curves if curve.points]))
+    return drawn
+
+
+def _split(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Which runs a cell means, and what it reads of them."""
+    place = {key: value for key, value in cell.items() if key not in READ}
+    return place, {key: value for key, value in cell.items() if key in READ}
+
+
+def _looks(lines: Mapping[str, Line], runs: Sequence[RunRecord]) -> dict[str, Look]:
+    norms = _norms(runs)
+    looks = {}
+    for name, line in lines.items():
+        arm = str(line.cell.get("arm", name))
+        colour = line.colour or norms.get(arm, arm)
+        colour = colour if colour.startswith("#") else colours_of([colour])[colour]
+        looks[name] = Look(name, colour, in_paper=not line.ours)
+    return looks
+
+
+def _looks_of_arms(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
+    """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
+    norms = _norms(runs)
+    norms = {arm: norms.get(arm, arm) for arm in _arms(artifact)}
+    colours = colours_of(norms.values())
+    spare = [colour for colour in EXTRA_COLOURS if colour not in colours.values()]
+    looks: dict[str, Look] = {}
+    for arm, norm in norms.items():
+        used = {look.colour for look in looks.values()}
+        free = (colour for colour in (colours[norm], *spare) if colour not in used)
+        looks[arm] = Look(arm, next(free, colours[norm]))
+    return looks
+
+
+def _norms(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """The normalizer of each arm, of its first run."""
+    return {run.arm: run.config.get("norm", {}).get("name", run.arm) for run in reversed(runs)}
+
+
+def _arms(artifact: Artifact) -> list[str]:
+    return list(plan.experiment(artifact.experiment, artifact.config_dir)["arms"])
+
+
+def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Cell]:
+    """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
+    node = plan.experiment(artifact.experiment, artifact.config_dir)
+    places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
+    present = [place for place in places if any(run.matches(place) for run in runs)] or places
+    return {plan.place_text(place) or node["title"]: place for place in present}
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """Every number that a claim compares, by arm: at each place on the axes, then the same under each control.
-
-    Areas, and times to a level that depends on other runs, are replaced by the last value: the figure has the curve.
-    """
-    numbers = _numbers(artifact)
-    names = {one.key: one.quantity(artifact.names) for one, _ in numbers if one.kind == "value"}
-    entries = []
-    for title, place in _places(artifact, runs).items():
-        own = [run for run in runs if run.matches(place)]
-        for group, control, arm, cell in cells(artifact.settings, own, _looks(artifact, runs), title):
-            where = f"{group}, {title}" if control and place else group
-            entries += [_entry(cell, where, arm, endpoint, unit) for endpoint, unit in numbers]
-    entries = [replace(entry, quantity=names.get(entry.quantity, entry.quantity)) for entry in entries]
-    return sorted(entries, key=lambda entry: entry.group.startswith("control "))
+    """The table of the file, else every number that a claim compares, by arm."""
+    tables = artifact.table or [_table_of_claims(artifact)]
+    return [entry for part in tables for entry in _entries(artifact, part, runs)]
 
 
-def _entry(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str) -> Entry:
-    found = _estimate(cell, group, arm, endpoint, unit, 100 if unit == "%" else 1)
-    # an arm without this evaluation did not diverge
-    absent = cell and not found.n and all(run.status == "done" for run in cell)
-    return replace(found, n=len(cell), diverged=0, literal="–") if absent else found
+def _entries(artifact: Artifact, part: Table, runs: Sequence[RunRecord]) -> Iterator[Entry]:
+    """By group, row and column; then the same under each control, of the rows that have runs there."""
+    groups = part.groups or _places(artifact, runs)
+    rows = rows_of(artifact, part)
+    controls = artifact.settings[1:] if part.controls else ()
+    settings = [(title, "") for title in groups] + [(title, control) for title in groups for control in controls]
+    for title, control in settings:
+        group = title
+        if control:
+            group = f"control {control}, {title}" if groups[title] else f"control {control}"
+        places = {row: {**groups[title], **cell} for row, cell in rows.items()}
+        for row, column in product(rows, part.columns):
+            place, read = _split({**places[row], **column.cell})
+            chosen = within(runs, place, control)
+            if row not in (column.rows or rows) or (control and not chosen):
+                continue
+            endpoint = replace(column.endpoint, **read)
+            others = rows if endpoint.relative else ()
+            peers = [(rows[other], run) for other in others for run in _within(runs, places[other], control)]
+            outcomes = [_outcome(endpoint, run, peers) for run in chosen]
+            of_paper = not control and all(run.fidelity == "paper" for run in runs)
+            paper = column.paper_text(row, title) if of_paper else ""
+            yield _entry(column, (group, row, column.name, column.shown_unit), paper, chosen, outcomes)
 
 
-def _estimate(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str, factor: float) -> Entry:
-    """The estimate over runs; a geometric mean for final losses, which span orders of magnitude."""
-    if endpoint.kind == "final" and endpoint.metric in LOSSES:
-        where = (endpoint.split, endpoint.mode, endpoint.metric)
-        name = f"{endpoint}, geometric mean"
-        return final_entry(cell, group, arm, name, where, factor, unit, variant=endpoint.variant, log=True)
-    outcomes = [outcome_of(endpoint, run, endpoint.variant) for run in cell]
-    if endpoint.kind == "time_to_level":
-        undiverged = [one for one in outcomes if one and not one.diverged]
-        times = [Censored(one.after) if one.value is None else Reached(one.value) for one in undiverged]
-        return times_entry(times, len(cell) - len(undiverged), group, arm, str(endpoint), CLOCKS[endpoint.clock])
-    values = [None if one is None or one.value is None else factor * one.value for one in outcomes]
-    return estimate_entry(values, group, arm, str(endpoint), unit)
+def _within(runs: Sequence[RunRecord], cell: Cell, control: str) -> list[RunRecord]:
+    return within(runs, _split(cell)[0], control)
 
 
-def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:
-    """The endpoints that the parts compare, each once, with its unit in the table."""
-    found: dict[str, tuple[Endpoint, str]] = {}
+def rows_of(artifact: Artifact, part: Table) -> Mapping[str, Cell]:
+    """Those of the file, else the lines of its figure, else the arms."""
+    if part.rows:
+        return part.rows
+    if artifact.figure and artifact.figure.lines:
+        return {name: line.cell for name, line in artifact.figure.lines.items()}
+    return {arm: {"arm": arm} for arm in _arms(artifact)}
+
+
+def _outcome(endpoint: Endpoint, run: RunRecord, peers: Sequence[tuple[Cell, RunRecord]]) -> Outcome | None:
+    """A relative level is that of the run's seed; one that cannot be computed is not reached."""
+    compared = [(cell, peer, endpoint.variant) for cell, peer in peers if peer.seed == run.seed]
+    levels = levelled(endpoint, compared)
+    return outcome_of(levels or replace(endpoint, level=math.nan), run, endpoint.variant)
+
+
+def _entry(
+    column: Column,
+    where: tuple[str, str, str, str],
+    paper: str,
+    runs: Sequence[RunRecord],
+    outcomes: Sequence[Outcome | None],
+) -> Entry:
+    """A dash where runs that did not diverge lack this evaluation."""
+    if runs and not any(outcomes) and all(run.status == "done" for run in runs):
+        return Entry(*where, len(runs), paper=paper, literal="–")
+    if column.endpoint.kind == "time_to_level":
+        undiverged = [outcome for outcome in outcomes if outcome and not outcome.diverged]
+        times = [Censored(time.after) if time.value is None else Reached(time.value) for time in undiverged]
+        return times_entry(times, len(runs) - len(undiverged), *where, paper)
+    factor = 100 if column.scale == "percent" else 1
+    values = [None if outcome is None or outcome.value is None else factor * outcome.value for outcome in outcomes]
+    entry = estimate_entry(values, *where, paper, log=column.scale == "log")
+    if column.median and entry.n:
+        seeds = sorted(value for value in values if value is not None)
+        text = f"{show(statistics.median(seeds))} (seeds: {', '.join(map(show, seeds))})"
+        return Entry(*where, entry.n, paper=paper, literal=text)
+    if column.digits and entry.mean is not None:
+        return replace(entry, literal=f"{entry.mean:.{column.digits}g}" if abs(entry.mean) > TINY else "0")
+    return entry
+
+
+# --- of claims -------------------------------------------------------------------------------------------------------
+
+
+def _figure_of_claims(artifact: Artifact, runs: Sequence[RunRecord]) -> Figure:
+    """A row for each metric that a claim reads from curves."""
+    rows: dict[tuple[str, str, str], Quantity] = {}
+    clock = _clock(artifact, runs)
     for part in _parts(artifact):
-        one = part.endpoint
-        if one.kind not in ("value", "chosen") and (one.relative or one.level is None):
-            one = replace(one, kind="final")
-        unit = "" if one.kind == "time_to_level" or part.scale == "log" else part.unit
+        if (endpoint := part.endpoint).kind != "value":
+            where, log = (endpoint.split, endpoint.mode, endpoint.metric), endpoint.metric in LOSSES
+            rows[where] = Quantity(_format_title(*where), *where, log=log, x=AXES[clock], clock=clock)
+    return Figure(tuple(rows.values()))
+
+
+def _table_of_claims(artifact: Artifact) -> Table:
+    """Every number that a part compares, once.
+
+    Areas, and times to a level that depends on other runs, are replaced by the last value: the figure has the curve. It
+    is the geometric mean of losses, which span orders of magnitude.
+    """
+    columns: dict[str, Column] = {}
+    for part in _parts(artifact):
+        endpoint = part.endpoint
+        if endpoint.kind not in ("value", "chosen") and (endpoint.relative or endpoint.level is None):
+            endpoint = replace(endpoint, kind="final")
+        log = endpoint.kind == "final" and endpoint.metric in LOSSES
+        scale: Scale = "log" if log else "percent" if part.scale == "percent" else "linear"
+        unit = "" if endpoint.kind == "time_to_level" or part.scale == "log" else part.unit
         unit = "%" if part.scale == "percent" else unit.replace("log ratio", "").replace("points", "")
         for _, cell in part.contrast:
-            seen = replace(one, variant=cell.get("variant", one.variant))
-            found.setdefault(str(seen), (seen, unit))
-    return list(found.values())
+            of_cell = replace(endpoint, variant=cell.get("variant", endpoint.variant))
+            name = of_cell.quantity(artifact.names) if endpoint.kind == "value" else str(of_cell)
+            name = f"{name}, geometric mean" if log else name
+            columns.setdefault(str(of_cell), Column(name, of_cell, scale=scale, unit=unit))
+    return Table(tuple(columns.values()))
 
 
 def _parts(artifact: Artifact) -> Iterator[Part]:
@@ -102,26 +238,3 @@ def _clock(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
 def _format_title(split: str, mode: str, metric: str) -> str:
     name = f"{split} {'NLL' if metric == 'nll' else metric}".replace("_", " ")
     return name[:1].upper() + name[1:] + ("" if mode == "eval" else f", {MODES[mode]}")
-
-
-def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
-    """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
-    norm_of = {run.arm: run.config.get("norm", {}) for run in reversed(runs)}
-    arms = plan.experiment(artifact.experiment, artifact.config_dir).arms
-    norms = {arm: norm_of.get(arm, {}).get("name", arm) for arm in arms}
-    colours = colours_of(norms.values())
-    spare = [colour for colour in EXTRA_COLOURS if colour not in colours.values()]
-    looks: dict[str, Look] = {}
-    for arm, norm in norms.items():
-        used = {look.colour for look in looks.values()}
-        free = (colour for colour in (colours[norm], *spare) if colour not in used)
-        looks[arm] = Look(arm, next(free, colours[norm]))
-    return looks
-
-
-def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Mapping[str, Any]]:
-    """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
-    node = plan.experiment(artifact.experiment, artifact.config_dir)
-    places = [dict(zip(node.axes, values, strict=True)) for values in product(*node.axes.values())]
-    present = [place for place in places if any(run.matches(place) for run in runs)] or places
-    return {plan.place_text(place) or node.title: place for place in present}

@@ -171,7 +171,7 @@ def publish(
 
 def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
     """The files for readers that follow from the runs and their verdicts, by name."""
-    entries = artifacts.drawing(artifact).table(artifact, runs)
+    entries = artifacts.table(artifact, runs)
     return {
         "table.md": _page(artifact, fidelity, entries, judged, runs).encode(),
         "table.csv": tables.as_csv(entries).encode(),

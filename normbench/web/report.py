@@ -347,7 +347,7 @@ def _command(artifact: Artifact) -> str:
 def _content(entry: Published, paper: str) -> dict[str, Any]:
     artifact, runs = entry.artifact, entry.runs
     panels = artifacts.panels(artifact, runs) if artifact else []
-    entries = artifacts.drawing(artifact).table(artifact, runs) if artifact else []
+    entries = artifacts.table(artifact, runs) if artifact else []
     everywhere = captions.coinciding_everywhere(panels)
     lines = [line for panel in panels for line in panel.lines]
     looks = {line.look.name: line.look for line in lines}

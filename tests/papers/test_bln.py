@@ -73,17 +73,17 @@ def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False
 def test_every_table_can_be_drawn(name: str, seeds: int) -> None:
     artifact = artifacts.load(f"bln2022/{name}")
     found = runs(name, seeds) if seeds else []
-    entries = artifacts.drawing(artifact).table(artifact, found)
+    entries = artifacts.table(artifact, found)
     text = tables.markdown(entries)
     assert tables.as_csv(entries).count("\n") == len(entries) + 1
     assert ("not run" in text) == (not found) and "nan" not in text
-    panels = artifacts.drawing(artifact).panels(artifact, found)
+    panels = artifacts.panels(artifact, found)
     assert panels and all(bool(panel.lines) == bool(found) for panel in panels)
 
 
 def test_table_1_says_its_order() -> None:
     artifact = artifacts.load("bln2022/table1")
-    entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact).table(artifact, runs("table1", 3))}
+    entries = {(e.group, e.row, e.quantity): e for e in artifacts.table(artifact, runs("table1", 3))}
     best = entries["A: 20 %", "FTFF", "test NLL"]
     assert best.mean == pytest.approx(2.0 + 0.011 + 0.2) and best.n == 3, "of seeds 1 to 3"
     assert entries["A: 20 %", "FTFF", "rank by test NLL"].paper == "10"
@@ -102,7 +102,7 @@ def test_table_1_says_its_order() -> None:
 
 def test_the_figure_of_table_1_rises_where_the_order_is_the_papers() -> None:
     artifact = artifacts.load("bln2022/table1")
-    small, _ = artifacts.drawing(artifact).panels(artifact, runs("table1", 2))
+    small, _ = artifacts.panels(artifact, runs("table1", 2))
     assert list(small.categories) == list(artifact.reference["test_loss"][0.2]), "points with names, and no line"
     theirs = [value for _, value in small.references[0].points]
     assert theirs == sorted(theirs) and sum(theirs) == pytest.approx(0)
@@ -113,7 +113,7 @@ def test_the_figure_of_table_1_rises_where_the_order_is_the_papers() -> None:
 
 def test_the_orders_of_a_test_set_have_a_deviation() -> None:
     artifact = artifacts.load("bln2022/fig4")
-    entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact).table(artifact, runs("fig4", 2))}
+    entries = {(e.group, e.row, e.quantity): e for e in artifacts.table(artifact, runs("fig4", 2))}
     quantity = "std over test-set orders"
     assert entries["batch 25", "bln", quantity].mean == pytest.approx(math.sqrt(2.5)), "1 to 5 points"
     assert entries["batch 25", "ln", quantity].text() == entries["batch 1", "bln", quantity].text() == "–"
@@ -123,7 +123,7 @@ def test_the_orders_of_a_test_set_have_a_deviation() -> None:
 def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() -> None:
     artifact = artifacts.load("bln2022/fig6")
     found = runs("fig6", 2)
-    entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact).table(artifact, found)}
+    entries = {(e.group, e.row, e.quantity): e for e in artifacts.table(artifact, found)}
     of = {(row, q): e for (group, row, q), e in entries.items() if group == "batch 25"}
     assert of["bn", "test error, default evaluation"].mean == pytest.approx(70)
     assert of["bn", "test error, logits above 0, default evaluation"].mean == pytest.approx(60)
@@ -139,15 +139,13 @@ def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() ->
 def test_logs_of_the_authors_lie_below_ours() -> None:
     for name, counts in (("fig4", {25: 6, 1: 3}), ("fig6", {25: 9, 1: 6})):
         artifact = artifacts.load(f"bln2022/{name}")
-        for panel in artifacts.drawing(artifact).panels(artifact, runs(name, 1)):
+        for panel in artifacts.panels(artifact, runs(name, 1)):
             batch = int(panel.column.removeprefix("batch size "))
             assert len(panel.references) == counts[batch], panel.quantity.name
             # one value an epoch; as errors where they logged accuracies
             for reference in panel.references:
                 assert [x for x, _ in reference.points] == list(range(1, len(reference.points) + 1))
-    panels = {
-        (p.column, p.quantity.metric, p.quantity.split): p for p in artifacts.drawing(artifact).panels(artifact, [])
-    }
+    panels = {(p.column, p.quantity.metric, p.quantity.split): p for p in artifacts.panels(artifact, [])}
     errors = panels["batch size 25", "error_published", "train"].references
     assert errors[0].name == "authors' log, BLN" and errors[0].points[-1] == (10.0, pytest.approx(1 - 0.9973))
     assert len({log.name for log in errors}) == len({(log.dash, log.colour) for log in errors}) == 9, "each by itself"
@@ -166,7 +164,7 @@ def test_each_arm_at_the_learning_rate_that_is_best_on_validation() -> None:
         ]
         return replace(run, records=records)
 
-    entries = artifacts.drawing(artifact).table(artifact, [changed(run) for run in made])
+    entries = artifacts.table(artifact, [changed(run) for run in made])
     rates = {(e.row, e.quantity): e.text() for e in entries if "learning rates" in e.group}
     assert {row for row, _ in rates} == {"bln", "bn"}, "the others have no runs at other rates"
     assert rates["bln", "best on validation"] == "three times the rate"

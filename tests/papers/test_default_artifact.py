@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import madeup
 import pytest
@@ -113,7 +114,7 @@ def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> 
 
 
 def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifact, tmp_path: Path) -> None:
-    assert artifacts.drawing(own) is default_artifact
+    assert artifacts.module(own) is None
     assert artifacts.select(["me2030"], tmp_path) == ["me2030/net"] and "me2030/net" not in artifacts.ids()
     results = tmp_path / "results"
     place = results / "own" / "me2030" / "net" / "paper"
@@ -157,20 +158,104 @@ def test_a_shipped_artifact_is_not_replaced(own: Artifact, tmp_path: Path) -> No
         artifacts.load("ln2016/fig6", tmp_path)
 
 
-def test_its_module_draws_it(own: Artifact) -> None:
-    own.path.with_suffix(".py").write_text("def table(artifact, runs):\n    return [artifact.id]\n")
-    assert artifacts.drawing(own).table(own, []) == ["me2030/net"]
+def test_its_module_draws_what_it_computes(own: Artifact) -> None:
+    module = own.path.with_suffix(".py")
+    module.write_text("def table(artifact, runs):\n    return [artifact.id]\n")
+    assert artifacts.table(own, []) == ["me2030/net"]
     assert artifacts.panels(own, madeup.runs()) == [], "a table alone"
+    module.write_text("def explanation(artifact, runs):\n    return [artifact.id]\n")
+    assert artifacts.explanation(own, []) == ["me2030/net"]
+    assert artifacts.panels(own, madeup.runs()) and artifacts.table(own, []), "what its claims compare"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no table"),
-     ("def panels(a, r): return []", "no table")],
+    [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "none of table"),
+     ("def pannels(a, r): return []", "none of table")],
 )  # fmt: skip
 def test_a_broken_module_is_refused_before_anything_is_trained(own: Artifact, content: str, said: str) -> None:
     own.path.with_suffix(".py").write_text(content)
     with pytest.raises(NormbenchError, match=r"net\.py") as refused:
+        artifacts.load("me2030/net", own.config_dir)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+# --- figures and tables that the file lists --------------------------------------------------------------------------
+
+FIGURE = {
+    "columns": {"large": {"train.batch_size": 128}},
+    "lines": {
+        "LN": {"cell": {"arm": "ln"}, "colour": "layer"},
+        "wrong": {
+            "cell": {"arm": "ln", "split": "test", "metric": "error"},
+            "colour": "#123456",
+            "ours": True,
+            "panels": ["NLL"],
+        },
+    },
+    "rows": [
+        {"name": "NLL", "split": "train", "metric": "nll", "log": True},
+        {"name": "Error, %", "split": "test", "metric": "error", "factor": 100, "clock": "step"},
+    ],
+}
+COLUMNS = [
+    {"name": "error", "endpoint": ERROR | {"kind": "final"}, "scale": "percent", "paper": {"LN": "1.5", "all": "9"}},
+    {"name": "median", "endpoint": ERROR | {"kind": "final"}, "median": True, "rows": ["LN"]},
+    {"name": "way", "endpoint": NLL | {"kind": "time_to_level", "level": {"share": 0.5, "of": "best"}}},
+    {"name": "NLL", "endpoint": NLL | {"kind": "final"}, "scale": "log", "cell": {"split": "test"}, "unit": "nats"},
+]
+
+
+LEVEL = {"name": "way", "endpoint": NLL | {"kind": "time_to_level", "level": {"share": 0.5, "of": {"arm": "ln"}}}}
+
+
+def listed(own: Artifact, **blocks: Any) -> Artifact:
+    own.path.write_text(yaml.safe_dump(yaml.safe_load(own.path.read_text()) | blocks))
+    return artifacts.read("me2030/net", own.config_dir)
+
+
+def test_a_figure_has_the_lines_that_the_file_lists(own: Artifact) -> None:
+    runs = madeup.runs()
+    nll, error = artifacts.panels(listed(own, figure=FIGURE), runs)
+    assert (nll.column, nll.quantity.x, error.quantity.x) == ("large", "Epoch", "Update")
+    looks = [(line.look.name, line.look.colour, line.look.in_paper) for line in nll.lines]
+    assert looks == [("LN", COLOURS["layer"], True), ("wrong", "#123456", False)]
+    assert [line.look.name for line in error.lines] == ["LN"]
+    wrong, percent = nll.lines[1].points[-1].mean, error.lines[0].points[-1].mean
+    assert wrong is not None and wrong < 0.02 and percent == pytest.approx(100 * wrong), "each is of test errors"
+
+
+def test_a_table_has_the_columns_that_the_file_lists(own: Artifact) -> None:
+    runs = [run for run in madeup.runs() if run.arm in ("ln", "none")]
+    rows = {"LN": {"arm": "ln"}, "all": {"arm": "none"}}
+    table = [{"groups": {"large": {"train.batch_size": 128}}, "rows": rows, "columns": COLUMNS}]
+    entries = artifacts.table(listed(own, table=table), runs)
+    assert [(entry.group, entry.row, entry.quantity, entry.unit) for entry in entries] == [
+        ("large", "LN", "error", "%"), ("large", "LN", "median", ""), ("large", "LN", "way", "epochs"),
+        ("large", "LN", "NLL", "nats"),
+        ("large", "all", "error", "%"), ("large", "all", "way", "epochs"), ("large", "all", "NLL", "nats"),
+    ]  # fmt: skip
+    assert [entry.paper for entry in entries if entry.quantity == "error"] == ["1.5", "9"]
+    assert entries[1].text().count(",") == 4 and "seeds: " in entries[1].text()
+    assert artifacts.panels(artifacts.read("me2030/net", own.config_dir), runs) == [], "a table alone"
+    reduced = [replace(run, fidelity="reduced") for run in runs]
+    assert not any(entry.paper for entry in artifacts.table(artifacts.read("me2030/net", own.config_dir), reduced))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ({"figure": FIGURE | {"lines": {"LN": {"cell": {"arm": "ln"}, "colour": "layre"}}}}, "layre"),
+        ({"figure": FIGURE | {"lines": {"LN": {"cell": {"arm": "ln"}, "panels": ["NNL"]}}}}, "NNL"),
+        ({"table": [{"rows": ["ln"], "columns": [COLUMNS[0] | {"rows": ["lnn"]}]}]}, "lnn"),
+        ({"table": [{"rows": ["ln"], "columns": []}]}, "columns"),
+        ({"table": [{"rows": ["layer"], "columns": COLUMNS[2:]}]}, "'layer' is no arm of ln2016/fig6"),
+        ({"table": [{"rows": ["none"], "columns": [LEVEL]}]}, "arm ln"),
+    ],
+)
+def test_a_wrong_name_in_a_figure_or_table_is_refused(own: Artifact, blocks: dict[str, Any], said: str) -> None:
+    own.path.write_text(yaml.safe_dump(yaml.safe_load(own.path.read_text()) | blocks))
+    with pytest.raises(NormbenchError, match=r"net\.yaml") as refused:
         artifacts.load("me2030/net", own.config_dir)
     assert said in str(refused.value) and "\n" not in str(refused.value)
 

@@ -72,7 +72,7 @@ def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monke
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME)])
-    monkeypatch.setattr(artifacts.drawing(artifacts.load("ln2016/fig6")), "panels", lambda artifact, runs: list(runs))
+    monkeypatch.setattr(artifacts.default_artifact, "panels", lambda artifact, runs: list(runs))
     publish.publish(ARTIFACT, [], "reduced", tmp_path, drop_stale=True)
     assert pack.read(place / pack.NAME) == [] and not (place / "figure.svg").exists(), "nothing to draw"
 

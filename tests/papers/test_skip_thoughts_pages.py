@@ -64,7 +64,7 @@ def words(name: str) -> str:
 
 def rows(fidelity: str) -> dict[tuple[str, str, str], Entry]:
     artifact = artifacts.load("ln2016/table3")
-    entries = artifacts.drawing(artifact).table(artifact, campaign(fidelity))
+    entries = artifacts.table(artifact, campaign(fidelity))
     return {(entry.group, entry.row, entry.quantity): entry for entry in entries}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from normbench.draw import figure, tables
 from normbench.draw.text import visible
-from normbench.papers.artifact import drawing, load
+from normbench.papers import artifact as artifacts
 from normbench.runs.record import RunRecord
 
 
@@ -101,7 +101,7 @@ def test_markdown_keeps_names_as_text():
 
 def test_fig6_table_golden():
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], arm) for arm in ("none", "ln") for seed in (1, 2, 3)]
-    entries = drawing(load("ln2016/fig6")).table(load("ln2016/fig6"), runs)
+    entries = artifacts.table(artifacts.load("ln2016/fig6"), runs)
     assert len(entries) == 5 * 2 * 6
     header, rows = tables.headline(entries)
     assert header == ["final test error, %", "batch 128: paper", "ours", "batch 4: paper", "ours"]
@@ -124,7 +124,7 @@ def test_a_row_stands_under_its_own_groups() -> None:
 def test_any_arm_name_is_text_in_the_figure_and_the_table(tmp_path, name: str):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], name) for seed in (1, 2, 3)]
     with open(tmp_path / "a.svg", "wb") as file:
-        figure.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
+        figure.figure(artifacts.panels(artifacts.load("ln2016/fig6"), runs), file)
     root = ElementTree.parse(tmp_path / "a.svg").getroot()  # well-formed, whatever the name holds
     tags = {element.tag.rsplit("}", 1)[-1] for element in root.iter()}
     assert not tags & {"script", "img", "foreignObject"}
@@ -136,7 +136,7 @@ def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed]) for seed in (1, 2, 3)]
     for name in ("a.svg", "b.svg"):
         with open(tmp_path / name, "wb") as file:
-            figure.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
+            figure.figure(artifacts.panels(artifacts.load("ln2016/fig6"), runs), file)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert text.count(">not run<") == 2 and "Seeds 1–3." in text

@@ -20,7 +20,7 @@ from normbench.web import figures, forest, site
 
 def test_figures_are_valid_and_hold_the_panels_numbers():
     runs = madeup.runs()
-    drawings = artifacts.drawing(artifacts.load("ln2016/fig6")).panels(artifacts.load("ln2016/fig6"), runs)
+    drawings = artifacts.panels(artifacts.load("ln2016/fig6"), runs)
     assert [bool(panel.lines) for panel in drawings] == [True, False, True, False]
     for panel in drawings:
         figure = figures.figure(panel)

@@ -4,64 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.draw.panels import Look, Panel, Quantity
-from normbench.draw.panels import panels as all_panels
-from normbench.draw.style import COLOURS, EXTRA_COLOURS
-from normbench.draw.tables import Entry, estimate_entry, final_entry, percents
-from normbench.papers.bln2022.histories import RATES, Changes, at_rates, cell_of, of_evaluation_batches
+from normbench.draw.tables import Entry
+from normbench.papers import default_artifact
+from normbench.papers.bln2022.histories import RATES, Changes, at_rates, of_evaluation_batches
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
-from normbench.stats.series import area, at_epoch, series
-
-BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
-OTHER = [EXTRA_COLOURS[i] for i in (0, 2, 3, 5)]  # distinct in every column
-
-
-def _ours(name: str, colour: str) -> Look:
-    return Look(name, colour, in_paper=False)
-
-
-ARMS = {
-    "bln": Look("BLN", BLN),
-    "bn": Look("BatchNorm", BN),
-    "ln": Look("LayerNorm", LN),
-    "none": _ours("no normalization", NONE),
-    "bn-scaled": _ours("BN / √d", OTHER[0]),
-    "bn-pos": _ours("BN per position", OTHER[1]),
-    "bn-pos-scaled": _ours("BN per position / √d", OTHER[2]),
-    "bln-unscaled": _ours("BLN · √d", OTHER[3]),
-    "bn-gain": _ours("BN, gain from 1/√d", BN),
-    "ln-scaled": _ours("LN / √d", OTHER[0]),
-    "ln-gain": _ours("LN, gain from 1/√d", LN),
-    "ln-all": _ours("LN over C·H·W", OTHER[1]),
-    "none-scaled": _ours("none / √d", OTHER[2]),
-    "none-unit": _ours("none, weights at BN's scale", OTHER[3]),
-    "none-small": _ours("none, weights at BLN's scale", OTHER[0]),
-    "bln-before": _ours("BLN before tanh", BLN),
-    "bn-before": _ours("BN before tanh", BN),
-    "ln-before": _ours("LN before tanh", LN),
-    "bln-adopted": _ours("BLN, from epoch 4 trained as TTFF", OTHER[0]),
-    "bn-conv": _ours("BN after convolutions only", BN),
-}
-# title of a column of panels: batch size and arms
-COLUMNS = {
-    "batch 25 · BN": (25, ("bln", "bn", "bn-scaled", "bn-pos", "bn-pos-scaled", "bln-unscaled", "bn-gain")),
-    "batch 25 · LN": (25, ("bln", "ln", "ln-scaled", "ln-gain", "ln-all")),
-    "batch 25 · no normalization": (25, ("bln", "none", "none-scaled", "none-unit", "none-small")),
-    "batch 25 · after and before tanh": (25, ("bln", "bn", "ln", "bln-before", "bn-before", "ln-before")),
-    "batch 25 · population statistics in training": (25, ("bln", "bln-adopted")),
-    "batch 1": (1, ("bln", "bn", "ln", "none", "ln-scaled", "none-scaled", "bn-conv")),
-}
-LOSS = Quantity("Training loss (running mean)", "train", "running", "nll", log=True)
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A column per question; nothing of it is in the paper but BLN, BN and LN."""
-    figure = []
-    for title, (batch, arms) in COLUMNS.items():
-        column = {title: {"train.batch_size": batch}}
-        figure += all_panels([run for run in runs if run.arm in arms], ARMS, column, [LOSS])
-    return figure
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
@@ -127,22 +74,8 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """Mean training loss, last training error, test error and NLL at the lowest validation loss."""
-    entries = []
-    for batch in (25, 1):
-        group = f"batch {batch}"
-        for arm in ARMS:
-            cell = cell_of(runs, arm, batch)
-            if batch == 1 and arm not in COLUMNS["batch 1"][1]:
-                continue
-            areas = [area(series(run, "train", "running", "nll"), log=True) for run in cell]
-            errors = [at_epoch(run, "test", "error", "best") for run in cell]
-            losses = [at_epoch(run, "test", "nll", "best") for run in cell]
-            entries += [
-                estimate_entry(areas, group, arm, "training NLL, geometric mean over epochs"),
-                final_entry(cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%"),
-                estimate_entry(percents(errors), group, arm, "test error", "%"),
-                estimate_entry(losses, group, arm, "test NLL"),
-            ]
-    entries += at_rates(runs, list(ARMS), 25)
-    return entries + of_evaluation_batches(runs, [arm for arm in ARMS if arm.startswith("bn")])
+    """Mean training loss, last training error, test error and NLL at the lowest validation loss; then more of some."""
+    arms = list(artifact.table[0].rows)
+    normalized = [arm for arm in arms if arm.startswith("bn")]
+    entries = default_artifact.table(artifact, runs) + at_rates(runs, arms, 25)
+    return entries + of_evaluation_batches(runs, normalized)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.draw.panels import Look, Panel
-from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry
 from normbench.papers.bln2022 import histories
+from normbench.papers.bln2022.histories import panels
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 
-ARMS = histories.ARMS | {"none": Look("no normalization (ours)", COLOURS["none"], in_paper=False)}
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
-    return histories.panels(artifact, runs, ARMS)
+__all__ = ["explanation", "panels", "table"]
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
@@ -38,5 +32,6 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
-    rates = [entry for batch in histories.BATCHES for entry in histories.at_rates(runs, list(ARMS), batch)]
-    return histories.table(artifact, runs, ARMS) + rates
+    arms = histories.arms(artifact)
+    rates = [entry for batch in histories.BATCHES for entry in histories.at_rates(runs, arms, batch)]
+    return histories.table(artifact, runs) + rates

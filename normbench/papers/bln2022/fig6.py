@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.draw.panels import Look, Panel
-from normbench.draw.style import COLOURS, EXTRA_COLOURS
 from normbench.draw.tables import Entry, estimate_entry, percents
 from normbench.papers.bln2022 import histories
+from normbench.papers.bln2022.histories import panels
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 from normbench.stats.series import at_epoch
 
-ARMS = histories.ARMS | {
-    "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),
-    "ln-scaled": Look("LN / √d (ours)", EXTRA_COLOURS[0], in_paper=False),
-    "bn-pos-scaled": Look("BN per word's place / √d (ours)", EXTRA_COLOURS[3], in_paper=False),
-}
+__all__ = ["explanation", "panels", "table"]
 PUBLISHED = "error_published"  # accuracy as the authors count it: logits above one half
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
-    return histories.panels(artifact, runs, ARMS, PUBLISHED)
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
@@ -44,9 +34,9 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """As Fig. 4's, with the authors' threshold; the error with the proper one; BN evaluated as it is trained."""
-    entries = histories.table(artifact, runs, ARMS, PUBLISHED)
+    arms, entries = histories.arms(artifact), histories.table(artifact, runs, PUBLISHED)
     for batch in histories.BATCHES:
-        for arm in ARMS:
+        for arm in arms:
             cell = histories.cell_of(runs, arm, batch)
             errors = [at_epoch(run, "test", "error", "best") for run in cell]
             entries.append(
@@ -57,5 +47,5 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     # one value for each feature and place at batch 1: nothing to normalize, and no run
     entries = [entry for entry in entries if (entry.group, entry.row) != ("batch 1", "bn-pos-scaled")]
     for batch in histories.BATCHES:
-        entries += histories.at_rates(runs, list(ARMS), batch, PUBLISHED)
+        entries += histories.at_rates(runs, arms, batch, PUBLISHED)
     return entries + histories.of_evaluation_batches(runs, ["bn", "bn-pos-scaled"])

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.draw.panels import Look, Panel, Quantity, Reference
-from normbench.draw.panels import panels as all_panels
+from normbench.draw.panels import Look, Panel, Reference
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry, within
+from normbench.papers import default_artifact
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 from normbench.stats.series import area, at_epoch, in_orders, series
@@ -26,37 +26,25 @@ RATES = {"lr-low": "a third of the rate", "": "the authors' rate", "lr-high": "t
 DASHES = ("dot", "dashdot", "dash")  # of the published logs, then of earlier ones
 
 
-def quantities(error: str) -> dict[str, Quantity]:
-    """By the authors' names. The paper draws accuracies; errors are what runs log."""
-    return {
-        "train_loss": Quantity("Training loss (running mean)", "train", "running", "nll"),
-        "train_acc": Quantity("Training error (running mean)", "train", "running", error),
-        "val_loss": Quantity("Validation loss", "valid", "eval", "nll", log=True),
-    }
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
+    figure = default_artifact.panels(artifact, runs)
+    if any(run.fidelity not in ("paper", "reduced") for run in runs):  # of other data
+        return figure
+    return [replace(panel, references=_logs(artifact, panel)) for panel in figure]
 
 
-def panels(
-    artifact: Artifact, runs: Sequence[RunRecord], looks: Mapping[str, Look], error: str = "error"
-) -> list[Panel]:
-    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs.
-
-    `error` is the metric behind the paper's accuracy.
-    """
-    columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
-    rows = quantities(error)
-    figure = all_panels(runs, looks, columns, list(rows.values()))
-    keys = {quantity: key for key, quantity in rows.items()}
-    own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
-    return [
-        replace(panel, references=_logs(artifact, keys[panel.quantity], columns[panel.column]["train.batch_size"]))
-        if own_data
-        else panel
-        for panel in figure
-    ]
+def arms(artifact: Artifact) -> list[str]:
+    """Those of the figure."""
+    assert artifact.figure
+    return [str(line.cell["arm"]) for line in artifact.figure.lines.values()]
 
 
-def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
+def _logs(artifact: Artifact, panel: Panel) -> list[Reference]:
     """The authors' histories of one quantity, published and earlier ones; accuracies as errors."""
+    assert artifact.figure
+    batch, quantity = artifact.figure.columns[panel.column]["train.batch_size"], panel.quantity
+    key = f"{'val' if quantity.split == 'valid' else 'train'}_{'loss' if quantity.metric == 'nll' else 'acc'}"
     found = []
     sources = [name for name in artifact.reference if name.endswith("histories")]
     for source, dash in zip(sources, DASHES, strict=False):
@@ -70,14 +58,12 @@ def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
     return found
 
 
-def table(
-    artifact: Artifact, runs: Sequence[RunRecord], looks: Mapping[str, Look], error: str = "error"
-) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
     entries = []
     for batch in BATCHES:
         group = f"batch {batch}"
-        for arm in looks:
+        for arm in arms(artifact):
             cell = cell_of(runs, arm, batch)
             entries.append(
                 final_entry(

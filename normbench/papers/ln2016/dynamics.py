@@ -4,35 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.draw.panels import Look, Panel, Quantity
-from normbench.draw.panels import panels as all_panels
-from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, value_entry, within
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 
-ARMS = {
-    "none": Look("no normalization", COLOURS["none"]),
-    "ln": Look("LayerNorm, eq. 4", COLOURS["layer"]),
-    "bn": Look("BatchNorm per step (ours)", COLOURS["batch"], in_paper=False),
-}
-QUANTITIES = (
-    Quantity("Mean |a|", "probe", "exact", "magnitude", log=True, x="Step", floor=1e-300),
-    Quantity("‖dL/dh‖", "probe", "exact", "gradient", log=True, x="Step", floor=1e-300),
-)
+ARMS = {"none": "no normalization", "ln": "LayerNorm, eq. 4", "bn": "BatchNorm per step (ours)"}
 RADII = (0.5, 0.9, 1.0, 1.1, 1.5)
-RADII_IN_FIGURE = (0.5, 1.0, 1.5)
 DRIVES = {"every": "input at every step", "first": "input at the first step alone"}
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Both quantities at three of the spectral radii; the paper has no such figure."""
-    columns = {
-        f"radius {radius:g}, {title}": {"model.radius": radius, "model.drive": drive}
-        for drive, title in (("first", "first input alone"), ("every", "inputs at every step"))
-        for radius in RADII_IN_FIGURE
-    }
-    return all_panels(runs, ARMS, columns, QUANTITIES)
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
@@ -56,13 +34,13 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Slopes of the logarithms, per step."""
     entries = []
     for drive, title in DRIVES.items():
-        for arm, look in ARMS.items():
+        for arm, name in ARMS.items():
             for radius in RADII:
                 found = within(runs, {"arm": arm, "model.radius": radius, "model.drive": drive})
                 entries += [
-                    value_entry(found, f"{title}: slope of log mean |a|", look.name, f"radius {radius:g}",
+                    value_entry(found, f"{title}: slope of log mean |a|", name, f"radius {radius:g}",
                                 "magnitude_slope"),
-                    value_entry(found, f"{title}: slope of log ‖dL/dh‖", look.name, f"radius {radius:g}",
+                    value_entry(found, f"{title}: slope of log ‖dL/dh‖", name, f"radius {radius:g}",
                                 "gradient_slope"),
                 ]  # fmt: skip
     return entries

@@ -4,44 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.draw.panels import Look, Panel, Quantity
-from normbench.draw.panels import panels as all_panels
-from normbench.draw.style import COLOURS
-from normbench.draw.tables import Entry, cells, estimate_entry, percents, within
+from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
 from normbench.runs.record import RunRecord
 from normbench.stats.series import area, at_epoch, series
 from normbench.stats.statistics import Estimate, t_interval
 
-ARMS = {
-    "none": Look("Order-Embedding", COLOURS["none"]),
-    "ln": Look("Order-Embedding + LN", COLOURS["layer"]),
-}
+ARMS = {"none": "Order-Embedding", "ln": "Order-Embedding + LN"}
 RULES = "rules"  # the arm without training
-METRICS = {f"image_r{k}": f"Image retrieval R@{k}" for k in (1, 5, 10)}
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The paper's three panels. The paper publishes no numbers of its curves."""
-    quantities = [
-        Quantity(f"{name}, %", "valid", "eval", metric, x="Update", clock="step", factor=100)
-        for metric, name in METRICS.items()
-    ]
-    return all_panels([run for run in runs if run.arm != RULES], ARMS, {"validation": {}}, quantities)
-
-
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """Mean over the validation curve and its best point, per arm and control setting."""
-    entries = []
-    for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "as the code"):
-        for metric, name in METRICS.items():
-            means = percents([area(series(run, "valid", "eval", metric), log=False) for run in cell])
-            best = percents([at_epoch(run, "valid", metric, "best") for run in cell])
-            entries += [
-                estimate_entry(means, group, arm, f"{name}, mean over updates", "%"),
-                estimate_entry(best, group, arm, f"{name}, best", "%"),
-            ]
-    return entries
 
 
 def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
@@ -49,8 +19,8 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     key = "test_tfidf_caption_r1"
     bar = _mean([float(r[key]) for run in within(runs, {"arm": RULES}) for r in run.records if key in r]).mean
     found = {
-        look.name: _mean([at_epoch(run, "test", "caption_r1", "best") for run in within(runs, {"arm": arm})])
-        for arm, look in ARMS.items()
+        name: _mean([at_epoch(run, "test", "caption_r1", "best") for run in within(runs, {"arm": arm})])
+        for arm, name in ARMS.items()
     }
     if bar is None or not all(estimate.interval and estimate.interval[1] < bar for estimate in found.values()):
         return ""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from normbench.draw.panels import Look, Panel, Quantity
-from normbench.draw.panels import panels as all_panels
-from normbench.draw.style import COLOURS
-from normbench.draw.tables import Entry, cells, estimate_entry, final_entry
 from normbench.papers.claims import Artifact
 from normbench.papers.rules import ALPHA
 from normbench.runs.record import RunRecord
-from normbench.stats.series import area, final, series
+from normbench.stats.series import final, series
 from normbench.stats.statistics import significant_signs, t_interval
 
-ARMS = {"none": Look("Skip-Thoughts", COLOURS["none"]), "ln": Look("Skip-Thoughts + LN", COLOURS["layer"])}
+ARMS = {"none": "Skip-Thoughts", "ln": "Skip-Thoughts + LN"}
 RULES = "rules"
-NLL = ("valid", "eval", "nll")
 # in the order of Table 3: split and metric; name, factor and unit
 MEASURES = {
     ("sick", "pearson"): ("SICK r", 1.0, ""),
@@ -24,38 +19,14 @@ MEASURES = {
     ("sick", "mse"): ("SICK MSE", 1.0, ""),
     **{(name, "accuracy"): (name.upper(), 100.0, "%") for name in ("mr", "cr", "subj", "mpqa")},
 }
-IN_TABLE_ALONE = ("sick", "spearman")
 LESS_IS_BETTER = ("sick", "mse")
 Measure = tuple[str, str]  # split and metric
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The paper's six panels, and the loss on held-out books."""
-    quantities = [
-        Quantity(f"{name}, %" if unit else name, split, "along", metric, x="Update", clock="step", factor=factor)
-        for (split, metric), (name, factor, unit) in MEASURES.items()
-        if (split, metric) != IN_TABLE_ALONE
-    ]
-    quantities.append(Quantity("NLL per word, held-out books", *NLL, x="Update", clock="step"))
-    return all_panels([run for run in runs if run.arm != RULES], ARMS, {"skip-thoughts": {}}, quantities)
-
-
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """Means over the checkpoints, with one C for all, and NLL per word of held-out books at the end."""
-    entries = []
-    for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "over training"):
-        for (split, metric), (name, factor, unit) in MEASURES.items():
-            means = [area(series(run, split, "along", metric), log=False) for run in cell]
-            scaled = [None if value is None else value * factor for value in means]
-            entries.append(estimate_entry(scaled, group, arm, f"{name}, mean over updates", unit))
-        entries.append(final_entry(cell, group, arm, "NLL per word, at the end", NLL, unit="nats"))
-    return entries
-
-
 def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     """Where trained vectors are worse than those of words counted, which learn nothing."""
-    found = {look.name: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
-             for arm, look in ARMS.items()}  # fmt: skip
+    found = {title: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
+             for arm, title in ARMS.items()}  # fmt: skip
     names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
     return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
@@ -78,13 +49,13 @@ def start(run: RunRecord, split: str, metric: str) -> float | None:
 def against_the_start(runs: Sequence[RunRecord]) -> list[str]:
     """On which measures each arm is better than before training."""
     paragraphs = []
-    for arm, look in ARMS.items():
+    for arm, title in ARMS.items():
         gains = {}
         for measure in MEASURES:
             pairs = [(final(run, measure[0], "along", measure[1]), start(run, *measure)) for run in own(runs, arm)]
             gains[measure] = [last - first for last, first in pairs if last is not None and first is not None]
         if found := sides(gains):
-            paragraphs.append(f"{look.name} at the last checkpoint, against its own weights before training: {found}.")
+            paragraphs.append(f"{title} at the last checkpoint, against its own weights before training: {found}.")
     return paragraphs
 
 
@@ -104,7 +75,7 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
 def _describe_one_c(runs: Sequence[RunRecord]) -> list[str]:
     """What the choice of C by nested cross-validation adds to the accuracy at the end, by arm."""
     gains = []
-    for arm, look in ARMS.items():
+    for arm, title in ARMS.items():
         added = []
         for (split, metric), (name, factor, _) in MEASURES.items():
             pairs = [(final(run, split, "stage", metric), final(run, split, "along", metric)) for run in own(runs, arm)]
@@ -112,7 +83,7 @@ def _describe_one_c(runs: Sequence[RunRecord]) -> list[str]:
             if metric == "accuracy" and estimate.mean is not None:
                 added.append(f"{name} {estimate.mean:+z.1f}".replace("-", "\N{MINUS SIGN}"))
         if added:
-            gains.append(f"{look.name}: {', '.join(added)}")
+            gains.append(f"{title}: {', '.join(added)}")
     if not gains:
         return []
     return [

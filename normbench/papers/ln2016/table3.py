@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, value_entry
+from normbench.draw.tables import Entry, estimate_entry, value_entry
+from normbench.papers import default_artifact
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig3 import (
     ARMS,
@@ -30,29 +31,17 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """The paper's columns, with its numbers for runs on its data; the same before training, and of vectors that were
     never trained; the difference of each arm to the latter, seed by seed.
     """
-    entries = _after(artifact, runs)
+    entries = default_artifact.table(artifact, runs)
+    for arm, title in IN_PAPER_ALONE.items() if runs and all(run.fidelity == "paper" for run in runs) else ():
+        for (split, metric), (name, _, unit) in MEASURES.items():
+            value = artifact.reference[arm][f"{split}_{metric}"]
+            entries.append(Entry(AFTER, title, name, unit, n=1, paper=f"{value:g}", literal="–"))
     for arm in ARMS:
         for measure, (name, factor, unit) in MEASURES.items():
             before = [_times(factor, start(run, *measure)) for run in own(runs, arm)]
             entries.append(estimate_entry(before, "before training, one C", arm, name, unit))
     rules = {run.seed: run for run in runs if run.arm == RULES}
     return entries + (_without(artifact, runs, rules) if rules else [])
-
-
-def _after(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    entries = []
-    at_paper = all(run.fidelity == "paper" for run in runs)
-    for group, control, arm, cell in cells(artifact.settings, runs, ARMS, AFTER):
-        for (split, metric), (name, factor, unit) in MEASURES.items():
-            value = artifact.reference[arm][f"{split}_{metric}"]
-            paper = f"{value:g}" if at_paper and not control else ""
-            where = (split, "stage", metric)
-            entries.append(final_entry(cell, group, arm, name, where, factor, unit, paper))
-    for arm, title in IN_PAPER_ALONE.items() if at_paper and runs else ():
-        for (split, metric), (name, _, unit) in MEASURES.items():
-            value = artifact.reference[arm][f"{split}_{metric}"]
-            entries.append(Entry(AFTER, title, name, unit, n=1, paper=f"{value:g}", literal="–"))
-    return entries
 
 
 def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, RunRecord]) -> list[Entry]:
@@ -79,8 +68,8 @@ def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Whether training has brought more than vectors have that were never trained."""
     paragraphs = [
-        f"{look.name} after training, against {title}: {found}."
-        for arm, look in ARMS.items()
+        f"{name} after training, against {title}: {found}."
+        for arm, name in ARMS.items()
         for rule, title in WITHOUT_TRAINING.items()
         if (found := against(runs, arm, rule))
     ]

@@ -8,7 +8,6 @@ from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
 from normbench.draw.panels import panels as all_panels
 from normbench.draw.style import COLOURS, REFERENCE
 from normbench.papers.claims import Artifact
-from normbench.papers.default_artifact import table as table
 from normbench.runs.record import RunRecord
 from normbench.stats.series import Point
 

@@ -7,7 +7,6 @@ from normbench.draw.panels import Line, Look, Panel, Quantity
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
-from normbench.papers.default_artifact import table as table
 from normbench.runs.record import RunRecord
 from normbench.stats.series import aggregate
 
