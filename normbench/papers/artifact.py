@@ -210,7 +210,6 @@ def check_runs(artifact: claims.Artifact) -> None:
     with experiment_file.naming(artifact.path, "experiment"):
         compose.choice_path("experiment", artifact.experiment, artifact.config_dir)
     node = plan.experiment(artifact.experiment, artifact.config_dir)
-    _check_drawn(artifact, list(node["arms"]))
     for claim in artifact.claims:
         where = f"{artifact.path}: claim {claim.id}"
         for control in claim.controls:
@@ -224,6 +223,7 @@ def check_runs(artifact: claims.Artifact) -> None:
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
             if fidelity not in claim.not_decidable:
                 _check_seeds(claim, Plan(artifact, fidelity), where)
+    _check_drawn(artifact, list(node["arms"]))
 
 
 def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:

@@ -488,6 +488,9 @@ class Artifact:
             raise ValueError("'claims' is empty: nothing would be judged.")
         if self.seeds < rules.FEWEST:
             raise ValueError(f"seeds: {self.seeds} must be at least {rules.FEWEST}: no verdict rests on fewer.")
+        for key in ("figure", "table"):
+            if getattr(self, key):
+                raise ValueError(f"'{key}' is of claims about an experiment, and there is none.")
         planned: dict[str, Any] = {"seen": self.seen or None}
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}

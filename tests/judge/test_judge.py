@@ -487,11 +487,16 @@ def test_counted_seeds_are_no_pairs() -> None:
     assert "Welch" in found["compared"]
 
 
-@pytest.mark.parametrize("keys", [{"seen": 3}, {"added": [5, 10]}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str)
+FIGURE = {"rows": [{"name": "NLL", "split": "test", "metric": "nll"}]}
+
+
+@pytest.mark.parametrize(
+    "keys", [{"seen": 3}, {"figure": FIGURE}, {"added": [5, 10]}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str
+)
 def test_what_an_experiment_plans_is_refused_without_one(keys) -> None:
-    of_file = {key: value for key, value in keys.items() if key == "seen"}
+    of_file = {key: value for key, value in keys.items() if key in ("seen", "figure")}
     with pytest.raises(NormbenchError, match="experiment"):
-        claims(claim() | {key: value for key, value in keys.items() if key != "seen"}, **of_file)
+        claims(claim() | {key: value for key, value in keys.items() if key not in of_file}, **of_file)
 
 
 def test_a_cell_is_not_compared_with_itself() -> None:

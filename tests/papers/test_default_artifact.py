@@ -204,8 +204,6 @@ COLUMNS = [
     {"name": "way", "endpoint": NLL | {"kind": "time_to_level", "level": {"share": 0.5, "of": "best"}}},
     {"name": "NLL", "endpoint": NLL | {"kind": "final"}, "scale": "log", "cell": {"split": "test"}, "unit": "nats"},
 ]
-
-
 LEVEL = {"name": "way", "endpoint": NLL | {"kind": "time_to_level", "level": {"share": 0.5, "of": {"arm": "ln"}}}}
 
 
