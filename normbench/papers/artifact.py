@@ -223,7 +223,7 @@ def check_runs(artifact: claims.Artifact) -> None:
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
             if fidelity not in claim.not_decidable:
                 _check_seeds(claim, Plan(artifact, fidelity), where)
-    _check_drawn(artifact, list(node["arms"]))
+    _check_drawn(artifact, list(node.arms))
 
 
 def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:

@@ -96,15 +96,15 @@ def _norms(runs: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def _arms(artifact: Artifact) -> list[str]:
-    return list(plan.experiment(artifact.experiment, artifact.config_dir)["arms"])
+    return list(plan.experiment(artifact.experiment, artifact.config_dir).arms)
 
 
 def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Cell]:
     """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
-    places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
+    places = [dict(zip(node.axes, values, strict=True)) for values in product(*node.axes.values())]
     present = [place for place in places if any(run.matches(place) for run in runs)] or places
-    return {plan.place_text(place) or node["title"]: place for place in present}
+    return {plan.place_text(place) or node.title: place for place in present}
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
