@@ -12,7 +12,7 @@ from typing import Any
 import tiny
 
 from normbench import reading
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.runs import files, run_file, writing
 from normbench.runs.record import RunRecord
 
@@ -29,7 +29,7 @@ def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
     return found
 
 
-def record(spec: ResolvedRun, epochs: int | None = None, value: float = 0.5, **changes: Any) -> RunRecord:
+def record(spec: Spec, epochs: int | None = None, value: float = 0.5, **changes: Any) -> RunRecord:
     epochs = spec.epochs if epochs is None else epochs
     fields: dict[str, Any] = dict(
         id=spec.id,
@@ -45,7 +45,7 @@ def record(spec: ResolvedRun, epochs: int | None = None, value: float = 0.5, **c
     return RunRecord(**(fields | changes))
 
 
-def directory(root: Path, spec: ResolvedRun, status: str = "done", **changes: Any) -> Path:
+def directory(root: Path, spec: Spec, status: str = "done", **changes: Any) -> Path:
     """A whole run directory; `changes` go into its run.json."""
     path = writing.directory(root, spec).path
     path.mkdir(parents=True)
@@ -64,5 +64,5 @@ def sealed_pack(lines: Sequence[str], **more: Any) -> bytes:
     return gzip.compress(json.dumps(head | {"header_sha256": files.seal(head)}).encode() + b"\n" + body)
 
 
-def specs(count: int, *words: str) -> list[ResolvedRun]:
+def specs(count: int, *words: str) -> list[Spec]:
     return [tiny.spec(f"seed={seed}", *words) for seed in range(1, count + 1)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from normbench import data as datasets
 from normbench.config import compose, identity
 from normbench.config.plan import train_specs
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models.base import Metric
@@ -80,12 +80,12 @@ NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 
 
-def small(model: str, *words: str) -> ResolvedRun:
+def small(model: str, *words: str) -> Spec:
     (spec,) = train_specs([f"model={model}", *SMALL[model], *words], False)
     return spec
 
 
-def built(spec: ResolvedRun) -> models.Model:
+def built(spec: Spec) -> models.Model:
     return models.build(spec.config, spec.sites)
 
 
@@ -103,7 +103,7 @@ def numbers(metrics: Mapping[str, Metric]) -> dict[str, Tensor]:
     return {name: m if isinstance(m, Tensor) else m.sums / m.counts for name, m in metrics.items()}
 
 
-def batches(spec: ResolvedRun, count: int) -> list[dict[str, Tensor]]:
+def batches(spec: Spec, count: int) -> list[dict[str, Tensor]]:
     """What the model takes of rows in the set's own order, which does not depend on any generator."""
     split = training_part(spec.config["model"]["name"]).only(models.takes(built(spec)))
     size = spec.config["train"]["batch_size"]

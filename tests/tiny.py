@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config.plan import train_specs
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.runs.writing import RunDirectory
 
 WORDS = (
@@ -22,7 +22,7 @@ WORDS = (
 )
 
 
-def spec(*words: str, config_dir: Path | None = None) -> ResolvedRun:
+def spec(*words: str, config_dir: Path | None = None) -> Spec:
     """The tiny run with further override words; later words win."""
     (found,) = train_specs([*WORDS, *words], False, config_dir)
     return found
@@ -37,7 +37,7 @@ def train(folder: Path, *words: str, **keywords: Any) -> str:
     return ensure_run(spec(*words), RunDirectory(folder), **keywords)
 
 
-def evaluate(model: Any, of: ResolvedRun, moment: int) -> list[dict[str, Any]]:
+def evaluate(model: Any, of: Spec, moment: int) -> list[dict[str, Any]]:
     """The records of one evaluation before anything was learnt."""
     from normbench import data
     from normbench.train.evaluate import Evaluation, State

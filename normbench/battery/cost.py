@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from normbench import data as datasets
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.train import optim
@@ -42,7 +42,7 @@ def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: i
     return seconds
 
 
-def costs(specs: Mapping[str, ResolvedRun], rounds: int = ROUNDS) -> dict[str, Cost]:
+def costs(specs: Mapping[str, Spec], rounds: int = ROUNDS) -> dict[str, Cost]:
     """Forward, backward and update on the first minibatch, one thread; ratios to the first side's.
 
     `specs`: name -> a run, all of one model, data set and batch size.
@@ -71,7 +71,7 @@ def costs(specs: Mapping[str, ResolvedRun], rounds: int = ROUNDS) -> dict[str, C
     return found
 
 
-def _step(spec: ResolvedRun, split: Split, size: int) -> Callable[[], None]:
+def _step(spec: Spec, split: Split, size: int) -> Callable[[], None]:
     model = models.build(spec.config, spec.sites).train()
     batch = split.only(models.takes(model)).batch(slice(size))
     models.start_from_data(model, batch, spec.seed)

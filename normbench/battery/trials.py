@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import compose, grammar, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.sites import least_eps
 
@@ -25,7 +25,7 @@ class Trial:
     experiment: str
     title: str
     axes: Mapping[str, Any]
-    specs: dict[str, list[ResolvedRun]] = field(default_factory=dict)
+    specs: dict[str, list[Spec]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     # options that a normalizer needs inside a time loop, if not shipped
     changed: dict[str, str] = field(default_factory=dict)
@@ -45,10 +45,10 @@ def contestants(name: str) -> list[str]:
     return [name, *(other for other in OPPONENTS if other != name)]
 
 
-def table1(name: str, config_dir: Path | None) -> dict[str, ResolvedRun | str]:
+def table1(name: str, config_dir: Path | None) -> dict[str, Spec | str]:
     """The probe of LN Table 1 for each contestant, with the smallest possible eps; or why one cannot take part."""
     base = plan.experiment(TABLE1).base
-    found: dict[str, ResolvedRun | str] = {}
+    found: dict[str, Spec | str] = {}
     for norm in contestants(name):
         declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
         small = [f"norm.{key}={value}" for key, value in least_eps(declares.get("options") or {}, node).items()]
@@ -149,7 +149,7 @@ def within_budget(planned: Sequence[Trial], seconds: Mapping[str, float | None],
     return taken
 
 
-def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> ResolvedRun:
+def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> Spec:
     return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
 
 

@@ -24,7 +24,7 @@ from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, cell, say, show_rows
 from normbench.config import compose
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
@@ -161,7 +161,7 @@ class Battery(options.Answering):
             terminal.say_json(reply | {"numbers": _as_json(summary)})
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
-    def _announce(self, found: Found, missing: Sequence[ResolvedRun]) -> None:
+    def _announce(self, found: Found, missing: Sequence[Spec]) -> None:
         total = len(found.wanted)
         self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
         for line in training.describe_found(found, missing):
@@ -277,10 +277,10 @@ def _findings(adopted: Adopted) -> list[Finding]:
     return list(contract.examine(adopted.subject()))
 
 
-def _specs(planned: Sequence[Trial], probes: Mapping[str, ResolvedRun | str] | None = None) -> list[ResolvedRun]:
+def _specs(planned: Sequence[Trial], probes: Mapping[str, Spec | str] | None = None) -> list[Spec]:
     """All runs of these trials and probes, without duplicates."""
     every = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    every += [spec for spec in (probes or {}).values() if isinstance(spec, ResolvedRun)]
+    every += [spec for spec in (probes or {}).values() if isinstance(spec, Spec)]
     return list({(spec.id, spec.steps): spec for spec in every}.values())
 
 
@@ -312,7 +312,7 @@ def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] |
     return answer.Outcome(trial, runs, comparisons, costs, failed)
 
 
-def _table1(probes: Mapping[str, ResolvedRun | str], found: Found) -> tuple[list[str], list[list[str]]]:
+def _table1(probes: Mapping[str, Spec | str], found: Found) -> tuple[list[str], list[list[str]]]:
     from normbench.papers.ln2016 import table1
 
     rows = []

@@ -13,14 +13,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from normbench.commands.terminal import cell, say
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 
 QUIET = 10.0  # s between two lines of a run without a terminal
 
 
-def label(spec: ResolvedRun) -> str:
+def label(spec: Spec) -> str:
     """`bn-all b4 s1`: arm, values of the axes, seed, and the device unless it is the CPU.
 
     A run of no experiment has its configuration: `mnist_mlp layer optim.lr=0.01 s1`; and what a normalizer replaces.
@@ -34,7 +34,7 @@ def label(spec: ResolvedRun) -> str:
     return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
 
 
-def _evaluated(spec: ResolvedRun, event: Mapping[str, Any]) -> str:
+def _evaluated(spec: Spec, event: Mapping[str, Any]) -> str:
     """`epoch 3 · 18/120 updates · train loss 0.31 · valid nll 0.28`."""
     epoch = f"epoch {event['epoch']} · " if isinstance(event["epoch"], int) else ""
     monitor = spec.config["monitor"]
@@ -72,7 +72,7 @@ class Bars:
     ) -> None:
         self.progress.stop()
 
-    def listen(self, spec: ResolvedRun, event: dict[str, Any]) -> None:
+    def listen(self, spec: Spec, event: dict[str, Any]) -> None:
         run = spec.id
         if event["event"] == "start":
             self.started[run] = self.last_line[run] = time.monotonic()

@@ -21,7 +21,7 @@ from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argume
 from normbench.commands.terminal import Table, cell, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.draw import tables
 from normbench.errors import BadInput, NormbenchError
 from normbench.launch import pace
@@ -180,7 +180,7 @@ class Reproduce(Judging):
                 self.say(f"{artifact.id} has no fidelity {self.fidelity}: left out")
         return [artifact for artifact in chosen if has[artifact.id]]
 
-    def planned(self, artifact: Artifact) -> list[ResolvedRun]:
+    def planned(self, artifact: Artifact) -> list[Spec]:
         """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
         planned = artifacts.Plan(artifact, self.fidelity)
         named = self.seeds is not None  # given seeds are not limited to planned ones
@@ -199,7 +199,7 @@ class Reproduce(Judging):
     def _artifact(
         self,
         artifact: Artifact,
-        specs: list[ResolvedRun],
+        specs: list[Spec],
         launcher: Launcher,
         watch: Watch,
         left: float | None,
@@ -244,7 +244,7 @@ class Reproduce(Judging):
             return 130, answer
         return 4 if failures else 0, answer
 
-    def _header(self, artifact: Artifact, specs: Sequence[ResolvedRun], jobs: int, found: Found, missing: Any) -> None:
+    def _header(self, artifact: Artifact, specs: Sequence[Spec], jobs: int, found: Found, missing: Any) -> None:
         """Print the plan, what is stored of it, and how long the rest takes with so many jobs."""
         node = specs[0].config["data"]
         stamp = sum(len(artifact.deviations.get(fidelity, ())) for fidelity in {"paper", self.fidelity})
@@ -278,9 +278,7 @@ class Reproduce(Judging):
         for line in self._hints(artifact, specs, found, missing):
             self.say(f"  {line}\n")
 
-    def _hints(
-        self, artifact: Artifact, specs: Sequence[ResolvedRun], found: Found, missing: Sequence[ResolvedRun]
-    ) -> Iterator[str]:
+    def _hints(self, artifact: Artifact, specs: Sequence[Spec], found: Found, missing: Sequence[Spec]) -> Iterator[str]:
         """Why the command cannot answer, and where an answer is."""
         from normbench.papers import publish
 

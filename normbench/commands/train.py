@@ -27,7 +27,7 @@ from normbench.commands.training import (
 )
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.draw.tables import one_format
 from normbench.errors import NormbenchError
 from normbench.launch import base
@@ -121,13 +121,13 @@ class Train(options.Answering):
         return code
 
     def _train(
-        self, specs: Sequence[ResolvedRun], command: Mapping[str, compose.Config], config_dir: Path | None
+        self, specs: Sequence[Spec], command: Mapping[str, compose.Config], config_dir: Path | None
     ) -> tuple[Found, Mapping[str, base.Outcome], int]:
         """Train what is missing and print the runs; returns them, how those ended that were started, and the code."""
         logger = command["logger"]
         launcher, watch = watched(self.console, logger, self.results, base.load(command["launcher"]))
 
-        def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
+        def announce(found: Found, missing: Sequence[Spec]) -> None:
             done = sum(found.state(spec) in FINISHED for spec in specs)
             self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
             for line in describe_found(found, missing):
@@ -187,9 +187,7 @@ class Train(options.Answering):
 command = Train
 
 
-def _as_json(
-    specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]
-) -> Iterator[dict[str, Any]]:
+def _as_json(specs: Sequence[Spec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[dict[str, Any]]:
     """The state of each run, and why it is not done."""
     for spec, label in zip(specs, configuration.labels(specs), strict=True):
         state, ended, stored = found.state(spec), outcomes.get(spec.id), found.stored.get(spec.id)
@@ -206,13 +204,13 @@ def _as_json(
         }
 
 
-def _simpler(specs: Sequence[ResolvedRun]) -> Iterator[str]:
+def _simpler(specs: Sequence[Spec]) -> Iterator[str]:
     """Normalizers that are others in runs of this size, with the number of runs."""
     for sentence, count in Counter(sentence for spec in specs for sentence in spec.simpler).items():
         yield f"note: {sentence} ({format.plural(count, 'run')})"
 
 
-def _remarks(specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
+def _remarks(specs: Sequence[Spec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """The path of a single run, and a line for each that failed or ended far worse than it began."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
@@ -230,7 +228,7 @@ def _remarks(specs: Sequence[ResolvedRun], found: Found, outcomes: Mapping[str, 
             yield f"normbench: run {spec.id}: {metric} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
-def _table(specs: Sequence[ResolvedRun], found: Found, states: Mapping[str, str], console: Console) -> None:
+def _table(specs: Sequence[Spec], found: Found, states: Mapping[str, str], console: Console) -> None:
     """Print a row per started run: its differing options and its main metrics at the end, in evaluation mode."""
     logged = metrics.logged(found.runs)
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}

@@ -18,7 +18,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.export import wandb_run
 from normbench.launch import base
@@ -43,7 +43,7 @@ def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
         yield f"{format.plural(runs, 'run')} {reason}"
 
 
-def describe_found(found: Found, specs: Sequence[ResolvedRun]) -> Iterator[str]:
+def describe_found(found: Found, specs: Sequence[Spec]) -> Iterator[str]:
     """How many runs are shown without being trained, and where they are from; which stored ones are trained anew."""
     counts: Counter[str] = Counter()
     for spec in found.wanted:
@@ -74,7 +74,7 @@ def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also:
             yield outcome.reason + (f" (more in {log})" if log else "")
 
 
-def replay(runs: Sequence[RunRecord | ResolvedRun], logger: Config, results: Path) -> str:
+def replay(runs: Sequence[RunRecord | Spec], logger: Config, results: Path) -> str:
     """The command that logs these runs to `logger` once they are finished."""
     which = [run.id for run in runs]
     if len(which) > FEW:
@@ -98,10 +98,10 @@ def watched(
             "out; once the runs have ended: normbench export wandb"
         )
     extras.require("wandb")  # without it a run of the pool would go on, with a note at its end
-    started: list[ResolvedRun] = []
+    started: list[Spec] = []
     warnings: list[str] = []
 
-    def arguments(spec: ResolvedRun) -> dict[str, Any] | None:
+    def arguments(spec: Spec) -> dict[str, Any] | None:
         started.append(spec)
         if warnings:  # the next run would wait for W&B again
             return None
@@ -114,7 +114,7 @@ def watched(
     def watch(runs: int) -> Iterator[base.Listener]:
         with Bars(runs, console) as show:
 
-            def listen(spec: ResolvedRun, event: dict[str, Any]) -> None:
+            def listen(spec: Spec, event: dict[str, Any]) -> None:
                 if event["event"] == "warning":
                     warnings.append(event["text"])
                 else:

@@ -15,7 +15,7 @@ from normbench import locks
 from normbench.commands.options import ConfigDir, Results, argument, option
 from normbench.commands.terminal import console, say
 from normbench.config.identity import code
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
 from normbench.launch import queue
 from normbench.launch.base import KILLED, STOPPED
@@ -62,19 +62,19 @@ def command(
         say(printed, f"{time.strftime('%H:%M:%S')} {who}: {line}")
         sys.stdout.flush()
 
-    def listen(spec: ResolvedRun, event: dict[str, Any]) -> None:
+    def listen(spec: Spec, event: dict[str, Any]) -> None:
         if event["event"] == "end":
             launched.add(spec.id)
             reason = f": {event['reason']}" if event["reason"] else ""
             tell(f"{spec.id} {event['status']}{reason}")
 
-    def announce(found: Found, missing: Sequence[ResolvedRun]) -> None:
+    def announce(found: Found, missing: Sequence[Spec]) -> None:
         tell(f"plan {plan.path.name}, shard {shard}: {len(missing)} of {len(messages)} runs to train")
 
     specs, codes, launched = [], [0], set[str]()
     for message in messages:
         try:
-            specs.append(ResolvedRun.from_message(message))
+            specs.append(Spec.from_json(message))
         except NormbenchError as error:
             tell(f"{message['id']} refused: {error}")
             codes.append(error.code)

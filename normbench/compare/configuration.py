@@ -25,7 +25,7 @@ import yaml
 
 from normbench import reading, schema
 from normbench.config import compose, grammar
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
 from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
@@ -173,7 +173,7 @@ def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[floa
     return " ".join(f"{key}={short(values[key], among.get(key, ()))}" for key in keys if key in values)
 
 
-def labels(runs: Sequence[ResolvedRun]) -> list[str]:
+def labels(runs: Sequence[Spec]) -> list[str]:
     """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
     configurations = [flat(run.config) for run in runs]
     keys = differing(configurations)

@@ -13,7 +13,7 @@ from normbench.norms.sites import Choice
 from normbench.stored import MONITOR
 
 if TYPE_CHECKING:
-    from normbench.config.resolve import ResolvedRun
+    from normbench.config.spec import Spec
 
 EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
 EARLIER = {  # what a configuration meant before these options
@@ -32,12 +32,12 @@ def default(choices: Mapping[str, Choice]) -> dict[str, Any]:
     return {path: {key: c.options[key] for key in c.evaluation} for path, c in choices.items()}
 
 
-def accepts(run: ResolvedRun, stored: Mapping[str, Any], any_length: bool = False) -> bool:
+def accepts(run: Spec, stored: Mapping[str, Any], any_length: bool = False) -> bool:
     """Whether a run of the stored configuration, with the same id, has every evaluation that `run` asks for.
 
     any_length: as if the stored run had the length of `run`.
     """
-    had, wanted = asked(stored), run.evaluation
+    had, wanted = asked(stored), asked(run.config)
     further = any(wanted[key] for key in EVALUATIONS if key != "splits") or wanted["reshuffles"]
     if further and any(not set(wanted[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
@@ -59,7 +59,7 @@ def _length(config: Mapping[str, Any]) -> tuple[int, int]:
     return int(config["train"]["epochs"]), int(config["train"].get("steps", 0))
 
 
-def _was_evaluated_there(run: ResolvedRun, had: Mapping[str, Any], length: tuple[int, int]) -> bool:
+def _was_evaluated_there(run: Spec, had: Mapping[str, Any], length: tuple[int, int]) -> bool:
     """Whether a run of this length and evaluation was evaluated where `run` ends, if it is longer."""
     if run.probe:
         return True
@@ -70,7 +70,7 @@ def _was_evaluated_there(run: ResolvedRun, had: Mapping[str, Any], length: tuple
     return run.steps % every == 0 or run.steps in had["also_after"]
 
 
-def _default_is_equal(run: ResolvedRun, stored: Mapping[str, Any]) -> bool:
+def _default_is_equal(run: Spec, stored: Mapping[str, Any]) -> bool:
     """Whether the default evaluation of the stored run is that of `run`, at each site."""
     if run.probe or not any(default(run.sites).values()):
         return True

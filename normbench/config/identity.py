@@ -42,8 +42,8 @@ def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, 
     return chosen
 
 
-def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> dict[str, Any]:
-    """What is hashed, as JSON; `choices`: the normalizer at each site, where they have been resolved."""
+def maths(config: compose.Config, choices: Mapping[str, sites.Choice]) -> dict[str, Any]:
+    """What is hashed, as JSON; `choices`: the normalizer at each site."""
     root, probe = config["declares"], bool(config["model"]["declares"].get("probe"))
     return {
         "schema": SCHEMA,
@@ -55,9 +55,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         **{group: _component(config[group]) for group in LATER_GROUPS if config[group]["name"] != "none"},
-        "data_checksum": datasets.own_checksum(config["data"])
-        if {"like", "file"} & config["data"]["declares"].keys()
-        else data_checksum(config["data"]["declares"]),
+        "data_checksum": data_checksum(config["data"]),
         "sites": {
             path: {
                 "name": c.name,
@@ -69,7 +67,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
                 ),
             }
             | ({"file": user_code.digest(Path(c.file))} if c.file else {})
-            for path, c in (assign(config) if choices is None else choices).items()
+            for path, c in choices.items()
         },
     }
 
@@ -80,6 +78,21 @@ def own_parts(maths: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(name, part) for name, part in [*sites, *((g, maths[g]) for g in ("model", "data"))] if "file" in part]
 
 
+def own_files(config: compose.Config, choices: Mapping[str, sites.Choice]) -> dict[str, str]:
+    """The files with code of its author's, by the name of the normalizer, `model` or `data`."""
+    files = {choice.name: choice.file for choice in choices.values()}
+    files |= {group: config[group]["declares"].get("file", "") for group in ("model", "data")}
+    return {name: file for name, file in files.items() if file}
+
+
+def edited_files(config: compose.Config, choices: Mapping[str, sites.Choice], maths: Mapping[str, Any]) -> list[str]:
+    """Which of its author's files, code and data, are others by now than in the run's `maths`."""
+    files = own_files(config, choices)
+    code = {files[name] for name, part in own_parts(maths) if user_code.digest(Path(files[name])) != part["file"]}
+    is_read_anew = is_users(config["data"]) and data_checksum(config["data"]) != maths["data_checksum"]
+    return sorted(code) + ([f"data={config['data']['name']}"] if is_read_anew else [])
+
+
 def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None) -> str:
     """Why the code of its author's that a stored run has is another one by now; "" where it is not, or has none.
 
@@ -87,21 +100,20 @@ def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None
     """
     config = compose.restore(stored, config_dir)
     choices = assign(config, config_dir)
-    own = [config[group]["declares"].get("file", "") for group in ("model", "data")]
-    files = sorted({*own, *(choice.file for choice in choices.values())} - {""})
-    if not files or run_id(config, choices) == filed:
+    files = sorted({*own_files(config, choices).values()})
+    if not files or hashed(maths(config, choices)) == filed:
         return ""
     return f"{' or '.join(files)} was changed since the run was trained: undo that, or train it anew."
 
 
-def run_id(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> str:
-    """First 12 hex digits of the SHA-256 of the canonical form."""
-    return hashed(maths(config, choices))
+def run_id(config: compose.Config, config_dir: Path | None = None) -> str:
+    """The id of the run of a configuration."""
+    return hashed(maths(config, assign(config, config_dir)))
 
 
-def hashed(found: Mapping[str, Any]) -> str:
-    """The id of a run of these `maths`."""
-    return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
+def hashed(maths: Mapping[str, Any]) -> str:
+    """The id of a run of these `maths`: the first 12 hex digits of the SHA-256 of their canonical form."""
+    return hashlib.sha256(canonical(maths).encode()).hexdigest()[:12]
 
 
 def canonical(value: Any) -> str:
@@ -109,15 +121,23 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def data_checksum(declares: Mapping[str, Any]) -> str:
+def data_checksum(data: Mapping[str, Any]) -> str:
     """The checksum of a data set as it should be: of its official files where the declaration has their sums.
 
     Loading refuses files that differ from all that is declared. Of a set with copies that are known to differ, a run
-    records which one it read, with a checksum of the same making. A set made of another one's files has that one's.
+    records which one it read, with a checksum of the same making. A set made of another one's files has that one's. A
+    user's own set has what its files hold.
     """
-    declares = declares["files_of"]["declares"] if "files_of" in declares else declares
+    if is_users(data):
+        return datasets.own_checksum(data)
+    declares = datasets.made_of(data)["declares"]
     official = (declares.get("sources") or {}).get("batches")
     return hashlib.sha256(canonical(official or declares.get("files") or declares["sha256"]).encode()).hexdigest()
+
+
+def is_users(data: Mapping[str, Any]) -> bool:
+    """Whether a data set is a user's own."""
+    return not {"like", "file"}.isdisjoint(data["declares"])
 
 
 def _component(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from normbench import schema
 from normbench.config import compose, experiment_file, grammar
 from normbench.config.experiment_file import Experiment
 from normbench.config.grammar import Override
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.norms import sites
@@ -33,7 +33,7 @@ def artifact_specs(
     config_dir: Path | None = None,
     limited: bool = True,
     groups: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
-) -> list[ResolvedRun]:
+) -> list[Spec]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
     `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), controls, names of
@@ -132,7 +132,7 @@ def _seeds(
 
 def experiment_spec(
     name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", config_dir: Path | None = None
-) -> ResolvedRun:
+) -> Spec:
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
     node = experiment(name, config_dir)
     for what, value, names in (
@@ -156,9 +156,7 @@ def experiment_spec(
         raise
 
 
-def _filed(
-    name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None
-) -> ResolvedRun:
+def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None) -> Spec:
     node = experiment(name, config_dir)
     config = _composed(name, node, arm, fidelity, own, control, config_dir)
     values = _values(config)
@@ -268,7 +266,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
     return key in ("train.epochs", "train.steps") or bool(spec.get("hashed", True))
 
 
-def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = None) -> list[ResolvedRun]:
+def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = None) -> list[Spec]:
     """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config.
 
     NormbenchError where two differ in their evaluations alone and neither has those of the other.
@@ -277,7 +275,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     for override in overrides:
         if override.is_sweep_override() and not multirun:
             raise BadInput(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
-    specs: dict[tuple[str, str], ResolvedRun] = {}
+    specs: dict[tuple[str, str], Spec] = {}
     words_of: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
         spec = _train_spec(combination, config_dir)
@@ -289,7 +287,7 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     return list(specs.values())
 
 
-def _both(one: ResolvedRun, other: ResolvedRun, *words_of: list[Override]) -> ResolvedRun:
+def _both(one: Spec, other: Spec, *words_of: list[Override]) -> Spec:
     """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
     longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
     if shorter.accepts(longer.config):
@@ -303,7 +301,7 @@ def _both(one: ResolvedRun, other: ResolvedRun, *words_of: list[Override]) -> Re
     )
 
 
-def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedRun:
+def _train_spec(overrides: list[Override], config_dir: Path | None) -> Spec:
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
     if "experiment" not in labels:
         for label in labels:
@@ -320,7 +318,7 @@ def _train_spec(overrides: list[Override], config_dir: Path | None) -> ResolvedR
     )
 
 
-def _in_effect(spec: ResolvedRun) -> ResolvedRun:
+def _in_effect(spec: Spec) -> Spec:
     """The same spec; NormbenchError for what a user asks for and the run would silently be without."""
     norm, optim = spec.config["norm"], spec.config["optim"]
     faults = {  # a norm without sites has the id of norm=none, and would be listed as another
@@ -350,11 +348,11 @@ def resolved(
     control: str = "",
     axes: Mapping[str, Any] = MappingProxyType({}),
     config_dir: Path | None = None,
-) -> ResolvedRun:
+) -> Spec:
     """The run of a composed configuration; an impossible combination is refused here."""
     _refuse_batch(config)
     updates_per_epoch(config)
-    run = ResolvedRun(config, experiment, arm, fidelity, control, axes, config_dir)
+    run = Spec.of(config, experiment, arm, fidelity, control, axes, config_dir)
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(config["eval"], run.sites, key)
     _refuse_monitor(config)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 
-Listener = Callable[[ResolvedRun, dict[str, Any]], None]
+Listener = Callable[[Spec, dict[str, Any]], None]
 Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around the training of that many runs
 
 # glibc: large blocks that one step frees stay allocated. Otherwise every step gets fresh pages, which took a
@@ -47,7 +47,7 @@ class Launcher(Protocol):
 
     def launch(
         self,
-        specs: Sequence[ResolvedRun],
+        specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normbench.config.identity import code
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.launch.base import Listener, Outcome
 from normbench.runs import plans
 
@@ -17,12 +17,12 @@ class PlanWriter:
 
     def launch(
         self,
-        specs: Sequence[ResolvedRun],
+        specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        plan = plans.new([spec.message() for spec in specs], root.parent, code())
+        plan = plans.new([spec.to_json() for spec in specs], root.parent, code())
         plan.write()
         reason = f"planned; a worker trains shard i of n, from 0: normbench worker {plan.path} --shard i/n"
         return {spec.id: Outcome("planned", reason) for spec in specs}, False

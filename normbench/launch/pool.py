@@ -16,13 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
 from normbench.runs import store, writing
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
-ToWandb = Callable[[ResolvedRun], Mapping[str, Any] | None]
+ToWandb = Callable[[Spec], Mapping[str, Any] | None]
 END_SECONDS = 10.0  # for a process to exit before it is killed
 
 
@@ -46,7 +46,7 @@ class Pool:
 
     def launch(
         self,
-        specs: Sequence[ResolvedRun],
+        specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
@@ -63,7 +63,7 @@ class _Worker:
     """A worker process, and the pipe on which it alone sends events."""
 
     def __init__(self) -> None:
-        self.spec: ResolvedRun | None = None
+        self.spec: Spec | None = None
         self.stop_sent = False
         self.partial = b""  # an incomplete last line
         self.events, writer = os.pipe()
@@ -121,7 +121,7 @@ class _Launch:
     """One call of `launch`: its workers, the waiting runs, and the outcomes of the others."""
 
     def __init__(
-        self, specs: Sequence[ResolvedRun], root: Path, listen: Listener, deadline: float | None, wandb: ToWandb
+        self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float | None, wandb: ToWandb
     ) -> None:
         self.root, self.listen, self.deadline, self.wandb = root, listen, deadline, wandb
         self.listed = store.directories(root, {spec.id for spec in specs})
@@ -157,7 +157,7 @@ class _Launch:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
             path = writing.directory(self.root, worker.spec, self.listed).path
-            worker.send({"run": worker.spec.message(), "path": str(path), "wandb": self.wandb(worker.spec)})
+            worker.send({"run": worker.spec.to_json(), "path": str(path), "wandb": self.wandb(worker.spec)})
             self.listen(worker.spec, {"event": "start"})
 
     def _handle_events(self, worker: _Worker) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench import slurm
 from normbench.config.identity import code
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Outcome
 from normbench.runs import plans, run_file, store, writing
@@ -54,7 +54,7 @@ def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     return begun | {run["id"]: run for shard in shards for run in shard}, notes
 
 
-def left_to_others(specs: Sequence[ResolvedRun], results: Path) -> dict[str, Outcome]:
+def left_to_others(specs: Sequence[Spec], results: Path) -> dict[str, Outcome]:
     """The outcomes of the runs that belong to a live task, or may belong to one: this command leaves them.
 
     None that its task will not train: it was planned by other code, or has failed since.
@@ -76,7 +76,7 @@ def left_to_others(specs: Sequence[ResolvedRun], results: Path) -> dict[str, Out
     return found
 
 
-def failed_since(plan: Plan, spec: ResolvedRun) -> bool:
+def failed_since(plan: Plan, spec: Spec) -> bool:
     """Whether a run has failed since it was planned; once a plan is enough."""
     path = writing.directory(plan.results / "runs", spec).path
     try:

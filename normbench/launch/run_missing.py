@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import data, extras
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others
@@ -26,16 +26,16 @@ class Ensured:
     """The runs found afterwards, the runs that were missing before, and the outcomes of the launched ones."""
 
     found: Found
-    missing: Sequence[ResolvedRun]
+    missing: Sequence[Spec]
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)  # by run id
     interrupted: bool = False
 
 
 def ensure_runs(
-    specs: Sequence[ResolvedRun],
+    specs: Sequence[Spec],
     launcher: Launcher,
     results: Path,
-    announce: Callable[[Found, Sequence[ResolvedRun]], None] = lambda found, missing: None,
+    announce: Callable[[Found, Sequence[Spec]], None] = lambda found, missing: None,
     watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
     retry_failed: bool = True,
     seconds: float | None = None,
@@ -70,7 +70,7 @@ def ensure_runs(
     left = left_to_others(to_train, results) if launcher.here and not assigned else {}
     free = [spec for spec in to_train if spec.id not in left]
     listed = (
-        plans.sweep([spec.message() for spec in free], results) if launcher.here and len(free) > 1 else nullcontext()
+        plans.sweep([spec.content() for spec in free], results) if launcher.here and len(free) > 1 else nullcontext()
     )
     with listed, watch(len(free)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -99,13 +99,13 @@ def ensure_runs(
     return Ensured(found, to_train, outcomes, interrupted)
 
 
-def missing(specs: Sequence[ResolvedRun], found: Found, retry_failed: bool = True) -> list[ResolvedRun]:
+def missing(specs: Sequence[Spec], found: Found, retry_failed: bool = True) -> list[Spec]:
     """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
     skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
     return [spec for spec in specs if not found.has(spec) and found.state(spec) not in skipped]
 
 
-def check_data(specs: Sequence[ResolvedRun]) -> None:
+def check_data(specs: Sequence[Spec]) -> None:
     """NormbenchError if data that these runs read is missing or damaged."""
     sets = [config for spec in specs for config in data.read_by(spec.config)]
     for config in {(config["name"], config.get("source")): config for config in sets}.values():

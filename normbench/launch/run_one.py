@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import FULL, NormbenchError, line_of
 from normbench.launch.base import Outcome
 from normbench.runs import run_file, store, writing
@@ -28,7 +28,7 @@ def train_one(
     from normbench.train.train_one import ensure_run  # imported here: torch is slow
 
     try:
-        spec = ResolvedRun.from_message(message)
+        spec = Spec.from_json(message)
         with _output_to(run.path / "output.log"):
             status = ensure_run(spec, run, listen, stopping)
         return Outcome(status, run_file.read(run.path).get("reason", ""))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from normbench import slurm
 from normbench.config.identity import code
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
 from normbench.launch.base import KILLED, STOPPED, Listener, Outcome, python
 from normbench.launch.queue import job_name, left_to_others
@@ -89,7 +89,7 @@ class Slurm:
 
     def launch(
         self,
-        specs: Sequence[ResolvedRun],
+        specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
@@ -105,7 +105,7 @@ class Slurm:
             outcomes = left_to_others(specs, results)
             if fresh := [spec for spec in specs if spec.id not in outcomes]:
                 tasks = min(self.workers, len(fresh))
-                plan = plans.new([spec.message() for spec in fresh], results, code(), tasks)
+                plan = plans.new([spec.to_json() for spec in fresh], results, code(), tasks)
                 job, note = self._submit(plan)
                 reason = f"submitted: job {job}, {tasks} tasks for {len(fresh)} runs; {plan.path}{note}"
                 outcomes |= {spec.id: Outcome("queued", reason) for spec in fresh}

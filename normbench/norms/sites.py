@@ -73,6 +73,12 @@ class Choice:
     same_as: Mapping[str, Any] = field(default_factory=dict)  # the simpler normalizer that it is in a small run
     replaces: str = ""  # the model's non-linearity, where the normalizer brings one of its own
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Choice:
+        """The inverse of `dataclasses.asdict`, after JSON."""
+        weight = content["weight"] and cls.from_json(content["weight"])
+        return cls(**{**content, "weight": weight, "evaluation": tuple(content["evaluation"])})
+
     @property
     def label(self) -> str:
         name = self.preset or self.name

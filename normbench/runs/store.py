@@ -26,7 +26,7 @@ OLD = re.compile(r"\.old-[0-9]+\Z")  # ends the name of a directory whose run wa
 
 
 class Wanted(Protocol):
-    """A run to be, as the store asks for it: `normbench.config.resolve.ResolvedRun`."""
+    """A run to be, as the store asks for it: `normbench.config.spec.Spec`."""
 
     @property
     def id(self) -> str: ...

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from normbench import data as datasets
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data.sampler import Sampler
 from normbench.errors import BadInput, Diverged, NormbenchError, kind
 from normbench.models import base as models
@@ -27,7 +27,7 @@ from normbench.train.recorder import Event, Recorder, diverged
 
 
 def train(
-    spec: ResolvedRun,
+    spec: Spec,
     run: writing.RunDirectory,
     listen: Callable[[Event], None],
     stopping: Callable[[], bool],

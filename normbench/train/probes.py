@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import normbench
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import unknown
 from normbench.runs import files, writing
 from normbench.streams import stream
@@ -22,18 +22,18 @@ PAPERS = Path(normbench.__file__).parent / "papers"
 Record = dict[str, Any]
 
 
-def probe(model: str) -> Callable[[ResolvedRun], list[Record]]:
+def probe(model: str) -> Callable[[Spec], list[Record]]:
     """The probe of this name. NormbenchError for a YAML file of one's own that names none: it brings no code."""
     found = {path.stem: path.parts[-3] for path in PAPERS.glob("*/probes/[!_]*.py")}
     if model not in found:
         raise unknown(f"model={model}: there is no such probe.", model, sorted(found))
-    compute: Callable[[ResolvedRun], list[Record]] = importlib.import_module(
+    compute: Callable[[Spec], list[Record]] = importlib.import_module(
         f"normbench.papers.{found[model]}.probes.{model}"
     ).compute
     return compute
 
 
-def compute(spec: ResolvedRun) -> list[Record]:
+def compute(spec: Spec) -> list[Record]:
     """A probe's records: numbers by key; `epoch` is the position in a series, and 0 for single numbers."""
     records = probe(spec.config["model"]["name"])(spec)
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in records]
@@ -49,7 +49,7 @@ def deviation(after: Tensor, before: Tensor) -> float:
     return float((after - before).abs().max() / before.abs().max())
 
 
-def write(spec: ResolvedRun, run: writing.RunDirectory, anew: bool) -> str:
+def write(spec: Spec, run: writing.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import FULL, Failed
 from normbench.runs import run_file, store, writing
 from normbench.train import checkpoint, probes
@@ -16,7 +16,7 @@ from normbench.train.loop import train
 
 
 def ensure_run(
-    spec: ResolvedRun,
+    spec: Spec,
     run: writing.RunDirectory,
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,

@@ -27,7 +27,7 @@ from normbench import data as datasets
 from normbench import kernel
 from normbench.battery.cost import interleave
 from normbench.config.plan import experiment_spec
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data.sampler import Sampler
 from normbench.models import base
 from normbench.models.draw import Draw
@@ -42,7 +42,7 @@ ARMS = ("none", "ln")
 Work = dict[str, Callable[[], object]]
 
 
-def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: ResolvedRun) -> Callable[[], object]:
+def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: Spec) -> Callable[[], object]:
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
@@ -61,7 +61,7 @@ def by_aten(step: Callable[[], object]) -> Callable[[], object]:
     return run
 
 
-def sides(artifact: str, arm: str, words: list[str], **inputs: Tensor) -> tuple[ResolvedRun, Any, Callable[[], Tensor]]:
+def sides(artifact: str, arm: str, words: list[str], **inputs: Tensor) -> tuple[Spec, Any, Callable[[], Tensor]]:
     """The arm's model and its loss in update 0; `words` begin with the fidelity."""
     spec = experiment_spec(artifact, arm, words[0], [f"seed={SEED}", *words[1:]])
     model = base.build(spec.config, spec.sites).train()

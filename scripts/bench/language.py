@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from normbench.battery.cost import interleave
 from normbench.config.plan import experiment_spec
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data import captions
 from normbench.data.captions import FIRST
 from normbench.data.examples import Batch, Ragged, Split
@@ -35,7 +35,7 @@ BLOCKS_GOAL, LAYER_GOAL, ENCODING_GOAL = 0.8, 0.7, 1 / 0.8
 LOSS_GOAL = 30 / 461  # ms, of what broadcasting took where the goal was set
 
 
-def captioned(spec: ResolvedRun) -> Batch:
+def captioned(spec: Spec) -> Batch:
     """Images of the set's size with captions of 11 words on average, as many as it has."""
     draw, declares = stream(SEED, "bench"), spec.config["data"]["declares"]
     size, words = spec.config["train"]["batch_size"], spec.config["data"]["words"]
@@ -45,7 +45,7 @@ def captioned(spec: ResolvedRun) -> Batch:
     return Split(image=image, captions=ragged).batch(slice(None))
 
 
-def asked(spec: ResolvedRun, length: int) -> Batch:
+def asked(spec: Spec, length: int) -> Batch:
     """Documents of up to so many words, questions of up to 25."""
     draw, data = stream(SEED, "bench"), spec.config["data"]
     size = spec.config["train"]["batch_size"]
@@ -58,7 +58,7 @@ def asked(spec: ResolvedRun, length: int) -> Batch:
     return Split(document=text(length), question=text(25), answer=answer).batch(slice(None))
 
 
-def around(spec: ResolvedRun, length: int) -> Batch:
+def around(spec: Spec, length: int) -> Batch:
     """A sentence of so many words with its end, all of one length; those around it of up to 30."""
     draw, words = stream(SEED, "bench"), spec.config["data"]["words"]
 
@@ -70,7 +70,7 @@ def around(spec: ResolvedRun, length: int) -> Batch:
     return Split(sentence=one, **{n: ragged(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
 
 
-def update(spec: ResolvedRun, batch: Batch) -> Callable[[], object]:
+def update(spec: Spec, batch: Batch) -> Callable[[], object]:
     model = base.build(spec.config, spec.sites).train()
     optimizer = optim.build(spec.config["optim"], model)
 
@@ -89,7 +89,7 @@ def compare(
     experiment: str,
     fidelity: str,
     arms: dict[str, float],
-    batch: Callable[[ResolvedRun], Batch],
+    batch: Callable[[Spec], Batch],
     rounds: int,
 ) -> Iterator[harness.Row]:
     specs = {arm: experiment_spec(experiment, arm, fidelity, [f"seed={SEED}"]) for arm in ("none", *arms)}

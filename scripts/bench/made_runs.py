@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from normbench.config.plan import train_specs
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.runs import store, writing
 from normbench.streams import stream
 from normbench.train.environment import environment
@@ -27,7 +27,7 @@ PER_EVALUATION = len(SPLITS) + 1
 FIRST = 16  # batch size of the first task, of each further one two more: no last batch of one example
 
 
-def specs(lines: int) -> Iterator[ResolvedRun]:
+def specs(lines: int) -> Iterator[Spec]:
     """Tasks of TASK runs each, without end: normalizers by learning rates by seeds, each task of another length."""
     for task in itertools.count():
         for norm, rate in itertools.product(NORMS, RATES):
@@ -40,7 +40,7 @@ def specs(lines: int) -> Iterator[ResolvedRun]:
                 yield replace(spec, config={**spec.config, "seed": seed})
 
 
-def records(spec: ResolvedRun, lines: int) -> list[dict[str, Any]]:
+def records(spec: Spec, lines: int) -> list[dict[str, Any]]:
     """A curve that falls at a rate of its cell and seed, `lines` evaluations of a split."""
     config = spec.config
     rate = 2 + NORMS.index(config["norm"]["name"]) / 3 + RATES.index(config["optim"]["lr"]) / 2
@@ -65,7 +65,7 @@ def unflushed() -> Iterator[None]:
         os.fsync = fsync
 
 
-def write(results: Path, made: Iterable[ResolvedRun], lines: int) -> None:
+def write(results: Path, made: Iterable[Spec], lines: int) -> None:
     """Whole run directories, as training leaves them, sealed."""
     recorded = environment()
     with unflushed():

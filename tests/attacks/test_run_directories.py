@@ -19,7 +19,7 @@ import tiny
 
 from normbench.cli import main
 from normbench.commands.rerun import DIFFERENT
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.web.index import Index
 
 GOOD = 3  # runs beside the hostile ones
@@ -76,7 +76,7 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def specs() -> list[ResolvedRun]:
+def specs() -> list[Spec]:
     first = tiny.spec()
     return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(CASES))]
 
@@ -133,7 +133,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     "spoilt", [[*CASES.values()], *([one] for one in CASES.values())], ids=["many at once", *CASES]
 )
 def test_they_harm_no_other_run(
-    spoilt: list[Callable[[Path], object]], specs: list[ResolvedRun], here: Path, capfd: pytest.CaptureFixture[str]
+    spoilt: list[Callable[[Path], object]], specs: list[Spec], here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for spec in specs[:GOOD]:
         fake.directory(here / "runs", spec)

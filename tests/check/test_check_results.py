@@ -23,7 +23,7 @@ from normbench.check.ids import Ids
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.runs import checkpoint_file, pack, run_file, writing
 from normbench.stored import OWN
 
@@ -267,7 +267,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
     folder = adopt(str(file), None, runs.own(results)).config_dir
     words = grammar.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
-    spec = ResolvedRun(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
+    spec = Spec.of(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
     assert found(results) == []
     unknown = [("unknown", (run / "run.json").relative_to(results).as_posix())]

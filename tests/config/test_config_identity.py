@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from normbench import schema
 from normbench.config import compose, identity, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 
 LN = "00955a672333"  # ln2016/fig6 at batch size 128, seed 1, as it is published
@@ -51,7 +51,7 @@ def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> Non
 def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_another(sites: Any) -> None:
     config = {**tiny.spec("norm=layer").config}
     config["norm"] = {**config["norm"], "sites": sites}
-    assert ResolvedRun(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
+    assert Spec.of(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
     word = f"norm.sites={sites}".replace("'", "").replace(" ", "")
     with pytest.raises(NormbenchError, match="norm=layer would stand nowhere"):
         tiny.spec("norm=layer", word)
@@ -230,7 +230,7 @@ def test_a_stored_run_that_lacks_a_later_option_means_the_time_before(monkeypatc
 
 def test_an_option_of_training_that_came_later() -> None:
     spec = tiny.spec()
-    assert "reshuffle" not in identity.maths(spec.config)["train"]
+    assert "reshuffle" not in spec.maths["train"]
     assert tiny.spec("train.reshuffle=false").id != spec.id
     stored = json.loads(json.dumps(compose.stored_form(spec.config)))
     del stored["train"]["reshuffle"]
@@ -242,7 +242,7 @@ def test_an_option_of_training_that_came_later() -> None:
 )
 def test_groups_that_came_later_count_unless_they_do_nothing(group: str, words: str) -> None:
     spec = tiny.spec()
-    assert group not in identity.maths(spec.config) and tiny.spec(f"{group}=none").id == spec.id
+    assert group not in spec.maths and tiny.spec(f"{group}=none").id == spec.id
     first, second = (tiny.spec(*f"{words}={value}".split()) for value in (1, 2))
     assert len({spec.id, first.id, second.id}) == 3
     stored = json.loads(json.dumps(compose.stored_form(first.config)))
@@ -300,7 +300,7 @@ WORDS = st.fixed_dictionaries(
 )
 
 
-def made(words: dict[str, Any]) -> ResolvedRun:
+def made(words: dict[str, Any]) -> Spec:
     return tiny.spec("norm=layer", *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in words.items()))
 
 
@@ -308,10 +308,10 @@ def made(words: dict[str, Any]) -> ResolvedRun:
 @given(WORDS, WORDS)
 def test_canonical_form_and_ids(words: dict[str, Any], others: dict[str, Any]) -> None:
     spec, other = made(words), made(others)
-    maths = identity.maths(spec.config)
+    maths = spec.maths
     text = identity.canonical(maths)
     assert identity.canonical(json.loads(text)) == text
-    assert (spec.id == other.id) == (maths == identity.maths(other.config))
+    assert (spec.id == other.id) == (maths == other.maths)
     stored = json.loads(json.dumps(compose.stored_form(spec.config)))
     restored = compose.restore(stored)
     assert identity.run_id(restored) == spec.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from normbench import data as datasets
 from normbench.config import compose, grammar, plan
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.train import clipping
@@ -255,14 +257,12 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
 
 
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
-    from normbench.config.resolve import ResolvedRun
-
     folder = _own(tmp_path, "norm", "mine", {**GOOD, "declares": {**DECLARES, "file": "mine.py"}})
     (folder / "norm" / "mine.py").write_text("first = 1\n")
     (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
-    message, planned = spec.message(), spec.id
-    assert ResolvedRun.from_message(message).id == planned
+    message, planned = json.loads(json.dumps(spec.to_json())), spec.id
+    assert Spec.from_json(message).id == planned
     (folder / "norm" / "mine.py").write_text("second = 2\n")
     assert spec.id == planned  # the plan keeps its name
-    with pytest.raises(NormbenchError, match="another one by now"):
-        ResolvedRun.from_message(message)
+    with pytest.raises(NormbenchError, match=f"{planned}: {folder}/norm/mine.py was edited"):
+        Spec.from_json(message)

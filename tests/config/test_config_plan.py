@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import tiny
 import yaml
 
 from normbench.config import compose, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 
 OWN = '''
@@ -72,7 +73,7 @@ def own(tmp_path: Path) -> Path:
 # --- sweeps ----------------------------------------------------------------------------------------------------------
 
 
-def swept(*words: str) -> list[ResolvedRun]:
+def swept(*words: str) -> list[Spec]:
     return plan.train_specs([*tiny.WORDS, *words], True)
 
 
@@ -205,8 +206,17 @@ def test_arms_of_a_seed_share_all_that_they_do_not_vary() -> None:
 
 def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
     for spec in (*plan.artifact_specs("ln2016/fig6", "smoke", 1), tiny.spec("norm=centre", config_dir=own)):
-        again = ResolvedRun.from_message(spec.message())
-        assert again == spec and again.id == spec.id
+        again = Spec.from_json(json.loads(json.dumps(spec.to_json())))
+        assert again == spec and again.id == spec.id and again.sites == spec.sites
+
+
+def test_a_worker_composes_nothing(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices that were edited after planning do not matter: the run is the planned one."""
+    spec = tiny.spec("norm=centre", config_dir=own)
+    message = json.loads(json.dumps(spec.to_json()))
+    for name in ("compose", "restore", "choice", "checked"):
+        monkeypatch.delattr(compose, name)
+    assert Spec.from_json(message).stored_config() == spec.stored_config()
 
 
 # --- a user's own directory ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tiny
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.runs.writing import RunDirectory
 from normbench.train.train_one import ensure_run
 
@@ -75,7 +75,7 @@ def at_points(folder: Path, stride: int) -> dict[str, object]:
             return {"runs": names}
 
 
-def undisturbed(spec: ResolvedRun, folder: Path) -> None:
+def undisturbed(spec: Spec, folder: Path) -> None:
     """In this very process, so that children find all that torch imports late; one thread: it may fork."""
     ensure_run(spec, RunDirectory(folder / "calm"))
 

@@ -22,7 +22,7 @@ from normbench import data
 from normbench.commands import data as data_command
 from normbench.commands.list import entries
 from normbench.config import compose, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.config.updates import updates_per_epoch
 from normbench.data import fetch
 from normbench.errors import NormbenchError
@@ -175,7 +175,7 @@ def own(folder: Path, **facts: Any) -> Path:
     return folder
 
 
-def planned(folder: Path) -> ResolvedRun:
+def planned(folder: Path) -> Spec:
     compose.forget()
     (spec,) = plan.train_specs(["model=mnist_mlp", "data=fashion", "train.batch_size=10"], False, folder)
     return spec
@@ -194,7 +194,7 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
     assert loaded.name == "fashion"
     for part, split in official.splits.items():
         assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
-    assert ResolvedRun.from_message(spec.message()).id == spec.id
+    assert Spec.from_json(spec.to_json()).id == spec.id
     listed = entries("data", tmp_path / "conf")
     assert "Fashion-MNIST" in [entry["title"] for entry in listed]
     assert dict(data_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
@@ -220,8 +220,8 @@ def test_the_id_has_what_the_files_hold_and_what_the_yaml_says(here: Path, raw: 
     spec = planned(own(tmp_path / "conf"))
     (raw / IMAGES.upper()).write_bytes(gzip.compress(idx(np.ones((TRAIN, SIDE, SIDE)))))
     assert planned(own(tmp_path / "conf")).id != first
-    with pytest.raises(NormbenchError, match="was changed after planning"):
-        ResolvedRun.from_message({**spec.message(), "id": first})
+    with pytest.raises(NormbenchError, match=f"{spec.id}: data=fashion was edited"):
+        Spec.from_json(spec.to_json())
 
 
 @pytest.mark.parametrize(

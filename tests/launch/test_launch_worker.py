@@ -19,7 +19,7 @@ import tiny
 
 from normbench.commands import worker
 from normbench.config.identity import code
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.launch import queue, run_one
 from normbench.launch.base import KILLED, STOPPED
@@ -37,7 +37,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def planned(specs: list[ResolvedRun], results: Path) -> plans.Plan:
+def planned(specs: list[Spec], results: Path) -> plans.Plan:
     PlanWriter().launch(specs, results / "runs")
     (path,) = (results / "plans").iterdir()
     return plans.read(path)
@@ -147,7 +147,10 @@ def test_every_run_is_in_one_shard(tmp_path: Path) -> None:
 def test_a_refused_run_stops_no_other(tmp_path: Path) -> None:
     done, other = fake.specs(2)
     fake.directory(tmp_path / "runs", done)
-    plan = plans.new([done.message(), other.message() | {"id": "0" * 12}], tmp_path, code())
+    refused = other.to_json()
+    refused["maths"] = {**refused["maths"], "model": {**refused["maths"]["model"], "file": "0" * 64}}
+    refused["config"] = {**other.config, "model": {**other.config["model"], "declares": {"file": __file__}}}
+    plan = plans.new([done.to_json(), refused], tmp_path, code())
     plan.write()
     assert worked(plan) == 4
 

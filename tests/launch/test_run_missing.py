@@ -12,7 +12,7 @@ import pytest
 import tiny
 
 from normbench.config import compose, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.launch import base, pace, queue, run_missing
 from normbench.launch.base import Outcome
@@ -32,7 +32,7 @@ class Made:
         self.launches: list[list[int]] = []
 
     def launch(
-        self, specs: Sequence[ResolvedRun], root: Path, listen: Any = None, deadline: float | None = None
+        self, specs: Sequence[Spec], root: Path, listen: Any = None, deadline: float | None = None
     ) -> tuple[dict[str, Outcome], bool]:
         first = self.first if not self.launches else {}
         self.launches.append([spec.seed for spec in specs])
@@ -47,7 +47,7 @@ def test_runs_that_wait_for_this_command_are_queued_until_it_ends_or_is_killed(t
     seen: list[set[str]] = []
 
     class Looking(Made):
-        def launch(self, specs: Sequence[ResolvedRun], *rest: Any, **more: Any) -> tuple[dict[str, Outcome], bool]:
+        def launch(self, specs: Sequence[Spec], *rest: Any, **more: Any) -> tuple[dict[str, Outcome], bool]:
             seen.append({*queue.queued(tmp_path)[0]})
             return super().launch(specs, *rest, **more)
 
@@ -57,7 +57,7 @@ def test_runs_that_wait_for_this_command_are_queued_until_it_ends_or_is_killed(t
     assert not (tmp_path / "plans").exists()
     left = tmp_path / "plans" / "sweep-of-a-killed-one"
     left.mkdir(parents=True)
-    (left / "sweep.json").write_text(json.dumps([specs[0].message()]))
+    (left / "sweep.json").write_text(json.dumps([specs[0].to_json()]))
     assert queue.queued(tmp_path) == ({}, []), "nobody holds its lock"
     more = fake.specs(5)
     ensure_runs(more, Looking(), tmp_path)
@@ -71,7 +71,7 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     fake.directory(tmp_path / "runs", failed, "failed")
     launcher, announced = Made(), []
 
-    def say(found: Found, missing: Sequence[ResolvedRun]) -> None:
+    def say(found: Found, missing: Sequence[Spec]) -> None:
         announced.append(missing)
 
     nothing = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False, seconds=0)
@@ -137,7 +137,7 @@ def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, mon
 
 def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
     class Late(Made):
-        def launch(self, specs: Sequence[ResolvedRun], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
+        def launch(self, specs: Sequence[Spec], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
             ended = super().launch(specs, root)
             fake.directory(root, specs[0])
             return ended

@@ -12,7 +12,7 @@ from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
 from normbench.runs.writing import RunDirectory
@@ -77,7 +77,7 @@ def test_no_step_of_a_time_loop_copies_from_the_cpu(model: str) -> None:
     assert counts[0] == counts[1]  # the noise of all steps is one copy
 
 
-def updated(spec: ResolvedRun, device: str) -> dict[str, Tensor]:
+def updated(spec: Spec, device: str) -> dict[str, Tensor]:
     """In float64, for in float32 rounding decides where a gradient of nearly zero goes."""
     network = built(spec).double().to(device)
     batch = {name: tensor.to(device) for name, tensor in batches(spec, 1)[0].items()}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from normbench.config import compose, plan
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.bln2022.probes import bln_weights
@@ -25,11 +25,11 @@ TABLE1 = artifacts.load("ln2016/table1")
 ARMS = plan.experiment("ln2016/table1").arms
 
 
-def arm(experiment: str, name: str, *words: str) -> ResolvedRun:
+def arm(experiment: str, name: str, *words: str) -> Spec:
     return plan.experiment_spec(experiment, name, "paper", words)
 
 
-def numbers(spec: ResolvedRun) -> dict[str, float]:
+def numbers(spec: Spec) -> dict[str, float]:
     """All numbers of a probe that stand by themselves."""
     found = [record for record in probes.compute(spec) if record["epoch"] == 0]
     return {key: value for record in found for key, value in record.items() if isinstance(value, float)}
@@ -103,7 +103,7 @@ def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path:
     spec, run = arm("ln2016/table1", "layer"), RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done"
 
-    def killed(spec: ResolvedRun) -> None:
+    def killed(spec: Spec) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(probes, "compute", killed)
@@ -197,7 +197,7 @@ def test_rows_that_follow_from_the_formulas():
         assert "".join(str(int(found[c] <= 1e-9)) for c in TABLE1.reference["columns"]) == row, name
 
 
-def series(spec: ResolvedRun) -> tuple[dict[str, float], dict[str, list[float]]]:
+def series(spec: Spec) -> tuple[dict[str, float], dict[str, list[float]]]:
     records = [record for record in probes.compute(spec) if record["epoch"]]
     return numbers(spec), {key: [record[key] for record in records] for key in ("magnitude", "gradient")}
 

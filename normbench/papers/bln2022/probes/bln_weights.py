@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
@@ -21,7 +21,7 @@ from normbench.train import probes
 
 
 @torch.no_grad()
-def compute(spec: ResolvedRun) -> list[dict[str, float]]:
+def compute(spec: Spec) -> list[dict[str, float]]:
     """Per mini-batch size m the weights, found by least squares in the layer's output times sqrt(d).
 
     They are found by Gram-Schmidt, since LAPACK's solver does not round alike in every call.
@@ -74,7 +74,7 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
 
 
 @torch.enable_grad()
-def _configurations(spec: ResolvedRun, site: base.Site, choice: base.Choice) -> dict[str, float]:
+def _configurations(spec: Spec, site: base.Site, choice: base.Choice) -> dict[str, float]:
     """Outputs of the 16 configurations of inference on the same batches, in training and in evaluation.
 
     `training_spread`: largest difference of outputs and of gradients over three training steps; `evaluation_spread`:

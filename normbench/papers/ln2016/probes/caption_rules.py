@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data.examples import Split
 from normbench.models import retrieval
 from normbench.streams import stream
@@ -18,7 +18,7 @@ SPLITS = ("test", "valid")
 Record = dict[str, float | str]
 
 
-def compute(spec: ResolvedRun) -> list[Record]:
+def compute(spec: Spec) -> list[Record]:
     """A record each for test and validation: `test_tfidf_image_r1` and so on, if the set has TF-IDF vectors of its
     captions (`caption_features`); `test_random_image_r1` and so on, from distances drawn by the seed.
     """

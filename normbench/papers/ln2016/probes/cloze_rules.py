@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from normbench import data
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.data.cloze import BLANK, ENTITY, TEXTS
 from normbench.data.examples import Split
 
@@ -21,7 +21,7 @@ FAR = 8  # Hermann et al. 2015: a word counts no farther than this
 Rule = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
+def compute(spec: Spec) -> list[dict[str, Any]]:
     """The accuracy of every rule on each held-out split, and the number of candidates.
 
     `random`: any entity. `frequent`: the most frequent one in the document; `not_in_question`: the most frequent one

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 import torch
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.train import probes
 
 STEP = 0.01  # of an update, as a share of the norm of the first layer's weights
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, float]]:
+def compute(spec: Spec) -> list[dict[str, float]]:
     """`correlation`: mean |corr(Δa_i, Δa_j)| over the pairs of units i < j of the second layer, over cases.
 
     h = f(W_1 x), a = W_2 h; weights Gaussian, of variance 1 over the layer's inputs, x standard normal, float64.

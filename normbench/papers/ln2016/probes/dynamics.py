@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell
 from normbench.streams import stream
@@ -18,7 +18,7 @@ RECORDED = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps
 DELAY = 5
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
+def compute(spec: Spec) -> list[dict[str, Any]]:
     """Per step t the mean of |a_t|, a_t = W_hh h_{t-1} + W_xh x_t before any normalization, and ||dL/dh_t||.
 
     L = v·h_T, averaged over the sequences of the batch; in training mode, in float64. `magnitude_slope` and

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import hessian, jacrev
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.train import probes
 
@@ -45,7 +45,7 @@ def _weight(W: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 MOMENTS: dict[str, Moments] = {"none": _none, "batch": _batch, "layer": _layer, "weight": _weight}
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, float]]:
+def compute(spec: Spec) -> list[dict[str, float]]:
     """Deviations of the paper's equations from the exact matrix, and effects of a growing |w|.
 
     `eq12`, `eq13`: relative Frobenius norms of (paper's matrix - exact); `cross`: of the terms dz_k/dw_i, k != i, that
@@ -91,7 +91,7 @@ def _off(value: Tensor, exact: Tensor) -> float:
 class Glm:
     """One model with its draws; `units` H, `inputs` D, cases N."""
 
-    def __init__(self, spec: ResolvedRun) -> None:
+    def __init__(self, spec: Spec) -> None:
         options, cases = spec.config["model"], spec.config["train"]["batch_size"]
         choice = spec.sites.get("summed")
         self.name = choice.name if choice else "none"

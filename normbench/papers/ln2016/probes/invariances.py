@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
@@ -24,7 +24,7 @@ Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and wha
 
 
 @torch.no_grad()
-def compute(spec: ResolvedRun) -> list[dict[str, float]]:
+def compute(spec: Spec) -> list[dict[str, float]]:
     """The six columns of Table 1, and further invariances that the papers mention.
 
     W_rescale W' = δW; W_recenter W' = W + 1γᵀ; w_vector_rescale wᵢ' = δwᵢ for one unit; data_rescale x' = δx;
@@ -59,7 +59,7 @@ def compute(spec: ResolvedRun) -> list[dict[str, float]]:
     return [deviations | {"affine": probes.deviation(evaluated(W, t * one + (1 - t) * two), mixed)}]
 
 
-def _layers(spec: ResolvedRun, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
+def _layers(spec: Spec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
     """The layer in training mode, and in evaluation mode after its normalizer has seen `W` and `x`."""
     site, choice = declared(spec.config)["layer"], spec.sites.get("layer")
     if choice is None:

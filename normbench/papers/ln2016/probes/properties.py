@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
 from normbench.norms.sites import Choice, Site, declared
@@ -26,7 +26,7 @@ Layer = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Layer] = {"relu": F.relu, "tanh": torch.tanh}
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, float]]:
+def compute(spec: Spec) -> list[dict[str, float]]:
     """For every method: what its output depends on, and what it learns and stores; for some further facts.
 
     `others`, `others_evaluation`: case 0 when all others are replaced, in training and in evaluation.

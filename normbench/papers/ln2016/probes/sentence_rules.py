@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from normbench import data as datasets
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.sentences import evaluate, yardsticks
 
 Record = dict[str, float | str]
 
 
-def compute(spec: ResolvedRun) -> list[Record]:
+def compute(spec: Spec) -> list[Record]:
     """A record of `words_sick_pearson`, `words_mr_accuracy` and so on, from sums of random word vectors drawn by the
     seed, and `tfidf_sick_pearson` and so on; C by nested cross-validation, as after training.
     """

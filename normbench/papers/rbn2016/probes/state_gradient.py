@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from normbench import data
-from normbench.config.resolve import ResolvedRun
+from normbench.config.spec import Spec
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell, State
 from normbench.streams import stream
@@ -20,7 +20,7 @@ EVERY = 28  # steps from one record to the next: a row of an image
 DEVIATIONS = np.linspace(0, 1, 101)
 
 
-def compute(spec: ResolvedRun) -> list[dict[str, Any]]:
+def compute(spec: Spec) -> list[dict[str, Any]]:
     """||dL/dh_t|| of each step t, averaged over a batch of training images, in training mode and float64 (Fig. 1a).
 
     L is the mean cross-entropy after the last step T. h_t = tanh(N(W_h h_{t-1} + W_x x_t)) with W_h = I or orthogonal
