@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from itertools import chain, product
@@ -143,17 +144,20 @@ def experiment_spec(
         if value not in names:
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [name for name in names if name])
     own = grammar.parse(words)
-    try:
+    user_words = [o for o in own if not _is_planned(o, node)]
+    path = compose.choice_path("experiment", name, config_dir)
+    of_file = (str(o.input_line) for o in own if o.key_or_group in node.axes)
+    where = ", ".join([f"arm {arm}", *([f"control {control}"] if control else []), *of_file])
+    with nullcontext() if user_words else experiment_file.naming(path, where):
         return _filed(name, arm, fidelity, own, control, config_dir)
-    except NormbenchError:
-        path = compose.choice_path("experiment", name, config_dir)
-        of_file = [o for o in own if o.value() in node.axes.get(o.key_or_group, ())]
-        where = ", ".join(
-            [f"arm {arm}", *([f"control {control}"] if control else []), *(str(o.input_line) for o in of_file)]
-        )
-        with experiment_file.naming(path, where):  # what the file says is wrong without the user's words, too
-            _filed(name, arm, fidelity, of_file, control, config_dir)
-        raise
+
+
+def _is_planned(override: Override, node: experiment_file.Experiment) -> bool:
+    """Whether a word is of a run that the experiment plans, a seed or a value of an axis, or says where it runs."""
+    key, value = override.key_or_group, override.value()
+    if key == "seed":
+        return type(value) is int and value >= 0
+    return key.split(".")[0] in grammar.COMMAND_GROUPS or value in node.axes.get(key, ())
 
 
 def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None) -> Spec:
