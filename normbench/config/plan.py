@@ -152,7 +152,7 @@ def experiment_spec(
         return _filed(name, arm, fidelity, own, control, config_dir)
 
 
-def _is_planned(override: Override, node: experiment_file.Experiment) -> bool:
+def _is_planned(override: Override, node: Experiment) -> bool:
     """Whether a word is of a run that the experiment plans, a seed or a value of an axis, or says where it runs."""
     key, value = override.key_or_group, override.value()
     if key == "seed":
