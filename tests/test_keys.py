@@ -16,7 +16,6 @@ import yaml
 
 from normbench import imports
 from normbench.config import compose, declaration_keys, experiment_file
-from normbench.config.validation import Model
 from normbench.errors import NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import claims
@@ -258,15 +257,12 @@ def test_a_key_that_is_missing_is_named_or_may_be(kind: str, tmp_path: Path) -> 
 def _classes(module: ModuleType) -> list[type]:
     """Those whose fields are keys of a file that this module reads."""
     classes = [value for value in vars(module).values() if isinstance(value, type)]
-    classes = [each for each in classes if issubclass(each, Model) or dataclasses.is_dataclass(each)]
-    return [each for each in classes if each.__module__ == module.__name__]
+    return [each for each in classes if dataclasses.is_dataclass(each) and each.__module__ == module.__name__]
 
 
 def _keys_of(kind: Any) -> set[str]:
     if kind is map_keys.Label:
         return {*map_keys.PLACES}
-    if issubclass(kind, Model):
-        return {field.alias or key for key, field in kind.model_fields.items()}
     return {field.name.removesuffix("_") for field in dataclasses.fields(kind) if "hidden" not in field.metadata}
 
 
