@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from normbench.library.runs import load_runs
     from normbench.library.torch_weights import load_torch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "GRU",
     "LSTM",

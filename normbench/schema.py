@@ -1,8 +1,6 @@
 """Checks options: every YAML choice declares the types and limits of its options under `declares`.
 
-`legacy_default: VALUE` marks an option that was added after runs had been published: with VALUE a run equals one
-without the option, so the run id omits it, and a stored configuration without it means VALUE. `hashed: false` marks an
-option that does not change training.
+`hashed: false` marks an option that does not change training.
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if spec.get("filled") and not value:
             raise BadInput(f"{place}=[] must have at least one value.")
         if len(value) != spec.get("length", len(value)):
-            wanted = f"must have {spec['length']} values" if spec["length"] else "is retired: leave it out, or []"
-            raise BadInput(f"{place}={value} {wanted}.")
+            raise BadInput(f"{place}={value} must have {spec['length']} values.")
         return [_check_one(place, item, spec) for item in value]
     if spec.get("map"):
         if not isinstance(value, Mapping) or not (value or spec.get("optional")):
@@ -78,15 +75,6 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
                 f"{place}.{key} is declared but has no value: give {place}.{key}=VALUE, or write it in the YAML file."
             )
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
-
-
-def legacy_defaults(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Options that were added after runs had been published, with the value that those runs have implicitly.
-
-    Only those whose names begin with `prefix`, which is removed.
-    """
-    specs = {k.removeprefix(prefix): s for k, s in (declares.get("options") or {}).items() if k.startswith(prefix)}
-    return {key: spec["legacy_default"] for key, spec in specs.items() if "legacy_default" in spec}
 
 
 def unhashed(declares: Mapping[str, Any]) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ def missing(results: Path) -> str:
 
 def caution(results: Path, name: str, fidelity: str) -> str:
     """What an artifact's page says first, where it warns; "" of one without runs."""
-    runs = pack.load(results / name / fidelity / pack.NAME).runs if fidelity else []
+    runs = pack.read(results / name / fidelity / pack.NAME).runs if fidelity else []
     return artifacts.caution(artifacts.load(name), runs)
 
 

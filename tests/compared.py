@@ -9,6 +9,7 @@ from typing import Any
 from normbench.runs.record import RunRecord
 from normbench.web.view import Load
 
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
 HOSTILE = (
     '</script><img src=x onerror="window.pwned=1"><b>b</b><a href="javascript:window.pwned=2">x</a>%{y}\'\u202e\x07'
 )
@@ -29,7 +30,7 @@ def run(norm: str = "none", seed: int = 1, points: int = 20, **given: Any) -> Ru
         "steps": 10 * points, "records": records, "seconds": points / 10,
         "config": {
             "seed": seed, "model": {"name": "mnist_mlp"}, "data": {"name": name}, "norm": {"name": norm},
-            "optim": {"name": "adam", "lr": lr}, "train": {"batch_size": batch_size},
+            "optim": {"name": "adam", "lr": lr}, "train": {"batch_size": batch_size}, "monitor": MONITOR,
         },
     }  # fmt: skip
     return RunRecord(**{"id": f"{norm}-{lr}-{batch_size}-{seed}", "seed": seed, **fields, **given})

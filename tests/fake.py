@@ -13,7 +13,8 @@ import tiny
 
 from normbench import reading
 from normbench.config.spec import Spec
-from normbench.runs import files, run_file, writing
+from normbench.runs import directory as directories
+from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
@@ -24,8 +25,8 @@ def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
     found = []
     for epoch in range(epochs + 1):
         place = {"epoch": epoch, "step": 6 * epoch, "nll": value / (epoch + 1)}
-        found += [{**place, "split": "train", "mode": "running"}] if epoch else []
         found.append({**place, "split": "test", "mode": "eval"})
+        found += [{**place, "split": "train", "mode": "running"}] if epoch else []
     return found
 
 
@@ -47,21 +48,21 @@ def record(spec: Spec, epochs: int | None = None, value: float = 0.5, **changes:
 
 def directory(root: Path, spec: Spec, status: str = "done", **changes: Any) -> Path:
     """A whole run directory; `changes` go into its run.json."""
-    path = writing.directory(root, spec).path
+    path = directories.place(root, spec)
     path.mkdir(parents=True)
     epochs = changes.get("epochs", spec.epochs)
     (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
     content = spec.content() | {"environment": ENVIRONMENT, "status": status, "step": spec.steps, "reason": ""}
-    content |= {"curve_sha256": reading.sha256(path / "curve.jsonl"), "files": run_file.hashes(path), **changes}
-    run_file.write(path, content)
+    content |= {"curve_sha256": reading.sha256(path / "curve.jsonl"), "files": directories.hashes(path), **changes}
+    directories.write_json(path, content)
     return path
 
 
-def sealed_pack(lines: Sequence[str], **more: Any) -> bytes:
+def packed(lines: Sequence[str], **more: Any) -> bytes:
     """A pack whose header fits these lines, whatever they are; `more` goes into the header."""
     body = "".join(f"{line}\n" for line in lines).encode()
-    head: dict[str, Any] = {"schema": 2, "runs": len(lines), "sha256": hashlib.sha256(body).hexdigest(), **more}
-    return gzip.compress(json.dumps(head | {"header_sha256": files.seal(head)}).encode() + b"\n" + body)
+    header = {"schema": pack.SCHEMA, "runs": len(lines) // 2, "sha256": hashlib.sha256(body).hexdigest(), "began": {}}
+    return gzip.compress(json.dumps(header | more).encode() + b"\n" + body)
 
 
 def specs(count: int, *words: str) -> list[Spec]:

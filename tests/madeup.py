@@ -12,8 +12,9 @@ from typing import Any
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, verdicts
-from normbench.runs import pack, run_file
+from normbench.runs import directory, pack
 from normbench.runs.record import RunRecord
+from normbench.stored import LABELS
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
 
@@ -79,8 +80,8 @@ def hostile(results: Path) -> Path:
     content["command"] = HOSTILE
     content["amendments"].append({"claim": HOSTILE, "change": HOSTILE, "reason": HOSTILE})
     strangers = [replace(run, id=f"{i:012x}", arm=HOSTILE, reason=HOSTILE) for i, run in enumerate(runs(3)[:3])]
-    pack.write(place / pack.NAME, [*pack.read(place / pack.NAME), *strangers])
-    (place / "verdicts.json").write_text(sealed(content, pack.load(place / pack.NAME).sha256))
+    pack.write(place / pack.NAME, [*pack.read(place / pack.NAME).runs, *strangers])
+    (place / "verdicts.json").write_text(sealed(content, pack.read(place / pack.NAME).sha256))
     return place
 
 
@@ -91,18 +92,25 @@ def checked(results: Path) -> None:
     place = results / "ln2016" / "fig6" / "paper"
     words = dict.fromkeys(("title", "command", "versions", "summary", "unit"), HOSTILE)
     (results / "check").mkdir()
-    content = words | {"pack_sha256": pack.load(place / pack.NAME).sha256, "rows": rows}
+    content = words | {"pack_sha256": pack.read(place / pack.NAME).sha256, "rows": rows}
     (results / "check" / "one.json").write_text(json.dumps(content))
 
 
 def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:
     """Samples of one published run that want to be code, and a picture from elsewhere."""
-    run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME) if run.arm == "ln")
+    run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME).runs if run.arm == "ln")
     samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
     samples.mkdir(parents=True)
-    content = {"id": run.id, **run_file.labels(vars(run)), "seed": run.seed, "status": "done", "epochs": 1, "steps": 1}
+    content = {
+        "id": run.id,
+        **{key: getattr(run, key) for key in (*LABELS, "axes")},
+        "seed": run.seed,
+        "status": "done",
+        "epochs": 1,
+        "steps": 1,
+    }
     content |= {"curve_sha256": "", "files": {}, "config": {}, "environment": {}}
-    run_file.write(samples.parent, content)
+    directory.write_json(samples.parent, content)
     harm = f"<script>parent.pwned = 1</script><img src='{elsewhere}/seen.png' onerror='parent.pwned = 1'>"
     (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
     (samples / "picture.svg").write_text(

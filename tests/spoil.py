@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from normbench.runs import run_file
+from normbench.runs import directory
+from normbench.runs.record import FINISHED
 
 
 def change(path: Path, **changes: Any) -> None:
     """Other words in a run.json."""
-    content = json.loads((path / run_file.NAME).read_text())
-    if changes.get("status") in run_file.FINISHED:
-        content.setdefault("files", run_file.hashes(path))
-    run_file.write(path, content | changes)
+    content = json.loads((path / directory.NAME).read_text())
+    if changes.get("status") in FINISHED:
+        content.setdefault("files", directory.hashes(path))
+    directory.write_json(path, content | changes)
 
 
 def become(path: Path, make: Callable[[Path], object]) -> None:
@@ -86,8 +87,8 @@ LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "deep": (_text("[" * 10**6), "run.json cannot be read"),
     "huge number": (_text("9" * 10**5), "run.json cannot be read"),
     "list": (_text("[1]"), "has schema None"),
-    "older schema": (lambda p: change(p, schema=3), "has schema 3, this version reads 4"),
-    "newer schema": (lambda p: change(p, schema=5), "has schema 5, this version reads 4: update normbench"),
+    "older schema": (lambda p: change(p, schema=4), "has schema 4, this version reads 5"),
+    "newer schema": (lambda p: change(p, schema=6), "has schema 6, this version reads 5: update normbench"),
     "unknown status": (lambda p: change(p, status="finished"), "has no known status"),
     "no hash": (lambda p: change(p, curve_sha256=None), "has no known curve_sha256"),
     "file instead of a folder": (lambda p: become(p, lambda q: q.write_text("x")), "Not a directory"),

@@ -20,6 +20,7 @@ def config(norm: str = "none", lr: float = 1e-3, seed: int = 1, **more_: Any) ->
         "model": {"name": "mnist_mlp", "hidden_sizes": [8]},
         "norm": {"name": norm, **more_.get("options", {})},
         "optim": {"name": "adam", "lr": lr},
+        "monitor": {"split": "valid", "metric": "nll", "goal": "min"},
     }
 
 

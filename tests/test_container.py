@@ -87,7 +87,7 @@ def test_what_the_wheel_is_made_of_is_copied():
     "path",
     [
         "data/MNIST/raw/train-images-idx3-ubyte.gz",
-        "results/runs/ln2016/ln.s1.00955a672333/weights/last.safetensors",
+        "results/runs/ln2016/ln.s1.05fb4d3344a7/weights/last.safetensors",
         "results/own/ln2016/fig6/smoke/figure.svg",
         "normbench/commands/__pycache__/show.pyc",
         ".git/config",

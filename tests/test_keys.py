@@ -68,7 +68,7 @@ EXPERIMENT: dict[str, Any] = {
     "limits": [{"when": {"arm": ["ln"]}, "at_most": 1}], "seeds": [{"when": {"arm": "ln"}, "from": 1, "to": 5}],
 }  # fmt: skip
 SPEC = {"type": "int", "list": True, "map": False, "optional": False, "length": 2, "filled": True, "min": 1, "max": 9,
-        "below": 10, "choices": [1, 2], "pattern": "x", "hashed": False, "legacy_default": [1, 2]}  # fmt: skip
+        "below": 10, "choices": [1, 2], "pattern": "x", "hashed": False}  # fmt: skip
 NORMALIZER: dict[str, Any] = {
     "name": "own", "sites": None, "preceding_bias": "site", "eps": [1, 2],
     "declares": {
@@ -117,7 +117,7 @@ MAP: dict[str, Any] = {
 }  # fmt: skip
 OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",
               "measured", "state", "variants", "apart")  # fmt: skip
-ANY = {"reference", "sources", "initial", "measured", "legacy_default", "space"}  # may have any map
+ANY = {"reference", "sources", "initial", "measured", "space"}  # may have any map
 NULL = {
     *("is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY),
 }

@@ -21,7 +21,7 @@ from normbench import locks
 from normbench.commands import doctor
 from normbench.data import files as data_files
 from normbench.errors import BadInput, Busy, Failed, NormbenchError
-from normbench.runs import files, writing
+from normbench.runs import directory, files
 
 
 @pytest.fixture(params=[errno.ENOLCK, errno.ENOSYS])
@@ -36,7 +36,7 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, no_locks: str) -> None:
-    run = writing.RunDirectory(tmp_path / "run")
+    run = directory.RunDirectory(tmp_path / "run")
     for lock in (run.writing(), files.alone(tmp_path), data_files.filling(tmp_path, wait=1)):
         with pytest.raises(NormbenchError, match=f"{tmp_path}.* cannot be locked: {no_locks}") as caught, lock:
             pytest.fail("it went on")
@@ -44,7 +44,7 @@ def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, 
 
 
 def test_a_run_that_is_written_elsewhere_names_host_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = writing.RunDirectory(fake.directory(tmp_path, fake.specs(1)[0]))
+    run = directory.RunDirectory(fake.directory(tmp_path, fake.specs(1)[0]))
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     line = rf"run {run.path.name[-12:]} is being written by process {os.getpid()} on this machine \(job 4711\) since"
     with run.writing():
@@ -123,7 +123,7 @@ def test_who_waits_for_a_run_that_starts_anew_waits_for_the_new_directory(
 ) -> None:
     """Its lock was that of the directory that has another name by now, and is free."""
     monkeypatch.setattr(locks, "PATIENCE", 60)
-    first, second, entered = writing.RunDirectory(tmp_path / "run"), writing.RunDirectory(tmp_path / "run"), []
+    first, second, entered = directory.RunDirectory(tmp_path / "run"), directory.RunDirectory(tmp_path / "run"), []
 
     def wait() -> None:
         with second.writing():

@@ -28,8 +28,8 @@ from normbench.launch.run_missing import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects, publish, published, sample_archive
-from normbench.runs import find, pack
-from normbench.runs.resolve import resolve
+from normbench.runs import pack
+from normbench.runs.table import Runs
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
@@ -66,7 +66,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     named = []
     for path in sorted((ROOT / "normbench" / "commands").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
-            name = resolve(run, ROOT / "results").config["model"]["name"]
+            name = named(run, ROOT / "results").config["model"]["name"]
             module = importlib.import_module(f"normbench.models.{name}")
             classes = [
                 kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base.Model)
@@ -218,7 +218,7 @@ def test_pages_name_files_that_exist(page: str):
 def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     name, fidelity = str(place.parent.relative_to(ROOT / "results")), place.name
     artifact = artifacts.load(name)
-    packed = pack.load(place / pack.NAME)
+    packed = pack.read(place / pack.NAME)
     runs = packed.runs
     examples = per_example_effects.load(place / per_example_effects.NAME)
     archive = sample_archive.load(place / sample_archive.NAME)
@@ -240,13 +240,18 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
 @EACH_PLACE
 def test_published_runs_count_as_done(place: Path):
     """Else whoever has the results would train them again, and could not see which code they are of."""
-    artifact, packed = artifacts.read(str(place.parent.relative_to(ROOT / "results"))), pack.heads(place / pack.NAME)
-    runs = [one.head for one in packed]
+    artifact, packed = (
+        artifacts.read(str(place.parent.relative_to(ROOT / "results"))),
+        pack.read(place / pack.NAME).runs,
+    )
+    runs = packed.runs
     seeds, controls = sorted({run.seed for run in runs}), any(run.control for run in runs)
     asked = plan.artifact_specs(artifact.experiment, place.name, seeds, controls=controls, limited=False)
     specs = [spec for spec in asked if spec.id in {run.id for run in runs}]
     assert {spec.id for spec in specs} == {run.id for run in runs}
-    assert {run.id for run in find.find(specs, ROOT / "results").runs} == {run.id for run in runs}
+    assert {run.id for run in Runs(ROOT / "results", {spec.id for spec in specs}).find(specs)} == {
+        run.id for run in runs
+    }
 
 
 @pytest.mark.slow
@@ -259,7 +264,9 @@ def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(pla
             given = reproduce.make_context("reproduce", claim["suggestion"]["command"].split()[2:]).params
             assert [*given["words"]] == [name]
             specs = Reproduce(**given).planned(artifacts.load(name))
-            assert len(missing(specs, find.find(specs, ROOT / "results"))) == claim["suggestion"]["runs"], claim["id"]
+            assert (
+                len(missing(specs, Runs(ROOT / "results", {spec.id for spec in specs}))) == claim["suggestion"]["runs"]
+            ), claim["id"]
 
 
 @pytest.mark.slow

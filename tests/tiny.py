@@ -11,7 +11,7 @@ from typing import Any
 
 from normbench.config.plan import train_specs
 from normbench.config.spec import Spec
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 
 WORDS = (
     "model=mnist_mlp",

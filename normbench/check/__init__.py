@@ -12,7 +12,7 @@ from pathlib import Path
 from normbench.check import imports, leftovers, plans, published, raw
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
-from normbench.runs import store
+from normbench.runs import directory
 
 
 class Check:
@@ -29,6 +29,6 @@ class Check:
         yield from published.check(self.results, self._ids, self.seen)
         yield from imports.check(self.results, self.seen)
         yield from plans.check(self.results)
-        for stored in store.scan(self.results / "runs"):
+        for path in directory.listed(self.results / "runs"):
             self.seen["raw runs"] += 1
-            yield from raw.check(stored, self._ids)
+            yield from raw.check(directory.read(path), self._ids)

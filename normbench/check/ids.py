@@ -71,8 +71,7 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
         return error
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return BadInput(f"its configuration is none: {error!r:.80}.")
-    files = {choice.name: choice.file for choice in choices.values()}
-    files |= {group: restored[group]["declares"].get("file", "") for group in ("model", "data")}
+    files = identity.own_files(restored, choices)
     had, edited = config.get(OWN, {}), set()
     for name, part in identity.own_parts(found):
         if had.get(name) != part["file"]:

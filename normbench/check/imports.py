@@ -14,7 +14,7 @@ def check(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
     for name in imported.names(results):
         path, again = imported.place(results, name), f"Import the logs again --as {name}"
         try:
-            runs = pack.read(path)
+            runs = pack.whole(path).runs
         except NormbenchError as error:
             yield Finding("damage", path, str(error).removeprefix(f"{path} "))
             continue

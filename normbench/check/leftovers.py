@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from normbench.check.finding import Finding
-from normbench.runs import files, store, writing
+from normbench.runs import directory, files
 
 
 def check(results: Path, repair: bool, seen: dict[str, int]) -> Iterator[Finding]:
@@ -16,11 +16,11 @@ def check(results: Path, repair: bool, seen: dict[str, int]) -> Iterator[Finding
     for folder, folders, names in os.walk(results):
         seen["files"] += len(folders) + len(names)
         inside = (Path(folder), *Path(folder).parents)
-        run = next((writing.RunDirectory(path) for path in inside if store.NAME.fullmatch(path.name)), None)
+        run = next((directory.RunDirectory(path) for path in inside if directory.FOLDER.fullmatch(path.name)), None)
         left = list(filter(files.is_leftover, (*folders, *names)))
         if "checkpoint" in folders and run and run.path == Path(folder) and run.is_finished():
             left.append("checkpoint")
-        if left and run and store.is_locked(run.path):
+        if left and run and directory.is_locked(run.path):
             continue
         for path in (Path(folder, name) for name in sorted(left)):
             if repair:

@@ -43,7 +43,7 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
         except NormbenchError as error:
             found.append(Finding("damage", path, str(error).removeprefix(f"{path} ")))
 
-    verdicts, runs = read("verdicts.json", places.read_verdicts), read(pack.NAME, pack.read)
+    verdicts, runs = read("verdicts.json", places.read_verdicts), read(pack.NAME, lambda path: pack.whole(path).runs)
     contrasts = read(per_example_effects.NAME, per_example_effects.load, needed=False)
     samples = read(sample_archive.NAME, sample_archive.load, needed=False)
     if runs:

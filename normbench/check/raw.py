@@ -9,42 +9,44 @@ from pathlib import Path
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import checkpoint_file, curve_file, run_file, store
-from normbench.runs.damaged import Damaged, why
+from normbench.runs import checkpoint_file, directory
+from normbench.runs.directory import Damaged, why
+from normbench.runs.record import FINISHED, RunRecord
 
 
-def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
+def check(run: RunRecord, ids: Ids) -> Iterator[Finding]:
     """All findings of one run; for one that is being written only those of its run.json."""
-    path, content = stored.path, stored.content
+    path = run.path
     again = f"Delete {path} to train this run again"
-    if stored.reason:
-        yield Finding("damage", path, f"{stored.reason}. {again}")
-    if not stored.id or stored.reason or store.is_locked(path):
+    if run.status == "damaged":
+        yield Finding("damage", path, f"{run.reason}. {again}")
         return
-    if "config" in content:
-        yield from _id(stored, ids, again)
-    curve, finished = path / "curve.jsonl", content["status"] in store.FINISHED
+    if directory.is_locked(path):
+        return
+    if run.config:
+        yield from _id(run, ids, again)
+    curve, finished = path / "curve.jsonl", run.status in FINISHED
     if finished or curve.exists():
         try:
-            curve_file.checked(curve, content)
+            directory.curve(run)
         except Damaged as damage:
             yield Finding("damage" if curve.exists() else "missing", curve, f"{damage}. {again}")
-    for name, wrong in run_file.differences(path, content["files"]) if "files" in content else ():
+    for name, wrong in directory.differences(run) if finished or run.files else ():
         sample = f"Draw it again: normbench sample {path.name[-12:]}" if name.startswith("samples/") else ""
         yield Finding("missing" if wrong == "it is missing" else "damage", path / name, f"{wrong}. {sample or again}")
     if not finished:
         yield from _checkpoint(path, again)
 
 
-def _id(stored: store.Stored, ids: Ids, again: str) -> Iterator[Finding]:
-    place = stored.path / run_file.NAME
+def _id(run: RunRecord, ids: Ids, again: str) -> Iterator[Finding]:
+    place = run.path / directory.NAME
     try:
-        own = ids.of(stored.content["config"], stored.id)
+        own = ids.of(run.config, run.id)
     except NormbenchError as error:
         reason = f"the run's id cannot be computed here: {str(error).rstrip('.')}"
         yield Finding("unknown", place, f"{reason}. Choices of your own are found with --config-dir")
     else:
-        if own != stored.id:
+        if own != run.id:
             yield Finding("id", place, f"its configuration gives the id {own}: it was changed, or this version "
                           f"computes otherwise. {again}")  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shlex
 import statistics
@@ -10,6 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +30,7 @@ from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
 from normbench.papers.rules import FEWEST
 from normbench.runs import files
-from normbench.runs.find import Found, find, in_packs
+from normbench.runs.table import Runs
 from normbench.web import battery_page
 
 if TYPE_CHECKING:  # imports torch
@@ -60,7 +60,7 @@ or where neither side is better than before training, the word is *not yet*, wit
                                    "why": "2 of 5 seeds", "unit": "log ratio", "better": "lower",
                                    "effect": null, "interval": null, "p": null, "n": 2, "lost": 0, "needed": null}],
                   "cost": {}}]}}
-  {"norm": "centre", "runs": 10, "missing": ["e0855f69923f"],
+  {"norm": "centre", "runs": 10, "missing": ["66a495804d15"],
    "outlook": [{"experiment": "ln2016/online", "axes": {}, "runs": 6, "missing": 6, "seconds": 15.0, "taken": true,
                 "decided": "with 5 seeds, at the earliest", "refused": {}}]}        with --dry-run
 "numbers" is battery.json: "answer" has for each opponent {"better": 1, "worse": 0, "undecided": 3, "not_yet": 2}.
@@ -85,7 +85,7 @@ class Battery(options.Answering):
         option(
             "train only the most informative experiments that fit into 90s, 30m, 2h",
             "TIME",
-            parser=functools.partial(format.seconds, name="--budget"),
+            parser=partial(format.seconds, name="--budget"),
         ),
     ] = None
     dry_run: DryRun = False
@@ -101,8 +101,8 @@ class Battery(options.Answering):
             # before the slow contract, so that a mistyped --only fails at once
             planned, notes = trials.trials(adopted.name, self.fidelity, self.seeds, self.only, adopted.config_dir)
             probes = trials.table1(adopted.name, adopted.config_dir)
-            found = find(_specs(planned, probes), self.results)
-            seconds = self._seconds(planned, found, launcher.processes)
+            stored = Runs(self.results)
+            seconds = self._seconds(planned, stored, launcher.processes)
             taken = planned if self.budget is None else trials.within_budget(planned, seconds, self.budget)
             notes += [f"{trial.name}: left out by --budget" for trial in planned if trial not in taken]
             promises = [] if self.dry_run else self._contract(adopted)
@@ -110,23 +110,28 @@ class Battery(options.Answering):
             self.say(f"  {note}")
         specs = _specs(taken, probes)
         if self.dry_run:
-            lacking = missing(specs, found)
-            outcomes = answer.decide([_outcome(adopted.name, trial, found) for trial in planned])
-            rows = [self._outlook(outcome, found, seconds, outcome.trial in taken) for outcome in outcomes]
+            lacking = missing(specs, stored)
+            outcomes = answer.decide([_outcome(adopted.name, trial, stored) for trial in planned])
+            rows = [self._outlook(outcome, stored, seconds, outcome.trial in taken) for outcome in outcomes]
             self._show_outlook(rows, outcomes, len(specs), len(lacking), min(launcher.processes, len(lacking)))
             if self.as_json:
                 ids = [spec.id for spec in lacking]
                 terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
             return 0
         ensured = ensure_runs(
-            specs, launcher, self.results, self._announce, lambda runs: Bars(runs, self.console), wait_for_busy=True
+            specs,
+            launcher,
+            self.results,
+            partial(self._announce, specs),
+            lambda runs: Bars(runs, self.console),
+            wait_for_busy=True,
         )
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
             return 130
-        found = ensured.found if taken == planned else find(_specs(planned, probes), self.results)
+        stored.refresh()
         reasons = {run: o.reason for run, o in ensured.outcomes.items() if o.status in ("failed", "refused")}
-        outcomes = [_outcome(adopted.name, trial, found, reasons if trial in taken else None) for trial in planned]
+        outcomes = [_outcome(adopted.name, trial, stored, reasons if trial in taken else None) for trial in planned]
         facts = compose.declaration("norm", adopted.name, adopted.config_dir)
         summary = battery_page.BatteryPage(
             name=adopted.name,
@@ -138,13 +143,13 @@ class Battery(options.Answering):
             fidelity=self.fidelity,
             command=self._repeat_command(),
             promises=promises,
-            table1=_table1(probes, found),
+            table1=_table1(probes, stored),
             outcomes=answer.decide(outcomes),
             notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
         )
         _show_table1(summary.table1, self.console)
         _show_outcomes(summary.outcomes, self.console)
-        failures = [*training.describe_failures(ensured.outcomes, found)]
+        failures = [*training.describe_failures(ensured.outcomes, stored)]
         for fault in failures:
             self.say(f"  failed: {fault}")
         numbers, page = write(summary, self.results / "battery" / adopted.name)
@@ -161,23 +166,23 @@ class Battery(options.Answering):
             terminal.say_json(reply | {"numbers": _as_json(summary)})
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
-    def _announce(self, found: Found, missing: Sequence[Spec]) -> None:
-        total = len(found.wanted)
+    def _announce(self, specs: Sequence[Spec], stored: Runs, missing: Sequence[Spec]) -> None:
+        total = len(specs)
         self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
-        for line in training.describe_found(found, missing):
+        for line in training.describe_stored(stored, specs, missing):
             self.say(f"  {line}")
 
-    def _seconds(self, planned: Sequence[Trial], found: Found, processes: int) -> dict[str, float | None]:
+    def _seconds(self, planned: Sequence[Trial], stored: Runs, processes: int) -> dict[str, float | None]:
         """For each trial how long its missing runs take on so many processes; None if that is unknown.
 
         Per update the median over its own runs that are done; without any, as `pace` has it.
         """
-        timed = [run.head for run in in_packs(self.results)[0]]
+        timed = [*stored.published.values()]
         seconds: dict[str, float | None] = {}
         for trial in planned:
             specs = _specs([trial])
-            lacking = missing(specs, found)
-            done = [run.seconds / run.steps for run in map(found.of, specs) if run and run.seconds and run.steps]
+            lacking = missing(specs, stored)
+            done = [run.seconds / run.steps for run in stored.find(specs) if run.seconds and run.steps]
             if done:
                 needed: float | None = statistics.median(done) * sum(spec.steps for spec in lacking)
             else:
@@ -191,7 +196,7 @@ class Battery(options.Answering):
         return seconds
 
     def _outlook(
-        self, outcome: Outcome, found: Found, seconds: Mapping[str, float | None], taken: bool
+        self, outcome: Outcome, stored: Runs, seconds: Mapping[str, float | None], taken: bool
     ) -> dict[str, Any]:
         """One experiment in a dry run."""
         trial = outcome.trial
@@ -200,7 +205,7 @@ class Battery(options.Answering):
             "experiment": trial.experiment,
             "axes": dict(trial.axes),
             "runs": len(specs),
-            "missing": len(missing(specs, found)),
+            "missing": len(missing(specs, stored)),
             "seconds": seconds[trial.name],
             "taken": taken,
             "decided": answer.decided_when(outcome, self.seeds if taken else 0),
@@ -293,18 +298,18 @@ def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
     return place / "battery.json", page
 
 
-def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] | None = None) -> Outcome:
+def _outcome(name: str, trial: Trial, stored: Runs, reasons: Mapping[str, str] | None = None) -> Outcome:
     """The runs and comparisons of a trial; with `reasons` of failed runs also what failed, and costs."""
     from normbench.battery import cost
 
-    runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
+    runs = {norm: stored.find(specs) for norm, specs in trial.specs.items()}
     comparisons = answer.comparisons(name, trial, runs)
     if reasons is None:
         return answer.Outcome(trial, runs, comparisons, {}, {})
     failed = {
-        norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if not found.of(s)))
-        for norm, own in trial.specs.items()
-        if not all(map(found.of, own))
+        norm: "; ".join(dict.fromkeys(reasons.get(s.id, stored.state(s)) for s in specs if not stored.of(s)))
+        for norm, specs in trial.specs.items()
+        if not all(map(stored.of, specs))
     }
     # none first: the others are compared with it
     able = sorted(trial.specs.keys() - failed.keys(), key=lambda norm: (norm != "none", norm))
@@ -312,7 +317,7 @@ def _outcome(name: str, trial: Trial, found: Found, reasons: Mapping[str, str] |
     return answer.Outcome(trial, runs, comparisons, costs, failed)
 
 
-def _table1(probes: Mapping[str, Spec | str], found: Found) -> tuple[list[str], list[list[str]]]:
+def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> tuple[list[str], list[list[str]]]:
     from normbench.papers.ln2016 import table1
 
     rows = []
@@ -320,9 +325,9 @@ def _table1(probes: Mapping[str, Spec | str], found: Found) -> tuple[list[str], 
         if isinstance(spec, str):
             rows.append([norm, *(["cannot take part"] * len(table1.COLUMNS))])
             continue
-        run = found.of(spec)
+        run = stored.of(spec)
         if run is None:
-            rows.append([norm, *([found.state(spec)] * len(table1.COLUMNS))])
+            rows.append([norm, *([stored.state(spec)] * len(table1.COLUMNS))])
             continue
         record = run.records[-1]
         values = [float(record[key]) if key in record else None for key in table1.COLUMNS]

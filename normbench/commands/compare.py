@@ -17,8 +17,9 @@ from normbench.compare import answer, configuration, describe, groups, metrics, 
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
 from normbench.errors import BadInput
-from normbench.runs import choices, table
+from normbench.runs import choices
 from normbench.runs.record import EVALUATED, RunRecord
+from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
@@ -70,7 +71,7 @@ def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], S
             raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
         return fitting
 
-    runs, notes = table.finished(results, choose)
+    runs, notes = Runs(results).finished(choose)
     return runs, every, notes
 
 

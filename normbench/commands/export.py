@@ -20,9 +20,7 @@ from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.reading import place
 from normbench.runs import files
-from normbench.runs.damaged import left_out
 from normbench.runs.record import RunRecord
-from normbench.runs.run_file import FINISHED
 from normbench.runs.table import Runs
 
 EPILOG = """examples:
@@ -121,19 +119,15 @@ def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, 
 
 def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[RunRecord]:
     """The runs that fit; damaged ones are left out with a note."""
-    table = Runs(results)
-    table.refresh()
-    damaged = [head for head in table.heads if head.status == "damaged"]
-    for note in (*table.notes, *map(left_out, damaged)):
+
+    def choose(finished: Sequence[RunRecord]) -> list[RunRecord]:
+        if not finished:
+            raise BadInput(f"there are no finished runs below {results}. (normbench status)")
+        if not (chosen := configuration.select(filters, finished)):
+            raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
+        return chosen
+
+    runs, notes = Runs(results).finished(choose)
+    for note in notes:
         say(console, f"  note: {note}")
-    finished = [head for head in table.heads if head.status in FINISHED]
-    if not finished:
-        raise BadInput(f"there are no finished runs below {results}. (normbench status)")
-    chosen = configuration.select(filters, finished)
-    if not chosen:
-        raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
-    runs = table.load(head.id for head in chosen).values()
-    for run in runs:
-        if run.status not in FINISHED:
-            say(console, f"  note: {left_out(run)}")
-    return [run for run in runs if run.status in FINISHED]
+    return runs

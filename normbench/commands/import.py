@@ -111,7 +111,7 @@ def _replaced(path: Path, name: str, runs: Sequence[RunRecord]) -> str:
     if not path.exists():
         return ""
     try:
-        earlier = [run.head for run in pack.heads(path)]
+        earlier = pack.read(path).runs
     except NormbenchError:
         return f"replaced an earlier import as {name} that could not be read"
     again = {pack.place(run)[:-1] for run in runs}
@@ -129,9 +129,9 @@ def _replaced(path: Path, name: str, runs: Sequence[RunRecord]) -> str:
 
 def _there(results: Path) -> list[dict[str, Any]]:
     """All that is imported."""
-    heads = {name: pack.heads(imported.place(results, name)) for name in imported.names(results)}
+    packs = {name: pack.read(imported.place(results, name)).runs for name in imported.names(results)}
     return [
-        {"name": name, "runs": len(own), "arms": sorted({one.head.arm for one in own})} for name, own in heads.items()
+        {"name": name, "runs": len(runs), "arms": sorted({run.arm for run in runs})} for name, runs in packs.items()
     ]
 
 

@@ -40,7 +40,7 @@ look once.
    "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "setting": "holds",
                "verdict": "supported, as logged", "answer": "ln is 0.5 nats better than none in final test nll",
                "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "diverged": false,
-               "compared": "pairs of equal seeds", "runs": ["144043a962c6", "28df2492381e"]}],
+               "compared": "pairs of equal seeds", "runs": ["cd74010e3cec", "1c1f1a126d41"]}],
    "notes": []}
 """
 KEYS = (  # of a claim in --json

@@ -31,8 +31,8 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Verdict
-from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
+from normbench.runs.table import Runs
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
@@ -219,32 +219,33 @@ class Reproduce(Judging):
             wait_for_busy=True,
             others=self.others,
         )
-        found = ensured.found
-        answer = {"done": len(found.records), "missing": [spec.id for spec in ensured.missing]}
+        stored = ensured.runs
+        finished = stored.find(specs)
+        answer = {"done": len(finished), "missing": [spec.id for spec in ensured.missing]}
         if self.dry_run:
             self._list_missing(ensured)
             return 0, answer
-        failures = list(training.describe_failures(ensured.outcomes, found))
+        failures = list(training.describe_failures(ensured.outcomes, stored))
         for failure in failures if not ensured.interrupted else ():
             self.say(f"  failed: {failure}")
         for line in training.describe_submitted(ensured.outcomes):
             self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
         before = publish.last(self.results, artifact, self.fidelity) or {"claims": []}
-        verdicts, files = self._results(artifact, found.runs)
+        verdicts, files = self._results(artifact, finished)
         judged.append(Judged(artifact.id, verdicts))
         claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
         answer |= {"decided": describe.decided(verdicts), "decided_before": describe.decided(before["claims"])}
         if ensured.interrupted:
-            to_come = missing(specs, found, self.retry_failed)
-            resumable = sum(found.state(spec) == "interrupted" for spec in to_come)
+            to_come = missing(specs, stored, self.retry_failed)
+            resumable = sum(stored.state(spec) == "interrupted" for spec in to_come)
             done = f"{len(specs) - len(to_come)} of {len(specs)} done, {resumable} resumable"
             self.say(f"interrupted; {done}. The same command goes on.")
             return 130, answer
         return 4 if failures else 0, answer
 
-    def _header(self, artifact: Artifact, specs: Sequence[Spec], jobs: int, found: Found, missing: Any) -> None:
+    def _header(self, artifact: Artifact, specs: Sequence[Spec], jobs: int, stored: Runs, missing: Any) -> None:
         """Print the plan, what is stored of it, and how long the rest takes with so many jobs."""
         node = specs[0].config["data"]
         stamp = sum(len(artifact.deviations.get(fidelity, ())) for fidelity in {"paper", self.fidelity})
@@ -258,8 +259,9 @@ class Reproduce(Judging):
         sign = "=" if math.prod(n for n, _ in counted) == len(specs) else "of"  # limits leave some out
         self.say(f"\n{artifact.title} · {self.fidelity}")
         self.say(f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
-        counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
-        if (failed := sum(found.state(spec) == "failed" for spec in specs)) and not self.retry_failed:
+        finished = stored.find(specs)
+        counts = f"{len(finished)} done, {len(missing)} to run" if missing else f"{len(finished)} done"
+        if (failed := sum(stored.state(spec) == "failed" for spec in specs)) and not self.retry_failed:
             counts += f", {failed} failed (--retry-failed tries again)"
         if missing:
             jobs = min(jobs, len(missing))
@@ -267,18 +269,24 @@ class Reproduce(Judging):
                 (pace.Place(s.experiment, s.fidelity, s.config["model"]["name"], s.axes, artifact.config_dir), s.steps)
                 for s in missing
             ]
-            needed = pace.seconds(to_come, found.runs)
+            needed = pace.seconds(to_come, finished)
             counts += f" ·{f' about {format.duration(needed / jobs)}' if needed is not None else ''} on "
             counts += format.plural(jobs, "process")
         self.say(f"  {len(specs)} runs {sign} {factors} · {counts}\n")
-        for damaged in found.damaged:
+        for damaged in stored.damaged:
             self.say(f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
-        for note in (*(f"note: {note}" for note in found.notes), *training.describe_found(found, missing)):
+        for note in (*(f"note: {note}" for note in stored.notes), *training.describe_stored(stored, specs, missing)):
             self.say(f"  {note}")
-        for line in self._hints(artifact, specs, found, missing):
+        for line in self._hints(artifact, specs, finished, missing):
             self.say(f"  {line}\n")
 
-    def _hints(self, artifact: Artifact, specs: Sequence[Spec], found: Found, missing: Sequence[Spec]) -> Iterator[str]:
+    def _hints(
+        self,
+        artifact: Artifact,
+        specs: Sequence[Spec],
+        finished: Sequence[RunRecord],
+        missing: Sequence[Spec],
+    ) -> Iterator[str]:
         """Why the command cannot answer, and where an answer is."""
         from normbench.papers import publish
 
@@ -298,13 +306,13 @@ class Reproduce(Judging):
                 yield f"note: no claim counts seeds beyond those planned: {text} will decide nothing"
         places = {name: publish.folder(self.results, artifact, name) for name in FIDELITIES}
         there = [name for name, place in places.items() if (place / "verdicts.json").exists()]
-        if there and not found.records:
+        if there and not finished:
             yield f"published at {there[0]}: {artifacts.again(artifact.id, there[0], artifact.config_dir)}"
 
     def _list_missing(self, ensured: Ensured) -> None:
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
-            state = ensured.found.state(spec)
+            state = ensured.runs.state(spec)
             self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
 
     def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[list[Verdict], dict[str, str]]:

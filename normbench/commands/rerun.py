@@ -18,10 +18,9 @@ from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.eval_variants import DEFAULT, text
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs.record import PLACE, RunRecord, curve_sha256
-from normbench.runs.resolve import ours
-from normbench.runs.store import FINISHED
-from normbench.runs.table import Runs
+from normbench.runs.files import line
+from normbench.runs.record import FINISHED, PLACE, RunRecord
+from normbench.runs.table import Runs, ours
 from normbench.train.weights import refuse_edited
 
 ROUNDING = 1e-5  # float32 rounds at 1.2e-7, and sums and updates add up to about a hundred of that
@@ -30,7 +29,7 @@ RUNS = 4  # that a range is of, at least
 ENVIRONMENT = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
 EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or the range of seeds", "different"
 EPILOG = """examples:
-  normbench rerun 00955a672333 --epochs 1               train the first epoch again, and compare the curves
+  normbench rerun 05fb4d3344a7 --epochs 1               train the first epoch again, and compare the curves
   normbench rerun 0095 --epochs 1 --json
 
 Curves that are not equal have a line for each metric: the number of values that both have, and that one lacks; the
@@ -80,10 +79,10 @@ def command(
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
         if ensured.interrupted:
             return 130
-        now = ensured.found.of(spec)
+        now = ensured.runs.of(spec)
         if now is None:
             raise Failed(ensured.outcomes[spec.id].reason)
-    answer = compare(then, now, _other_seeds(then, results, config_dir))
+    answer = compare(then, now, _other_seeds(then, Runs(results), config_dir))
     if as_json:
         terminal.say_json(answer)
     else:
@@ -99,18 +98,16 @@ def command(
     return 4 if answer["word"] == DIFFERENT else 0
 
 
-def _other_seeds(run: RunRecord, results: Path, config_dir: Path | None) -> list[RunRecord]:
+def _other_seeds(run: RunRecord, stored: Runs, config_dir: Path | None) -> list[RunRecord]:
     """The finished runs that differ from `run` in the seed alone."""
-    runs = Runs(results)
-    runs.refresh()
     ids = []
-    for head in runs.heads:
+    for head in stored.heads:
         if (head.experiment, head.arm) == (run.experiment, run.arm) and head.id != run.id and head.status in FINISHED:
             with suppress(NormbenchError):  # a configuration that this version does not know
                 config = compose.restore(head.config, config_dir) | {"seed": run.seed}
                 if plan.resolved(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id == run.id:
                     ids.append(head.id)
-    return list(runs.load(ids).values())
+    return list(stored.load(ids).values())
 
 
 def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dict[str, Any]:
@@ -148,7 +145,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dic
     ended = [then.cut(now.steps).status, now.status]
     if ended[0] != ended[1]:
         word = DIFFERENT
-    elif curve_sha256(first) == curve_sha256(records):
+    elif sorted(map(line, first)) == sorted(map(line, records)):
         word = EQUAL
     else:
         word = EXPLAINED if is_explained and not same_environment else DIFFERENT

@@ -10,11 +10,11 @@ from normbench.commands.options import ConfigDir, Results, Run, Weights, option
 from normbench.commands.terminal import console, say
 from normbench.config import compose
 from normbench.errors import BadInput
-from normbench.runs import writing
+from normbench.runs import directory
 from normbench.train.weights import locate_run, refuse_edited, trained
 
 EPILOG = """examples:
-  normbench sample 9b1c1575a08c                         list the files that the run wrote at its end
+  normbench sample 85b977d027bf                         list the files that the run wrote at its end
   normbench sample 9b1c1 --count 20 --seed 7            draw 20 more from its stored weights
   normbench sample 4f13e --near "a dog runs"            images whose captions are nearest to this one; for models
                                                         of sentences, the nearest held-out sentences
@@ -66,9 +66,9 @@ def command(
                 say(console(), line)
             return
         made = _files(model, name, count, text, bias, seed, examples)
-        directory = writing.RunDirectory(folder)
-        with directory.writing():
-            directory.write_samples({f"{stem}-seed-{seed}-{file}": content for file, content in made.items()})
+        writer = directory.RunDirectory(folder)
+        with writer.writing():
+            writer.write_samples({f"{stem}-seed-{seed}-{file}": content for file, content in made.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
         raise BadInput(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")

@@ -21,8 +21,10 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
-from normbench.runs import imported, pack, store
+from normbench.runs import imported, pack
 from normbench.runs import own as own_folder
+from normbench.runs.record import FINISHED, RunRecord
+from normbench.runs.table import Runs
 
 EPILOG = """examples:
   normbench status
@@ -41,13 +43,13 @@ MOST_RUNS = 40
 
 def command(results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> None:
     """Print the counts of each experiment and configuration, then each unfinished run."""
-    found = store.scan(results / "runs")
-    runs = [{**entry(stored), "label": label} for stored, label in zip(found, labels(found), strict=True)]
+    stored = Runs(results).raw
+    runs = [{**entry(run), "label": label} for run, label in zip(stored, labels(stored), strict=True)]
     waiting, notes = queue.queued(results)
     for run in runs:
         run["status"] = queue.state(run["status"], run["id"], waiting)
     fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
-    runs += [{**entry(stored), "label": label} for stored, label in zip(fresh, labels(fresh), strict=True)]
+    runs += [{**entry(run), "label": label} for run, label in zip(fresh, labels(fresh), strict=True)]
     if as_json:
         return say_json({"runs": runs, "notes": notes})
     console = terminal_console()
@@ -58,7 +60,7 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
         say(console, f"no runs below {results / 'runs'} yet. Try: {some}")
     else:
         _summary(runs, console)
-        _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
+        _unfinished([r for r in runs if r["status"] not in FINISHED], console)
     for note in notes:
         say(console, f"note: {note}")
     if hint := format.where_published(results):
@@ -72,7 +74,7 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
 
 def _describe_imported(path: Path, name: str) -> str:
     try:
-        heads = [packed.head for packed in pack.heads(path)]
+        heads = pack.read(path).runs
     except NormbenchError as error:
         return f"{name}: {error}"
     arms = format.plural(len({run.arm for run in heads}), "arm")
@@ -84,7 +86,7 @@ def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str
     """How many of the runs planned at the paper's setting an artifact's pack has, and which others."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
-        runs = [packed.head for packed in pack.heads(path)]
+        runs = pack.read(path).runs
         artifact = artifacts.read(artifacts.select([name], config_dir)[0], config_dir)
         cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
     except NormbenchError as error:
@@ -100,43 +102,36 @@ def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str
     return f"{name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
 
-def entry(stored: store.Stored) -> dict[str, Any]:
+def entry(run: RunRecord) -> dict[str, Any]:
     """The fields of a run in `status --json`; `seconds_left` only of a running one."""
-    state = stored.state
-    step, steps = stored.content.get("step", 0), stored.content.get("steps")
-    left = None
-    if state in ("running", "interrupted"):
-        step = max(step, last_step(stored.path / "curve.jsonl"))
-        if state == "running" and steps:
-            left = _seconds_left(stored.path, step, steps)
+    step, left = run.step, None
+    if run.status in ("running", "interrupted"):
+        step = max(step, last_step(run.path / "curve.jsonl"))
+        if run.status == "running":
+            left = _seconds_left(run.path, step, run.steps)
     return {
-        "id": stored.id,
-        "experiment": stored.experiment,
-        "arm": stored.arm,
-        "seed": stored.seed,
-        "status": state,
+        "id": "" if run.id == str(run.path) else run.id,  # a folder that cannot be listed has none
+        "experiment": run.experiment,
+        "arm": run.arm,
+        "seed": run.seed,
+        "status": run.status,
         "step": step,
-        "steps": steps,
-        "reason": stored.reason or stored.content.get("reason", ""),
-        "path": str(stored.path),
+        "steps": run.steps or None,  # of one that never began
+        "reason": run.reason,
+        "path": str(run.path),
         **({"seconds_left": left} if left is not None else {}),
     }
 
 
-def labels(found: Sequence[store.Stored]) -> list[str]:
+def labels(runs: Sequence[RunRecord]) -> list[str]:
     """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model."""
     texts: list[str] = []
     own: dict[int, Any] = {}
-    for place, stored in enumerate(found):
-        texts.append(stored.arm)
-        try:
-            if stored.experiment == plan.ADHOC:
-                own[place] = stored.content["config"]
-            else:
-                axes = (f"{key}={value}" for key, value in stored.content["axes"].items())
-                texts[place] = " ".join(word for word in (stored.arm, *axes, stored.content["control"]) if word)
-        except KeyError:
-            continue  # its state is damaged
+    for place, run in enumerate(runs):
+        axes = (f"{key}={value}" for key, value in run.axes.items())
+        texts.append(" ".join(word for word in (run.arm, *axes, run.control) if word))
+        if run.experiment == plan.ADHOC and run.config:  # else it is damaged
+            own[place] = run.config
     values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
     for model in {flat.get("model") for flat in values.values()}:
         alike = {place: flat for place, flat in values.items() if flat.get("model") == model}

@@ -20,7 +20,7 @@ from normbench.commands.options import ConfigDir, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import (
     describe_failures,
-    describe_found,
+    describe_stored,
     describe_submitted,
     replay,
     watched,
@@ -32,8 +32,8 @@ from normbench.draw.tables import one_format
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs.find import Found, find
-from normbench.runs.store import FINISHED
+from normbench.runs.record import FINISHED
+from normbench.runs.table import Runs
 from normbench.stats.series import exploded, final
 
 EPILOG = """examples:
@@ -107,53 +107,53 @@ class Train(options.Answering):
                     print(yaml.safe_dump_all(configs, sort_keys=False), end="")
                 return 0
             if self.dry_run:
-                found, code = find(specs, self.results), 0
+                stored, code = Runs(self.results, {spec.id for spec in specs}), 0
                 for spec, label in zip(specs, configuration.labels(specs), strict=True):
-                    self.say(f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
-                done = sum(found.state(spec) in FINISHED for spec in specs)
+                    self.say(f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({stored.state(spec)})")
+                done = sum(stored.state(spec) in FINISHED for spec in specs)
                 for line in _simpler(specs):
                     self.say(f"  {line}")
                 self.say(f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
             else:
-                found, outcomes, code = self._train(specs, command, config_dir)
+                stored, outcomes, code = self._train(specs, command, config_dir)
         if self.as_json:
-            terminal.say_json({"runs": [*_as_json(specs, found, outcomes)]})
+            terminal.say_json({"runs": [*_as_json(specs, stored, outcomes)]})
         return code
 
     def _train(
         self, specs: Sequence[Spec], command: Mapping[str, compose.Config], config_dir: Path | None
-    ) -> tuple[Found, Mapping[str, base.Outcome], int]:
+    ) -> tuple[Runs, Mapping[str, base.Outcome], int]:
         """Train what is missing and print the runs; returns them, how those ended that were started, and the code."""
         logger = command["logger"]
         launcher, watch = watched(self.console, logger, self.results, base.load(command["launcher"]))
 
-        def announce(found: Found, missing: Sequence[Spec]) -> None:
-            done = sum(found.state(spec) in FINISHED for spec in specs)
+        def announce(stored: Runs, missing: Sequence[Spec]) -> None:
+            done = sum(stored.state(spec) in FINISHED for spec in specs)
             self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-            for line in describe_found(found, missing):
+            for line in describe_stored(stored, specs, missing):
                 self.say(f"  {line}")
-            if logger["name"] != "none" and found.runs:
-                self.say(f"  to log those, too: {replay(found.runs, logger, self.results)}")
+            if logger["name"] != "none" and (finished := stored.find(specs)):
+                self.say(f"  to log those, too: {replay(finished, logger, self.results)}")
             for line in _simpler(specs):
                 self.say(f"  {line}")
 
         ensured = ensure_runs(specs, launcher, self.results, announce, watch, wait_for_busy=self.multirun)
-        found, outcomes = ensured.found, ensured.outcomes
-        states = {run["id"]: run["status"] for run in _as_json(specs, found, outcomes)}
+        stored, outcomes = ensured.runs, ensured.outcomes
+        states = {run["id"]: run["status"] for run in _as_json(specs, stored, outcomes)}
         if set(states.values()) != {"refused"}:
-            _table(specs, found, states, self.console)
-        for line in _remarks(specs, found, outcomes):
+            _table(specs, stored, states, self.console)
+        for line in _remarks(specs, stored, outcomes):
             self.say(line)
         if ensured.interrupted:  # an incomplete sweep is not compared
             self.say("interrupted; the same command goes on.")
-            return found, outcomes, 130
+            return stored, outcomes, 130
         if self.multirun:
             from normbench.commands import compare  # late: a single run is not compared
 
-            compare.after_sweep(found.runs, self.console, self.results, config_dir)
+            compare.after_sweep(stored.find(specs), self.console, self.results, config_dir)
         codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
-        codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
-        return found, outcomes, next((code for code in (4, 2, 5, 3) if code in codes), 0)
+        codes += [{"diverged": 3, "damaged": 4}.get(stored.state(spec), 0) for spec in specs]
+        return stored, outcomes, next((code for code in (4, 2, 5, 3) if code in codes), 0)
 
     @contextmanager
     def _named(self) -> Iterator[tuple[Sequence[str], Path | None]]:
@@ -187,10 +187,10 @@ class Train(options.Answering):
 command = Train
 
 
-def _as_json(specs: Sequence[Spec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[dict[str, Any]]:
+def _as_json(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Outcome]) -> Iterator[dict[str, Any]]:
     """The state of each run, and why it is not done."""
     for spec, label in zip(specs, configuration.labels(specs), strict=True):
-        state, ended, stored = found.state(spec), outcomes.get(spec.id), found.stored.get(spec.id)
+        state, ended, copy = stored.state(spec), outcomes.get(spec.id), stored.copy(spec.id)
         if ended and (ended.status == "refused" or (ended.status in base.LEFT and state != "running")):
             state = ended.status
         yield {
@@ -199,8 +199,8 @@ def _as_json(specs: Sequence[Spec], found: Found, outcomes: Mapping[str, base.Ou
             "seed": spec.seed,
             "status": state,
             "steps": spec.steps,
-            "reason": (ended.reason if ended else "") or (stored.reason if stored else ""),
-            "path": str(stored.path) if stored else None,
+            "reason": (ended.reason if ended else "") or (copy.reason if copy else ""),
+            "path": str(copy.path) if copy else None,
         }
 
 
@@ -210,28 +210,28 @@ def _simpler(specs: Sequence[Spec]) -> Iterator[str]:
         yield f"note: {sentence} ({format.plural(count, 'run')})"
 
 
-def _remarks(specs: Sequence[Spec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
+def _remarks(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """The path of a single run, and a line for each that failed or ended far worse than it began."""
-    if len(specs) == 1 and specs[0].id in found.stored:
-        yield f"  {found.stored[specs[0].id].path}"
-    for fault in describe_failures(outcomes, found, "busy"):
+    if len(specs) == 1 and (copy := stored.copy(specs[0].id)):
+        yield f"  {copy.path}"
+    for fault in describe_failures(outcomes, stored, "busy"):
         yield f"normbench: {fault}"
     yield from describe_submitted(outcomes)
     for spec in specs:
-        if found.state(spec) == "damaged":
-            stored = found.stored[spec.id]
-            yield f"normbench: {stored.path} is damaged: {stored.reason}. Delete it to train this run again."
-        elif (run := found.of(spec)) and run.status == "diverged":
+        if stored.state(spec) == "damaged" and (copy := stored.copy(spec.id)):
+            yield f"normbench: {copy.path} is damaged: {copy.reason}. Delete it to train this run again."
+        elif (run := stored.of(spec)) and run.status == "diverged":
             yield f"normbench: run {spec.id} diverged: {run.reason}. It counts as diverged in figures and verdicts."
         elif run and (ends := exploded(run)):
             metric = metrics.format_metric(run.monitor["split"], run.monitor["metric"])
             yield f"normbench: run {spec.id}: {metric} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
-def _table(specs: Sequence[Spec], found: Found, states: Mapping[str, str], console: Console) -> None:
+def _table(specs: Sequence[Spec], stored: Runs, states: Mapping[str, str], console: Console) -> None:
     """Print a row per started run: its differing options and its main metrics at the end, in evaluation mode."""
-    logged = metrics.logged(found.runs)
-    monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}
+    finished = stored.find(specs)
+    logged = metrics.logged(finished)
+    monitored = {(run.monitor["split"], run.monitor["metric"]) for run in finished}
     columns = [
         (split, metric)
         for split in ("train", "valid", "test")
@@ -249,7 +249,7 @@ def _table(specs: Sequence[Spec], found: Found, states: Mapping[str, str], conso
     ]
     numbers = []
     for split, metric in columns:
-        runs = (found.of(spec) for spec, _ in rows)
+        runs = (stored.of(spec) for spec, _ in rows)
         ends = [final(run, split, "eval", metric.name) if run else None for run in runs]
         form = one_format((metric.factor * end, None) for end in ends if end is not None)
         numbers.append(["" if end is None else form(metric.factor * end) for end in ends])

@@ -23,9 +23,9 @@ from normbench.errors import BadInput
 from normbench.export import wandb_run
 from normbench.launch import base
 from normbench.launch.pool import Pool
-from normbench.runs.find import Found
+from normbench.runs import pack
 from normbench.runs.record import RunRecord
-from normbench.runs.store import head
+from normbench.runs.table import Runs
 
 FEW = 8  # runs that a printed command names one by one
 MANY = "launcher=pool"  # the default of commands of many runs
@@ -43,12 +43,12 @@ def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
         yield f"{format.plural(runs, 'run')} {reason}"
 
 
-def describe_found(found: Found, specs: Sequence[Spec]) -> Iterator[str]:
+def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]) -> Iterator[str]:
     """How many runs are shown without being trained, and where they are from; which stored ones are trained anew."""
     counts: Counter[str] = Counter()
-    for spec in found.wanted:
-        if run := found.of(spec):
-            facts = ["published" if (spec.id, spec.steps) in found.published else "trained before"]
+    for spec in specs:
+        if run := stored.of(spec):
+            facts = ["published" if run.path.name == pack.NAME else "trained before"]
             if run.cut_from:
                 facts.append(f"the first {run.steps} of {run.cut_from} updates")
             if (device := run.config.get("device", "cpu")) != spec.config["device"]:
@@ -56,7 +56,7 @@ def describe_found(found: Found, specs: Sequence[Spec]) -> Iterator[str]:
             counts[", ".join(facts)] += 1
     for which, runs in counts.items():
         yield f"{format.plural(runs, 'run')} found ({which}); not trained again"
-    if again := found.retrained(specs):
+    if again := stored.retrained(missing):
         those = "1 stored run has" if len(again) == 1 else f"{len(again)} stored runs have"
         yield (
             f"note: {those} too few updates or other evaluations ({again[0].id}): trained anew, the old directory is "
@@ -64,13 +64,14 @@ def describe_found(found: Found, specs: Sequence[Spec]) -> Iterator[str]:
         )
 
 
-def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:
+def describe_failures(outcomes: Mapping[str, base.Outcome], stored: Runs, *also: str) -> Iterator[str]:
     """Why runs failed, were refused or ended in a state of `also`: each reason once, with a log."""
     reasons = set()
     for run, outcome in outcomes.items():
         if outcome.status in ("failed", "refused", *also) and outcome.reason not in reasons:
             reasons.add(outcome.reason)
-            log = head(found.stored[run]).log if outcome.status == "failed" and run in found.stored else None
+            copy = stored.copy(run) if outcome.status == "failed" else None
+            log = copy.log if copy else None
             yield outcome.reason + (f" (more in {log})" if log else "")
 
 

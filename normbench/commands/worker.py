@@ -23,7 +23,7 @@ from normbench.launch.pool import Pool
 from normbench.launch.run_missing import ensure_runs
 from normbench.reading import place
 from normbench.runs import plans
-from normbench.runs.find import Found
+from normbench.runs.table import Runs
 
 EPILOG = """examples:
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=plan   write the plan, print its folder
@@ -68,7 +68,7 @@ def command(
             reason = f": {event['reason']}" if event["reason"] else ""
             tell(f"{spec.id} {event['status']}{reason}")
 
-    def announce(found: Found, missing: Sequence[Spec]) -> None:
+    def announce(stored: Runs, missing: Sequence[Spec]) -> None:
         tell(f"plan {plan.path.name}, shard {shard}: {len(missing)} of {len(messages)} runs to train")
 
     specs, codes, launched = [], [0], set[str]()
@@ -81,15 +81,16 @@ def command(
     specs = [spec for spec in specs if not queue.failed_since(plan, spec)]
     task = os.environ.get("SLURM_JOB_NAME") == queue.job_name(plan.path)
     ensured = ensure_runs(specs, Pool(1), plan.results, announce, lambda runs: nullcontext(listen), assigned=task)
-    found = ensured.found
-    for run in [run for run, outcome in ensured.outcomes.items() if run not in launched and outcome.reason]:
-        tell(f"{run} {ensured.outcomes[run].status}: {ensured.outcomes[run].reason}")
-    for damaged in [spec for spec in specs if found.state(spec) == "damaged"]:
-        tell(f"{damaged.id} damaged: {found.stored[damaged.id].reason}; it is left alone (normbench check)")
+    stored = ensured.runs
+    for run_id, outcome in ensured.outcomes.items():
+        if run_id not in launched and outcome.reason:
+            tell(f"{run_id} {outcome.status}: {outcome.reason}")
+    for run in stored.damaged:
+        tell(f"{run.id} damaged: {run.reason}; it is left alone (normbench check)")
         codes.append(4)
     ended = {run: outcome.status for run, outcome in ensured.outcomes.items()}
     to_resume = [spec for spec in ensured.missing if ended[spec.id] not in ("busy", "refused", "queued")]
-    left = [spec for spec in to_resume if found.state(spec) in queue.OPEN]
+    left = [spec for spec in to_resume if stored.state(spec) in queue.OPEN]
     if left:
         tell(f"{'stopped' if ensured.interrupted else 'killed'}: {len(left)} of {len(messages)} runs are left")
         return STOPPED if ensured.interrupted else KILLED

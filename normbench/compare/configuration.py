@@ -28,7 +28,7 @@ from normbench.config import compose, grammar
 from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
-from normbench.stored import IMPORT, LATER_GROUPS, OWN, RUN_GROUPS
+from normbench.stored import IMPORT, OWN, RUN_GROUPS
 
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
@@ -45,21 +45,20 @@ _SIGN = re.compile("(!=|[<>]=?|=)")
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of a stored configuration by key, groups first; lists as they are.
 
-    What runs were before an option came is filled in, as with `schedule` here.
+    An option that came since a run was trained is filled in: it has its default. Of another program's run nothing is.
 
-    >>> found = flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-5}})
-    >>> found["model"], found["norm"], found["norm.eps"], found["schedule"]
-    ('lenet5', 'layer', 1e-05, 'none')
+    >>> found = flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-3}})
+    >>> found["model"], found["norm"], found["norm.eps"], found["norm.bias"]
+    ('lenet5', 'layer', 0.001, True)
     """
     found: dict[str, Any] = {}
+    is_ours = IMPORT not in config
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):
-            if group in LATER_GROUPS and IMPORT not in config:
-                found[group] = "none"
             continue
         name = str(node.get("name", ""))
-        options = {**_legacy(group, name), **node}
+        options = {**(compose.defaults(group, name) if is_ours else {}), **node}
         passing = _passing(group, name)
         found |= {group: name} if "name" in node else {}
         for key, value in options.items():
@@ -71,11 +70,8 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     for group in ("model", "data", ARM_GROUP):
         names = [name for name in sorted(own) if (name if name in ("model", "data") else ARM_GROUP) == group]
         found |= {f"{group}.{FILE}": "+".join(own[name][:8] for name in names)} if names else {}
-    root = {
-        **(_legacy("", "") if IMPORT not in config else {}),
-        **{f"train.{key}": value for key, value in (config.get("train") or {}).items()},
-    }
-    found |= {key: value for key, value in root.items() if key not in _passing("", "")}
+    train = {**(compose.root_defaults("train") if is_ours else {}), **(config.get("train") or {})}
+    found |= {key: value for option, value in train.items() if (key := f"train.{option}") not in _passing("", "")}
     return found
 
 
@@ -365,12 +361,6 @@ def _leaves(key: str, value: Any, into: dict[str, Any]) -> None:
             _leaves(key if name == "name" else f"{key}.{name}", inner, into)
     else:
         into[key] = value
-
-
-@functools.cache
-def _legacy(group: str, name: str) -> Mapping[str, Any]:
-    """Options that came later, with the value of the time before: a stored run may lack them."""
-    return schema.legacy_defaults(declares(group, name))
 
 
 @functools.cache

@@ -11,8 +11,7 @@ from typing import Any
 
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
-from normbench.runs.record import NO_MONITOR, RunRecord
-from normbench.runs.store import FINISHED
+from normbench.runs.record import FINISHED, NO_MONITOR, RunRecord
 
 FIDELITY = "fidelity"
 UNDER_WAY = ("running", "queued")

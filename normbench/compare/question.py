@@ -12,8 +12,7 @@ from normbench.compare.configuration import rank
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.errors import BadInput, unknown
-from normbench.runs.record import RunRecord
-from normbench.runs.store import FINISHED
+from normbench.runs.record import FINISHED, RunRecord
 from normbench.stats.series import Censored, Point, Reached, Series, at_epoch, level_at_share, series, time_to_level
 from normbench.stats.statistics import t_interval, welch
 

@@ -18,7 +18,7 @@ from normbench.config import choice_file, grammar
 from normbench.config.grammar import Override
 from normbench.errors import BadInput, Failed, did_you_mean, unknown
 from normbench.norms import sites
-from normbench.stored import LABELS, LATER_GROUPS, RUN_GROUPS
+from normbench.stored import LABELS, RUN_GROUPS
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
@@ -131,7 +131,8 @@ def forget() -> None:
     """Read files anew from now on: one was changed."""
     from normbench.config import experiment_file  # late: it imports this module
 
-    for cached in (choice_file.content, torch_choices, choice_path, choice, declaration, _chosen, experiment_file.load):
+    read = choice_file.content, torch_choices, choice_path, choice, declaration, experiment_file.load
+    for cached in (*read, defaults, root_defaults, _chosen):
         cached.cache_clear()
 
 
@@ -217,6 +218,28 @@ def declaration(group: str, name: str, config_dir: Path | None = None) -> Config
     """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
     node = choice(group, name, config_dir)
     return dict(node.get(group, node)["declares"])
+
+
+@functools.cache
+def defaults(group: str, name: str) -> Config:
+    """The values of a shipped choice's options in its own file, typed: what a stored run without an option means, and
+    what is not part of an id. Of a preset those of its normalizer; none of a user's own choice.
+    """
+    if name not in choices(group):
+        return {}
+    node = choice(group, name)
+    node = node.get(group, node)
+    if "like" in node["declares"]:
+        return dict(defaults(group, node["declares"]["like"]))
+    specs = node["declares"].get("options") or {}
+    return {key: schema.check(key, node[key], spec) for key, spec in specs.items() if node.get(key) is not None}
+
+
+@functools.cache
+def root_defaults(part: str) -> Config:
+    """The root's values of `train`, `eval` or `monitor`, typed; never those of a model's file."""
+    specs = root()["declares"]["options"]
+    return {key: schema.check(key, value, specs[f"{part}.{key}"]) for key, value in root()[part].items()}
 
 
 def root() -> Config:
@@ -331,7 +354,7 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
         if "refused" in facts:
             others = [other for other in choices(group, config_dir) if can_be_chosen(group, other, config_dir)]
             raise BadInput(f"{group}={node['name']} {facts['refused']}. (others: {', '.join(others)})")
-        if group in chosen and group in ("optim", *LATER_GROUPS):  # a model's own options are of its choice there
+        if group in chosen and group in ("optim", "schedule", "clip"):  # a model's own options are of its choice there
             options = {"name", "declares", *(facts.get("options") or {})}
             config[group] = node = {key: value for key, value in node.items() if key in options}
         keys |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
@@ -382,20 +405,19 @@ def checked(config: Config) -> Config:
 def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config:
     """The configuration of a stored run, composed anew: choices by name, then the stored values.
 
+    An option that it lacks has come since, and has its default.
     A stored file can only choose among registered names and set declared options; it never imports code.
     """
     try:
-        names = {g: "none" if g in LATER_GROUPS and g not in stored else str(stored[g]["name"]) for g in RUN_GROUPS}
+        names = {group: str(stored[group]["name"]) for group in RUN_GROUPS}
         config = _copied(_chosen(tuple(sorted(names.items())), config_dir)[0])
-        for group in RUN_GROUPS:
-            if group in stored:
-                facts = config[group]["declares"]
-                config[group] = {**schema.legacy_defaults(facts), **stored[group], "declares": facts}
-        _one_budget(config, {f"train.{key}" for key, value in stored["train"].items() if value})
-        config["train"] = {**config["train"], **schema.legacy_defaults(config["declares"], "train."), **stored["train"]}
-        for part in ("eval", "monitor"):
-            config[part] = {**config[part], **stored.get(part, {})}
-        config["seed"], config["device"] = stored["seed"], stored.get("device", config["device"])
+        for group, name in names.items():
+            declares = config[group]["declares"]
+            of = declares.get("like", name) if group == "norm" else name
+            config[group] = {**defaults(group, of), **stored[group], "declares": declares}
+        for part in grammar.PARTS:
+            config[part] = {**root_defaults(part), **stored[part]}
+        config["seed"], config["device"] = stored["seed"], stored["device"]
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Failed(f"the stored configuration is damaged: {error!r}") from None

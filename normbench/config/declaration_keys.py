@@ -39,7 +39,7 @@ class Option:
     list_: bool | None = None
     map_: bool | None = None  # from names to values
     optional: bool | None = None  # its map may be empty
-    length: Whole | None = None  # of its list; 0: the option is retired
+    length: Annotated[int, at_least(1)] | None = None  # of its list
     filled: bool | None = None  # its list is not empty
     min: float | None = None
     max: float | None = None
@@ -47,7 +47,6 @@ class Option:
     choices: Annotated[tuple[Size, ...], longer(1)] | None = None
     pattern: Text | None = None  # of the whole text
     hashed: bool | None = None  # whether it is part of the run's id
-    legacy_default: Any = None  # of an option that came after runs had been published: the value that they have
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,16 @@
 """A run is its configuration: the id is a hash of everything that changes the training maths, and of nothing else.
 
-In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
-they were written); the data's checksum (of a user's own set what its files hold); a maths version per component; a
-user's own normalizer file, with those of its folder that it imports. Out: paths, launcher, device, how often to save,
-fidelity and experiment names, how long (a longer run serves a shorter request: a schedule counts updates from the
-first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with `hashed: false`; a probe trains
-nothing, so it has all options in); and an option that came later (`legacy_default` in its declaration), while it has
-the value of the time before, and schedule and clipping, which came later, where there are none.
+In: options of model, data, optimizer, schedule, clipping, batch size, seed; the normalizer and its options at every
+site (whichever way they were written); the sum of the data; a maths version per component; a user's own file, with
+those of its folder that it imports.
+
+Out: an option of a shipped choice at its default, which is the value in the component's own file (never a preset's, a
+site's or a model file's), so that an option that comes later changes no id; the choice `none`. Every option of a user's
+own choice is in.
+
+Out too: paths, launcher, device, how often to save, fidelity and experiment names, how long (a longer run serves a
+shorter request: a schedule counts updates from the first) and how it is evaluated (`eval`, `monitor`, and normalizers'
+options with `hashed: false`; a probe trains nothing, so it has these in).
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `evaluation`.
 """
@@ -22,13 +26,11 @@ from typing import Any
 
 import normbench
 from normbench import data as datasets
-from normbench import schema, user_code
+from normbench import user_code
 from normbench.config import compose
 from normbench.config.updates import refuse_batches_of_one
 from normbench.norms import sites
-from normbench.stored import LATER_GROUPS
-
-SCHEMA = 1
+from normbench.stored import RUN_GROUPS
 
 
 def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, sites.Choice]:
@@ -45,37 +47,22 @@ def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, 
 def maths(config: compose.Config, choices: Mapping[str, sites.Choice]) -> dict[str, Any]:
     """What is hashed, as JSON; `choices`: the normalizer at each site."""
     root, probe = config["declares"], bool(config["model"]["declares"].get("probe"))
+    train = {k: v for k, v in config["train"].items() if root["options"][f"train.{k}"].get("hashed", True)}
+    components = {group: config[group] for group in RUN_GROUPS if group != "norm"}
     return {
-        "schema": SCHEMA,
         "seed": config["seed"],
-        "train": {"maths": root["maths"]}
-        | _counted(
-            {k: v for k, v in config["train"].items() if root["options"][f"train.{k}"].get("hashed", True)},
-            schema.legacy_defaults(root, "train."),
-        ),
-        **{group: _component(config[group]) for group in ("model", "data", "optim")},
-        **{group: _component(config[group]) for group in LATER_GROUPS if config[group]["name"] != "none"},
+        "train": {"maths": root["maths"]} | _counted(train, compose.root_defaults("train")),
+        **{group: _component(group, node) for group, node in components.items() if node["name"] != "none"},
         "data_checksum": data_checksum(config["data"]),
-        "sites": {
-            path: {
-                "name": c.name,
-                "maths": c.maths,
-                "kind": c.kind,
-                "keep_bias": c.keep_bias,
-                "options": _counted(
-                    {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.legacy
-                ),
-            }
-            | ({"file": user_code.digest(Path(c.file))} if c.file else {})
-            for path, c in choices.items()
-        },
+        "sites": {path: _site(choice, probe) for path, choice in choices.items()},
     }
 
 
 def own_parts(maths: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The parts of a run's maths with code of its author's, by the name of the normalizer, `model` or `data`."""
     sites = [(site["name"], site) for site in maths["sites"].values()]
-    return [(name, part) for name, part in [*sites, *((g, maths[g]) for g in ("model", "data"))] if "file" in part]
+    parts = [*sites, *((group, maths.get(group, {})) for group in ("model", "data"))]
+    return [(name, part) for name, part in parts if "file" in part]
 
 
 def own_files(config: compose.Config, choices: Mapping[str, sites.Choice]) -> dict[str, str]:
@@ -122,39 +109,48 @@ def canonical(value: Any) -> str:
 
 
 def data_checksum(data: Mapping[str, Any]) -> str:
-    """The checksum of a data set as it should be: of its official files where the declaration has their sums.
+    """The sum of a data set as its YAML declares it, whatever is on this disk; of a user's own what its files hold.
 
-    Loading refuses files that differ from all that is declared. Of a set with copies that are known to differ, a run
-    records which one it read, with a checksum of the same making. A set made of another one's files has that one's. A
-    user's own set has what its files hold.
+    Loading refuses files that differ from all that is declared; a run records which copy it read. A set made of another
+    one's files has that one's.
     """
-    if is_users(data):
-        return datasets.own_checksum(data)
-    declares = datasets.made_of(data)["declares"]
-    official = (declares.get("sources") or {}).get("batches")
-    return hashlib.sha256(canonical(official or declares.get("files") or declares["sha256"]).encode()).hexdigest()
+    return datasets.own_checksum(data) if is_users(data) else str(datasets.made_of(data)["declares"]["sha256"])
 
 
 def is_users(data: Mapping[str, Any]) -> bool:
-    """Whether a data set is a user's own."""
-    return not {"like", "file"}.isdisjoint(data["declares"])
+    """Whether a data set is a user's own, whose files count as they are."""
+    return not {"like", "file"}.isdisjoint(data["declares"]) or "sha256" not in datasets.made_of(data)["declares"]
 
 
-def _component(node: Mapping[str, Any]) -> dict[str, Any]:
-    options = node["declares"].get("options") or {}
+def _component(group: str, node: Mapping[str, Any]) -> dict[str, Any]:
+    declares = node["declares"]
+    specs = declares.get("options") or {}
+    options = {key: node[key] for key, spec in specs.items() if spec.get("hashed", True)}
     return {
         "name": node["name"],
-        "maths": node["declares"]["maths"],
-        "options": _counted(
-            {key: node[key] for key, spec in options.items() if spec.get("hashed", True)},
-            schema.legacy_defaults(node["declares"]),
-        ),
-    } | ({"file": user_code.digest(Path(node["declares"]["file"]))} if "file" in node["declares"] else {})
+        "maths": declares["maths"],
+        "options": _counted(options, compose.defaults(group, node["name"])),
+    } | _file(declares.get("file", ""))
 
 
-def _counted(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that came later and leave everything as it was."""
-    return {key: value for key, value in options.items() if key not in legacy or value != legacy[key]}
+def _site(choice: sites.Choice, probe: bool) -> dict[str, Any]:
+    options = {key: value for key, value in choice.options.items() if probe or key not in choice.evaluation}
+    return {
+        "name": choice.name,
+        "maths": choice.maths,
+        "kind": choice.kind,
+        "keep_bias": choice.keep_bias,
+        "options": _counted(options, compose.defaults("norm", choice.name)),
+    } | _file(choice.file)
+
+
+def _file(path: str) -> dict[str, str]:
+    return {"file": user_code.digest(Path(path))} if path else {}
+
+
+def _counted(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those at their defaults."""
+    return {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
 
 
 @functools.cache

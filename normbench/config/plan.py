@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from normbench import schema
-from normbench.config import compose, experiment_file, grammar
+from normbench.config import compose, experiment_file, grammar, identity
 from normbench.config.experiment_file import Experiment
 from normbench.config.grammar import Override
 from normbench.config.spec import Spec
@@ -353,12 +353,19 @@ def resolved(
     axes: Mapping[str, Any] = MappingProxyType({}),
     config_dir: Path | None = None,
 ) -> Spec:
-    """The run of a composed configuration; an impossible combination is refused here."""
+    """The run of a composed configuration; an impossible combination is refused here.
+
+    Without an arm its model and normalizers, with what these replace, name it.
+    """
     _refuse_batch(config)
     updates_per_epoch(config)
-    run = Spec.of(config, experiment, arm, fidelity, control, axes, config_dir)
+    choices = identity.assign(config, config_dir)
+    names = sorted({choice.label for choice in choices.values()}) or ["none"]
+    arm = arm or "-".join([config["model"]["name"], *names])
+    maths = identity.maths(config, choices)
+    run = Spec(config, experiment, arm, fidelity, choices, maths, control, dict(axes), config_dir)
     for key in ("variants", "reshuffled", "also_at_best"):
-        sites.asked_variants(config["eval"], run.sites, key)
+        sites.asked_variants(config["eval"], choices, key)
     _refuse_monitor(config)
     schedule = config["schedule"]
     ends = schedule["declares"].get("ends")

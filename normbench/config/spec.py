@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from normbench.config import compose, evaluation, identity
@@ -33,25 +32,6 @@ class Spec:
     control: str = ""
     axes: Mapping[str, Any] = field(default_factory=dict)
     config_dir: Path | None = None
-
-    @classmethod
-    def of(
-        cls,
-        config: compose.Config,
-        experiment: str,
-        arm: str,
-        fidelity: str,
-        control: str = "",
-        axes: Mapping[str, Any] = MappingProxyType({}),
-        config_dir: Path | None = None,
-    ) -> Spec:
-        """The run of a composed configuration. Without an arm its model and normalizers, with what these replace, name
-        it. NormbenchError for a normalizer that its batches cannot serve."""
-        sites = identity.assign(config, config_dir)
-        names = sorted({choice.label for choice in sites.values()}) or ["none"]
-        arm = arm or "-".join([config["model"]["name"], *names])
-        maths = identity.maths(config, sites)
-        return cls(config, experiment, arm, fidelity, sites, maths, control, dict(axes), config_dir)
 
     @cached_property
     def id(self) -> str:

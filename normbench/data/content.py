@@ -30,7 +30,7 @@ def declared(declares: Mapping[str, Any], name: str) -> str | None:
 
 
 def checksum(sums: Any) -> str:
-    """One sha256 of all these sums, as `config.identity.data_checksum` makes it of the declared ones."""
+    """One sha256 of all these sums."""
     return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -240,7 +240,7 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
     """
     content, _ = _unpacked(content, path)
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if b'"header_sha256": ' in content.partition(b"\n")[0]:
+    if b'"began":' in content.partition(b"\n")[0]:
         raise refuse(path, "is a pack of normbench, which judge --runs and reproduce --from read.")
     whole, note = content, ""
     if not content.endswith(b"\n"):

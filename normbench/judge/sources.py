@@ -57,15 +57,15 @@ def _runs(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
     if not word.strip():
         raise BadInput(f"--runs '{word}' names no runs. (normbench import --list)")
     if packed := _pack(word, results):
-        return pack.load(packed).runs, []
+        return pack.whole(packed).runs, []
     path = Path(word).expanduser()
     if path.exists() and (path.is_absolute() or not (results / word).exists()):
         raise BadInput(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
-    from normbench.runs import table
+    from normbench.runs.table import Runs
 
     near = did_you_mean(word, imported.names(results))
     try:
-        runs, notes = table.finished(results, lambda heads: configuration.select(word.split(), heads))
+        runs, notes = Runs(results).finished(lambda heads: configuration.select(word.split(), heads))
     except NormbenchError as error:
         reason = near or f" {error} Or a name of normbench import --list, or a pack."
         raise BadInput(f"--runs {word}:{' no runs have that name.' if near else ''}{reason}") from None

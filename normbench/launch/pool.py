@@ -18,7 +18,7 @@ from typing import Any
 
 from normbench.config.spec import Spec
 from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
-from normbench.runs import store, writing
+from normbench.runs import directory
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
@@ -124,7 +124,7 @@ class _Launch:
         self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float | None, wandb: ToWandb
     ) -> None:
         self.root, self.listen, self.deadline, self.wandb = root, listen, deadline, wandb
-        self.listed = store.directories(root, {spec.id for spec in specs})
+        self.listed = directory.listed(root, {spec.id for spec in specs}.__contains__)
         self.waiting = deque(specs)
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}
         self.workers: list[_Worker] = []
@@ -156,7 +156,7 @@ class _Launch:
     def _assign(self, worker: _Worker) -> None:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
-            path = writing.directory(self.root, worker.spec, self.listed).path
+            path = directory.place(self.root, worker.spec, self.listed)
             worker.send({"run": worker.spec.to_json(), "path": str(path), "wandb": self.wandb(worker.spec)})
             self.listen(worker.spec, {"event": "start"})
 

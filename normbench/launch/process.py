@@ -27,7 +27,7 @@ from typing import IO, Any
 from normbench import user_code
 from normbench.launch.run_one import train_one
 from normbench.launch.wandb_run import Logging
-from normbench.runs import writing
+from normbench.runs import directory
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 
@@ -77,7 +77,7 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event, stopped: C
         except OSError:  # the parent is gone; `stopping` ends the run
             stopping.set()
 
-    run = writing.RunDirectory(Path(job["path"]))
+    run = directory.RunDirectory(Path(job["path"]))
     arguments = job.get("wandb")
     logging = arguments and Logging(run, arguments, lambda text: send({"event": "warning", "text": text}))
 

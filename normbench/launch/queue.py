@@ -12,9 +12,9 @@ from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Outcome
-from normbench.runs import plans, run_file, store, writing
-from normbench.runs.damaged import Damaged
+from normbench.runs import directory, plans
 from normbench.runs.plans import Plan
+from normbench.runs.record import RunRecord
 
 WAITING = "queued"
 OPEN = ("interrupted", "missing")  # states of a run that its task will start or resume
@@ -78,11 +78,10 @@ def left_to_others(specs: Sequence[Spec], results: Path) -> dict[str, Outcome]:
 
 def failed_since(plan: Plan, spec: Spec) -> bool:
     """Whether a run has failed since it was planned; once a plan is enough."""
-    path = writing.directory(plan.results / "runs", spec).path
-    try:
-        return run_file.read(path)["status"] == "failed" and (path / run_file.NAME).stat().st_mtime > plan.since
-    except (OSError, Damaged):
+    path = directory.place(plan.results / "runs", spec)
+    if directory.read(path).status != "failed":
         return False
+    return (path / directory.NAME).stat().st_mtime > plan.since
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:
@@ -90,18 +89,12 @@ def state(state: str, run: str, waiting: Iterable[str]) -> str:
     return WAITING if run in waiting and state in OPEN else state
 
 
-def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root: Path) -> list[store.Stored]:
+def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root: Path) -> list[RunRecord]:
     """Queued runs without a directory; `ids`: those that have one."""
     existing = set(ids)
-    return [
-        store.Stored(
-            store.named(root / run["experiment"], run["arm"], run["config"]["seed"], name),
-            run["experiment"],
-            run["arm"],
-            int(run["config"]["seed"]),
-            name,
-            {**run, "status": WAITING},
-        )
-        for name, run in waiting.items()
-        if name not in existing
-    ]
+    return [_waiting(run, root) for name, run in waiting.items() if name not in existing]
+
+
+def _waiting(run: Mapping[str, Any], root: Path) -> RunRecord:
+    path = directory.named(root / run["experiment"], run["arm"], run["seed"], run["id"])
+    return RunRecord(**{key: run[key] for key in directory.CARRIED if key in run}, status=WAITING, path=path)

@@ -15,17 +15,17 @@ from normbench.config.spec import Spec
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others
-from normbench.runs import files, plans, store, writing
-from normbench.runs.find import Found, find
+from normbench.runs import directory, files, plans
+from normbench.runs.table import Runs
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
 
 
 @dataclass(frozen=True)
 class Ensured:
-    """The runs found afterwards, the runs that were missing before, and the outcomes of the launched ones."""
+    """The runs that there are afterwards, those that were missing before, and the outcomes of the launched ones."""
 
-    found: Found
+    runs: Runs
     missing: Sequence[Spec]
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)  # by run id
     interrupted: bool = False
@@ -35,7 +35,7 @@ def ensure_runs(
     specs: Sequence[Spec],
     launcher: Launcher,
     results: Path,
-    announce: Callable[[Found, Sequence[Spec]], None] = lambda found, missing: None,
+    announce: Callable[[Runs, Sequence[Spec]], None] = lambda runs, missing: None,
     watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
     retry_failed: bool = True,
     seconds: float | None = None,
@@ -45,17 +45,17 @@ def ensure_runs(
 ) -> Ensured:
     """Find `specs` below `results` and train the missing ones; NormbenchError before any training if that fails.
 
-    announce: called with the found and the missing runs before anything is checked or trained. watch: gives a context
+    announce: called with the stored and the missing runs before anything is checked or trained. watch: gives a context
     around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
     trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over
-    those that it leaves unfinished. others: as of `find`. assigned: they are the shard of a task of a Slurm array; all
+    those that it leaves unfinished. others: as of `Runs`. assigned: they are the shard of a task of a Slurm array; all
     other runs that belong to a live task are left to it.
     """
-    found = find(specs, results, others)
-    to_train = missing(specs, found, retry_failed)
-    announce(found, to_train)
+    runs = Runs(results, {spec.id for spec in specs}, others)
+    to_train = missing(specs, runs, retry_failed)
+    announce(runs, to_train)
     if not to_train or seconds == 0:
-        return Ensured(found, to_train)
+        return Ensured(runs, to_train)
     if seconds is not None and not launcher.here:
         raise BadInput(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
@@ -80,7 +80,7 @@ def ensure_runs(
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
             try:
-                ended = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
+                ended = [spec for spec in busy if not directory.is_locked(directory.place(root, spec))]
                 if not ended:
                     time.sleep(BUSY_SECONDS)
                     continue
@@ -90,19 +90,19 @@ def ensure_runs(
             # for a run that the other process has finished this returns at once
             again, interrupted = launcher.launch(ended, root, listen, deadline)
             outcomes |= again
-    found = find(specs, results, others)
-    statuses = {run.id: run.status for run in found.runs}
+    runs.refresh()
+    statuses = {run.id: run.status for run in runs.find(specs)}
     outcomes = {
         run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome
         for run, outcome in (left | outcomes).items()  # the other process has finished it meanwhile
     }
-    return Ensured(found, to_train, outcomes, interrupted)
+    return Ensured(runs, to_train, outcomes, interrupted)
 
 
-def missing(specs: Sequence[Spec], found: Found, retry_failed: bool = True) -> list[Spec]:
+def missing(specs: Sequence[Spec], runs: Runs, retry_failed: bool = True) -> list[Spec]:
     """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
     skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
-    return [spec for spec in specs if not found.has(spec) and found.state(spec) not in skipped]
+    return [spec for spec in specs if not runs.of(spec) and runs.state(spec) not in skipped]
 
 
 def check_data(specs: Sequence[Spec]) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 from normbench.config.spec import Spec
 from normbench.errors import FULL, NormbenchError, line_of
 from normbench.launch.base import Outcome
-from normbench.runs import run_file, store, writing
-from normbench.runs.damaged import Damaged
+from normbench.runs import directory
+from normbench.runs.record import FINISHED
 
 
 def train_one(
     message: Mapping[str, Any],
-    run: writing.RunDirectory,
+    run: directory.RunDirectory,
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Outcome:
@@ -31,7 +31,7 @@ def train_one(
         spec = Spec.from_json(message)
         with _output_to(run.path / "output.log"):
             status = ensure_run(spec, run, listen, stopping)
-        return Outcome(status, run_file.read(run.path).get("reason", ""))
+        return Outcome(status, directory.read(run.path).reason)
     except NormbenchError as error:
         if error.code == 2:
             _remove_if_empty(run.path)
@@ -47,22 +47,19 @@ def train_one(
 def _remove_if_empty(path: Path) -> None:
     """Remove the folder of a run that was refused before it began: it would be listed as killed."""
     with contextlib.suppress(OSError):
-        if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not store.is_locked(path):
+        if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not directory.is_locked(path):
             shutil.rmtree(path)
 
 
-def _record_failure(run: writing.RunDirectory, reason: str) -> None:
+def _record_failure(run: directory.RunDirectory, reason: str) -> None:
     """Write the traceback to the run's log, and the status unless the run is finished."""
     # the failure may be that nothing can be written here; the caller gets the outcome all the same
     with contextlib.suppress(Exception), run.writing():
         with open(run.path / "output.log", "a") as log:
             traceback.print_exc(file=log)
-        try:
-            stored = run_file.read(run.path)
-        except Damaged:
-            return
-        if stored["status"] not in run_file.FINISHED:
-            run.content = run.content or run_file.carried(stored)
+        stored = directory.read(run.path)
+        if stored.status not in (*FINISHED, "damaged"):
+            run.content = run.content or directory.carried(stored)
             run.write("failed", reason=reason)
 
 

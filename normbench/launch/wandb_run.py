@@ -11,8 +11,8 @@ from typing import Any
 
 from normbench.eval_variants import text
 from normbench.launch.run_missing import check_writable
-from normbench.runs import run_file, writing
-from normbench.runs.record import PLACE
+from normbench.runs import directory
+from normbench.runs.record import FINISHED, PLACE
 
 FINISH_SECONDS = 30.0  # that W&B may take to send what is left of a run that a worker has trained
 MODES = {
@@ -53,7 +53,7 @@ class WandbRun:
     def finish(self, status: str, reason: str, seconds: float | None) -> None:
         """A diverged run counts as a result, an interrupted one as failed."""
         self.run.summary.update({"status": status, "reason": reason, "seconds": seconds})
-        self.run.finish(exit_code=0 if status in run_file.FINISHED else 1)
+        self.run.finish(exit_code=0 if status in FINISHED else 1)
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 class Logging:
     """Logs a run while it is trained. Where W&B fails there is one warning, and the run goes on without it."""
 
-    def __init__(self, run: writing.RunDirectory, arguments: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+    def __init__(self, run: directory.RunDirectory, arguments: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self.directory, self.arguments, self.warn = run, arguments, warn
         self.run: WandbRun | None = None
         self.read_bytes = 0  # of the curve
@@ -100,11 +100,11 @@ class Logging:
         self.run.log(map(json.loads, added))
 
     def _finish(self, status: str) -> None:
-        if status in run_file.FINISHED:
+        if status in FINISHED:
             self._log()  # the evaluation at which it diverged; all of a probe's
         if self.run is not None:
-            content = run_file.read(self.directory.path)
-            facts = status, content.get("reason", ""), content.get("seconds")
+            run = directory.read(self.directory.path)
+            facts = status, run.reason, run.seconds
             # in a thread: without a network it would wait for days
             ThreadPoolExecutor(1).submit(self.run.finish, *facts).result(FINISH_SECONDS)
 

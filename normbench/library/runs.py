@@ -13,7 +13,7 @@ from normbench.errors import BadInput
 from normbench.export import tables
 from normbench.runs import root
 from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
-from normbench.runs.table import finished
+from normbench.runs.table import Runs
 from normbench.stats.series import PARTS, best_step
 from normbench.stored import RUN_GROUPS
 
@@ -52,7 +52,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         heads.extend(found)
         return configuration.select(words, found)
 
-    chosen, notes = finished(folder, choose)
+    chosen, notes = Runs(folder).finished(choose)
     for note in notes:
         warnings.warn(note, stacklevel=2)
     if not chosen:

@@ -35,7 +35,6 @@ class BatchNorm(Normalizer, Averaging):
             size. After a pass also `pooled_pass`: its means and variances averaged over the steps as well, which
             Cooijmans et al. 2016 found to degrade performance (section 3).
         also_momenta: further running averages; each is a variant `momentum` in every evaluation.
-        also_eval_stats: retired, empty.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
         stats: where the site has time. `pooled`: all steps together, padding included (BN-everywhere's feed-forward
             sites). `sequence`: all valid positions together (Laurent et al. 2015; BN-e*). `per_step`: each step by
@@ -75,7 +74,6 @@ class BatchNorm(Normalizer, Averaging):
         stats: str = "pooled",
         t_max: int = 100,
         use_mask: bool = False,
-        also_eval_stats: Sequence[str] = (),
         single_running: bool = False,
         positions: str = "pooled",
         scale: str = "one",

@@ -47,7 +47,6 @@ class BatchLayerNorm(Normalizer, Averaging):
             of the epoch that moved them. There is such a pass before each evaluation.
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. Variants are
             all 16, with other `populations` as well.
-        also_populations: retired, empty.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
@@ -76,7 +75,6 @@ class BatchLayerNorm(Normalizer, Averaging):
         affine: bool = True,
         bias: bool = True,
         gain_init: float = 1.0,
-        also_populations: Sequence[str] = (),
         scale: str = "inverse_root_d",
         adopt: str = "none",
         adopt_after: int = 1,

@@ -66,7 +66,6 @@ class Choice:
     maths: int
     file: str = ""
     preset: str = ""  # the name under which it was chosen, if that is a preset of it
-    legacy: Mapping[str, Any] = field(default_factory=dict)  # options added after runs were published: earlier value
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
     weight: Choice | None = None  # beside it, of the weight of the layer there
@@ -283,7 +282,6 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
         maths=declares["maths"],
         file=declares.get("file", ""),
         preset=name if "like" in declares else "",
-        legacy=schema.legacy_defaults(declares),
         evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},
         same_as=declares.get("same_as") or {},

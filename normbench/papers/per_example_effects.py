@@ -24,8 +24,9 @@ from normbench.eval_variants import text
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
-from normbench.runs import outcomes, store
+from normbench.runs import outcomes
 from normbench.runs.record import RunRecord
+from normbench.runs.table import raw
 from normbench.stats.examples import Spread, spread
 from normbench.stats.series import at_epoch, final, named
 
@@ -120,8 +121,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path
     The paper's setting first, then its controls; parts beyond 5 MB are left out, and judged over seeds.
     """
     ids = {run.id for run in runs}
-    listed = [run for place in reversed(places) for run in store.directories(place / "runs", ids)]
-    raw = {found.id: found for found in store.by_id(ids, listed) if not found.reason}
+    directories = raw(places, ids.__contains__)
     tables: dict[str, Table] = {}
     size = 0
     for control in artifact.settings:
@@ -130,7 +130,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path
             name = key(part, control)
             if name in tables or not _is_mean_of_examples(part):
                 continue
-            table = _of_these_runs(part, group, {**published.tables.get(name, {}), **_table(part, group, raw)})
+            table = _of_these_runs(part, group, {**published.tables.get(name, {}), **_table(part, group, directories)})
             if not table:
                 continue
             arrays = Contrasts({name: table})._arrays().values()
@@ -166,15 +166,15 @@ def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table
     return table
 
 
-def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored]) -> Table:
+def _table(part: Part, runs: Sequence[RunRecord], directories: Mapping[str, RunRecord]) -> Table:
     """The effects of the seeds whose runs all stored outcomes of examples."""
     cells, seeds = paired_runs(part, runs)
     table: Table = {}
     for seed in seeds:
-        if not all(cell[seed].id in raw for cell in cells):
+        if not all(cell[seed].id in directories for cell in cells):
             continue
         rows = [
-            _examples(part, cell[seed], place.get("variant", part.endpoint.variant), raw[cell[seed].id])
+            _examples(part, cell[seed], place.get("variant", part.endpoint.variant), directories[cell[seed].id])
             for (_, place), cell in zip(part.contrast, cells, strict=True)
         ]
         found = [row for row in rows if row is not None]
@@ -192,10 +192,10 @@ def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored
     return table
 
 
-def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Stored) -> Row | None:
+def _examples(part: Part, run: RunRecord, variant: str | None, stored: RunRecord) -> Row | None:
     """One run's values; None if it stored none, or was cut from a longer run, whose last evaluation is another."""
     end = part.endpoint
-    if stored.content.get("steps") != run.steps or run.status != "done":
+    if stored.steps != run.steps or run.status != "done":
         return None
     when = end.epoch if end.kind == "chosen" else "last"
     path = stored.path / "outcomes" / f"{when}.npz"

@@ -100,7 +100,7 @@ def publish(
     """
     place = folder(results, artifact, fidelity)
     with files.alone(place):
-        packed = pack.load(place / pack.NAME)
+        packed = pack.read(place / pack.NAME)
         current_runs = current(artifact, packed.runs, fidelity)
         notes = []
         runs = pack.merge(current_runs, runs)

@@ -83,7 +83,7 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
     if fidelity not in FIDELITIES:
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
-    packed = pack.load(place / pack.NAME)
+    packed = pack.read(place / pack.NAME)
     if verdicts["pack_sha256"] != packed.sha256:
         raise BadInput(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "

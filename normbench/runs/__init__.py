@@ -1,4 +1,4 @@
-"""Run directories and packs: locks, logs, status. Nothing here imports torch."""
+"""Run directories and packs: curves, logs, status. Nothing here imports torch."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -48,35 +49,35 @@ def _column(values: Sequence[Any]) -> Sequence[Any]:
 
 
 class Curve(Sequence[Mapping[str, Any]]):
-    """A sequence of records, each a dictionary that is made when it is asked for; `blocks` have the columns.
+    """The records of a run, each a dictionary that is made when it is asked for; `blocks` have the columns.
 
-    A block comes before another where its first record does.
+    A block comes before another where its first record does. Records come by step, those of one step by block.
     """
+
+    _load: Callable[[], Curve]
 
     def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
         records = [*records]
         try:
-            self._fill(records, len)
+            self.blocks = _blocks(records, len)
         except KeyError:  # as many keys, but others
-            self._fill(records, tuple)
-        self.last_step: int = records[-1]["step"] if records else 0
+            self.blocks = _blocks(records, tuple)
 
-    def _fill(self, records: Sequence[Mapping[str, Any]], shape: Callable[[Mapping[str, Any]], Any]) -> None:
-        found: dict[Any, tuple[int, list[Mapping[str, Any]]]] = {}
-        order = []
-        for record in records:
-            variant = "variant" in record and orjson.dumps(record["variant"])
-            key = record["split"], record["mode"], shape(record), variant
-            if (block := found.get(key)) is None:
-                block = found[key] = len(found), []
-            order.append(block[0])
-            block[1].append(record)
-        self.blocks = [Block.of(own) for _, own in found.values()]
-        self.order = _column(order)  # of each record its block
+    @classmethod
+    def later(cls, load: Callable[[], Curve]) -> Curve:
+        """A curve that is read when it is first used."""
+        curve = cls()
+        del curve.blocks
+        curve._load = load
+        return curve
+
+    def read(self) -> Curve:
+        """The curve read anew, so that this one keeps no columns; itself where it has them."""
+        return self if "blocks" in vars(self) else self._load()
 
     @classmethod
     def of_columns(cls, blocks: Iterable[Mapping[str, Any]]) -> Curve:
-        """The records of {split, mode, columns: {step, epoch, metrics, ...: values}}, by ascending step.
+        """The records of {split, mode, columns: {step, epoch, metrics, ...: values}}.
 
         Columns are lists, or arrays of `array`, of one length; the steps of each block ascend.
         """
@@ -86,14 +87,25 @@ class Curve(Sequence[Mapping[str, Any]]):
             curve.blocks.append(Block(place, block["columns"]))
             if len({*map(len, block["columns"].values())}) > 1:
                 raise ValueError(f"columns of {place} are not of one length")
-        steps = [step for block in curve.blocks for step in block.columns["step"]]
-        numbers = [number for number, block in enumerate(curve.blocks) for _ in range(len(block))]
-        curve.order = _column([numbers[place] for place in sorted(range(len(steps)), key=steps.__getitem__)])
-        curve.last_step = max(steps, default=0)
         return curve
 
+    @cached_property
+    def blocks(self) -> list[Block]:
+        return self._load().blocks
+
+    @cached_property
+    def order(self) -> Sequence[int]:
+        """Of each record its block."""
+        steps = [step for block in self.blocks for step in block.columns["step"]]
+        numbers = [number for number, block in enumerate(self.blocks) for _ in range(len(block))]
+        return _column([numbers[place] for place in sorted(range(len(steps)), key=steps.__getitem__)])
+
+    @cached_property
+    def last_step(self) -> int:
+        return max((step for block in self.blocks for step in block.columns["step"]), default=0)
+
     def __len__(self) -> int:
-        return len(self.order)
+        return sum(map(len, self.blocks))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         waiting = [*map(iter, self.blocks)]
@@ -106,3 +118,12 @@ class Curve(Sequence[Mapping[str, Any]]):
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _blocks(records: Sequence[Mapping[str, Any]], shape: Callable[[Mapping[str, Any]], Any]) -> list[Block]:
+    """Records of one split, mode, variant and shape together."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for record in records:
+        variant = "variant" in record and orjson.dumps(record["variant"])
+        groups.setdefault((record["split"], record["mode"], shape(record), variant), []).append(record)
+    return [Block.of(group) for group in groups.values()]

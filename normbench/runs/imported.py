@@ -129,7 +129,7 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes =
 
     map_yaml: the map by which they were read, written beside them.
     """
-    path, content = place(results, name), dump(name, runs)
+    path, content = place(results, name), pack.dump(runs, LEVEL)
     files.make_folder(path.parent)
     with files.alone(results / FOLDER), files.alone(path.parent):
         files.atomic_write(path, content)
@@ -140,15 +140,3 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes =
 def log_of(run: RunRecord) -> Any:
     """What makes it one run where it was logged: the key of `run_id`."""
     return run.config.get(IMPORT, {}).get("run")
-
-
-def dump(name: str, runs: Sequence[RunRecord]) -> bytes:
-    """The content of a pack. NormbenchError for more than one can hold."""
-    body = b"".join(map(pack.columns, sorted(runs, key=pack.place)))
-    if len(body) > pack.LARGEST:
-        raise BadInput(
-            f"{FOLDER}/{name} would have {len(body) >> 20} MiB, and a pack has {pack.LARGEST >> 20} at most. Import "
-            "fewer runs --as each of several names, or map fewer series."
-        )
-    head = {"schema": pack.COLUMNS, "form": "columns", "imported": name, "runs": len(runs)}
-    return pack.packed(head, body, {}, LEVEL)

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from normbench.errors import BadInput
 from normbench.runs import files
 from normbench.runs.curve import Curve
-from normbench.stored import LOGGED, MONITOR
+from normbench.stored import LOGGED
 
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
@@ -78,8 +78,8 @@ def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (float, int) and -LARGEST <= value <= LARGEST
 
 
-# Fields that depend on other runs: no part of it, so they are never written.
-BESIDE = ("elsewhere", "cut_from", "source", "path")
+FINISHED = ("done", "diverged")
+STATES = (*FINISHED, "running", "failed", "interrupted")  # of a run.json
 # What a table of runs says of each, beside its configuration.
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 # What places a record in its run; all else in it are metrics.
@@ -92,17 +92,18 @@ NO_MONITOR = {"split": "", "metric": "", "goal": "min"}
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as logged: `records` are the lines of its curve, cut to `steps` updates.
+    """One run as it is stored, in a directory or a pack; its curve, cut to `steps` updates, is read when it is used.
 
     `epochs` is that length in epochs, 0 where it is given in updates; without `steps` the records give them.
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
-    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was`, of some published
-    runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
-    did, in UTC; "" of older runs. `elsewhere`: experiment
-    and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
-    `source`: published, smoke, own or imported, where all runs of a results folder are read. `path`: its directory, or
-    its pack.
+    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`; of a directory also
+    `running`, `interrupted`, `failed`, and `damaged` with the `reason`. `step`: how far a directory's run has been
+    saved. `began`: when it did, in UTC. `earlier_id`: the id that a published run had before version 0.2.
+    `evaluations`: the number of its records in a pack. `curve_sha256`, `files`: hashes of what a finished run left in
+    its directory. `elsewhere`: experiment and arm of other published results that have it too. `cut_from`: the updates
+    of the longer run that it was cut from. `source`: published, smoke, own or imported, where all runs of a results
+    folder are read. `path`: its directory, or its pack.
     """
 
     id: str
@@ -119,9 +120,13 @@ class RunRecord:
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
-    was: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int = 0
+    earlier_id: str = field(default="", compare=False)
     began: str = field(default="", compare=False)
+    step: int = field(default=0, compare=False)
+    evaluations: int = field(default=0, compare=False)
+    curve_sha256: str = field(default="", compare=False)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
     cut_from: int = field(default=0, compare=False)
     source: str = field(default="", compare=False)
@@ -152,7 +157,7 @@ class RunRecord:
     @property
     def monitor(self) -> Mapping[str, str]:
         """What is best: split, metric and goal (min, max); no metric where that was not declared."""
-        return {**(NO_MONITOR if self.logged else MONITOR), **self.config.get("monitor", {})}
+        return {**NO_MONITOR, **self.config.get("monitor", {})}
 
     @property
     def logged(self) -> bool:
@@ -184,7 +189,6 @@ class RunRecord:
             epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,
             steps=steps,
             records=records,
-            was=self.was if len(records) == len(self.records) else {},  # that hash is the whole curve's
             status="done" if later else self.status,
             reason="" if later else self.reason,
             seconds=None if later or not records else self.seconds,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from normbench.reading import tail
-from normbench.runs import store
+from normbench.runs.table import raw
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
 PAGE = ".html"
@@ -44,17 +44,13 @@ def can_be_published(name: str) -> bool:
 
 def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
-    listed: dict[str, list[store.Stored]] = {}
-    for place in reversed(places):  # of several the last is taken
-        for run in store.directories(place / "runs"):
-            listed.setdefault(run.id, []).append(run)
+    directories = raw(places)
 
-    def found(run_id: str) -> dict[str, bytes]:
-        copies = store.by_id([run_id], listed.get(run_id, []))
-        done = [stored.path for stored in copies if stored.state == "done"]
-        return _files(done[-1]) if done else {}
+    def samples_of(run_id: str) -> dict[str, bytes]:
+        run = directories.get(run_id)
+        return _files(run.path) if run and run.status == "done" else {}
 
-    return found
+    return samples_of
 
 
 def _files(run: Path) -> dict[str, bytes]:

@@ -1,9 +1,10 @@
-"""All runs below a results folder, raw and published: one row a run, read anew where a file has another time.
+"""All runs below a results folder, in directories and in packs: one a run, read anew where a file has another time.
 
 runs = Runs(Path("results"))
-runs.refresh()
-runs.heads                     # one RunRecord per id, records=()
+runs.heads                     # one RunRecord per id; its curve is read by `load`
 runs.load([runs.heads[0].id])  # the same with their curves
+runs.of(spec)                  # the finished run that serves a run to be
+runs.refresh()                 # look again
 """
 
 from __future__ import annotations
@@ -11,64 +12,127 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import orjson
 
 from normbench import reading
-from normbench.errors import NormbenchError
-from normbench.runs import curve_file, own, pack, run_file, store
+from normbench.errors import BadInput, Failed, NormbenchError
+from normbench.runs import directory, own, pack
 from normbench.runs.curve import Curve
-from normbench.runs.damaged import Damaged, left_out
-from normbench.runs.record import EVALUATED, PLACE, RunRecord
+from normbench.runs.directory import Damaged, left_out
+from normbench.runs.record import EVALUATED, FINISHED, PLACE, RunRecord, begun_by
 from normbench.runs.stamps import Stamp, stamp
 from normbench.stored import LOGGED
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
+SETTLED = (*FINISHED, "failed", "damaged")  # of the others the lock tells whether they go on
 MOST = 1_000_000  # records of curves in memory, 30 MB
 TAIL = 4 << 10  # bytes of a curve that mostly have the last evaluation
 
 
-@dataclass
-class _Raw:
-    """A run directory as last seen."""
+class Spec(directory.Spec, Protocol):
+    """A run to be, as it is looked for."""
 
-    stored: store.Stored
-    head: RunRecord  # damaged, once its curve turned out to be
-    state: str
-    stamps: tuple[Stamp | None, Stamp | None]  # of run.json and of the curve
+    @property
+    def steps(self) -> int: ...
+    @property
+    def control(self) -> str: ...
+    @property
+    def fidelity(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    def labels(self) -> dict[str, Any]: ...
+    def is_of(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a stored configuration gives this id."""
+        ...
+
+    def accepts(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a run of a stored configuration, of the same id, has every evaluation that is asked for."""
+        ...
+
+    def can_continue(self, stored: Mapping[str, Any]) -> bool:
+        """The same of an unfinished one, whatever its length."""
+        ...
+
+
+def is_long_enough(run: RunRecord, spec: Spec) -> bool:
+    """Whether a run is finished, has at least the updates of `spec`, and the evaluations that it asks for."""
+    if run.status not in FINISHED or (run.steps < spec.steps and run.status != "diverged"):
+        return False
+    return spec.accepts(run.config)
+
+
+def can_become(run: RunRecord, spec: Spec) -> bool:
+    """Whether an unfinished run can be continued to the end of `spec`, whatever its own length."""
+    if run.status in FINISHED:
+        return False
+    begun = run.config and directory.has_checkpoint(run.path)  # else it starts from the first update
+    return not begun or spec.can_continue(run.config)
 
 
 class Runs:
-    """The runs below one results folder, without their curves until these are asked for."""
+    """The runs below one results folder, without their curves until these are asked for.
 
-    def __init__(self, results: Path) -> None:
-        self.results = results
+    ids: of these alone. start: of those whose ids begin so. others: further results folders, whose runs serve, too,
+    where their configurations give their ids in this version; nothing is written there.
+    """
+
+    def __init__(
+        self, results: Path, ids: Set[str] | None = None, others: Sequence[Path] = (), start: str = ""
+    ) -> None:
+        self.results, self.ids, self.start = results, ids, start
+        self.others = [Runs(folder, ids) for folder in others]
         self.heads: list[RunRecord] = []  # their status may also be running, interrupted, failed or damaged
-        self.notes: list[str] = []  # of packs that cannot be read, damaged copies of runs that are whole elsewhere
         self.token = 0  # what `changed_since` takes: now
+        self.published: dict[str, RunRecord] = {}  # the runs of all packs by id
         self._changed: dict[str, int] = {}  # by id the turn of its last change
-        self._raw: dict[str, _Raw] = {}  # by path
-        self._packs: dict[Path, tuple[Stamp | None, list[pack.Packed], str]] = {}  # and what is wrong with it
-        self._published: dict[str, pack.Packed] = {}  # the runs of all packs by id
-        self._chosen: dict[str, _Raw | pack.Packed] = {}  # by id
+        self._raw: dict[Path, tuple[RunRecord, tuple[Stamp | None, Stamp | None]]] = {}  # with the times of its files
+        self._packs: dict[Path, tuple[Stamp | None, Sequence[RunRecord], str]] = {}  # and what is wrong with it
+        self._chosen: dict[str, RunRecord] = {}  # by id
         self._curves: OrderedDict[str, tuple[Stamp | None, Curve]] = OrderedDict()
         self._ends: dict[str, tuple[Hashable, dict[str, float]]] = {}  # by id, of a curve of this stamp
+        self._notes: list[str] = []
+        self._by_id: dict[str, list[RunRecord]] = {}  # the directories of each run
+        self._serving: dict[tuple[Hashable, ...], RunRecord | None] = {}  # what `of` answered
+        self.refresh()
+
+    @property
+    def raw(self) -> list[RunRecord]:
+        """The runs of all directories, copies and damaged ones among them, by path."""
+        return [run for _, (run, _) in sorted(self._raw.items())]
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about packs that cannot be read, and damaged copies of runs that are whole elsewhere."""
+        further = (line for runs in self.others for line in (*runs.notes, *map(left_out, runs.damaged)))
+        return [*self._notes, *further]
+
+    @property
+    def damaged(self) -> list[RunRecord]:
+        return [run for run in self.raw if run.status == "damaged"]
 
     def refresh(self) -> bool:
         """Look what changed; True where something did."""
         changed = self._look_at_packs()
-        found = {str(run.path): run for run in store.directories(self.results / "runs")}
-        for path in self._raw.keys() - found.keys():
-            changed.add(self._raw.pop(path).head.id)
-        for path, stored in found.items():
-            if self._look_at(path, stored):
-                changed.add(self._raw[path].head.id)
+        paths = directory.listed(self.results / "runs", self._is_wanted)
+        for path in self._raw.keys() - {*paths}:
+            changed.add(self._raw.pop(path)[0].id)
+        for path in paths:
+            if self._look_at(path):
+                changed.add(self._raw[path][0].id)
         if changed:
             self._choose(changed)
+        for folder in self.others:
+            if folder.refresh():
+                self._serving.clear()
         return bool(changed)
+
+    def _is_wanted(self, run_id: str) -> bool:
+        return run_id.startswith(self.start) and (self.ids is None or run_id in self.ids)
 
     def mark(self, changed: Iterable[str]) -> None:
         """These runs changed now."""
@@ -79,61 +143,153 @@ class Runs:
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
         return self.token, [run for run, turn in self._changed.items() if turn > token]
 
+    # --- runs to be ---
+
+    def of(self, spec: Spec) -> RunRecord | None:
+        """The finished run that serves: of its id, with its evaluations, cut to its length, under its labels."""
+        key = spec.id, spec.steps, spec.experiment, spec.arm, spec.control, spec.fidelity
+        if key not in self._serving:
+            self._serving[key] = self._served(spec)
+        return self._serving[key]
+
+    def find(self, specs: Iterable[Spec]) -> list[RunRecord]:
+        """The finished runs that serve these."""
+        return [run for run in map(self.of, specs) if run]
+
+    def state(self, spec: Spec) -> str:
+        """done, diverged, running, interrupted, failed, damaged or missing."""
+        if run := self.of(spec):
+            return run.status
+        copy = self.copy(spec.id)
+        # one that is finished otherwise than asked for is as good as missing
+        return "missing" if copy is None or copy.status in FINISHED else copy.status
+
+    def copy(self, run_id: str) -> RunRecord | None:
+        """The directory of a run; of several one that is finished, and no damaged one where another is whole."""
+        return next(iter(self._copies(run_id)), None)
+
+    def retrained(self, specs: Iterable[Spec]) -> list[Spec]:
+        """Those whose stored run does not serve and cannot be continued: trained anew, the old directory is kept."""
+        return [spec for spec in specs if not self.of(spec) and self._is_in_the_way(spec)]
+
+    def _is_in_the_way(self, spec: Spec) -> bool:
+        copy = self.copy(spec.id)
+        return copy is not None and copy.status not in ("damaged", "running") and not can_become(copy, spec)
+
+    def _served(self, spec: Spec) -> RunRecord | None:
+        """A published run first, then one of a directory, then those of other folders."""
+        published = self.published.get(spec.id)
+        for run in ([published] if published else []) + self._copies(spec.id)[:1]:
+            if is_long_enough(run, spec) and (cut := self._cut(run, spec)):
+                return cut
+        for folder in self.others:
+            if other := folder.of(spec):
+                if spec.is_of(other.config):
+                    return other
+                self._note(f"{folder.results}: run {spec.id} has another id in this version: left out")
+        return None
+
+    def _note(self, line: str) -> None:
+        if line not in self._notes:
+            self._notes.append(line)
+
+    def _cut(self, run: RunRecord, spec: Spec) -> RunRecord | None:
+        """A run as `spec` files it, with its length; None where it was not evaluated there, or is damaged."""
+        of_pack = run.path.name == pack.NAME
+        if of_pack and run.status == "done" and run.steps == spec.steps:
+            return replace(run, **spec.labels())  # its curve is read when it is used: the pack has its hash
+        try:
+            whole = replace(run, records=run.records.read()) if of_pack else directory.with_curve(run)
+        except NormbenchError as error:
+            self._note(str(error))
+            return None
+        except Damaged as damage:
+            self._spoil(run, str(damage))
+            return None
+        if not whole.serves(spec.steps):
+            return None
+        length = {} if of_pack else {key: spec.config["train"][key] for key in ("epochs", "steps")}
+        config = {**run.config, "train": {**run.config["train"], **length}} if length else run.config
+        return replace(whole.cut(spec.steps), **spec.labels(), config=config)
+
+    def _copies(self, run_id: str) -> list[RunRecord]:
+        """The directories of a run, the one to take first."""
+        return sorted(reversed(self._by_id.get(run_id, [])), key=_rank)
+
+    # --- all runs ---
+
     def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
         """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
         loaded = {}
         for run_id in dict.fromkeys(ids):
-            while (chosen := self._chosen.get(run_id)) and run_id not in loaded:
+            while (run := self._chosen.get(run_id)) and run_id not in loaded:
                 try:
-                    loaded[run_id] = self._with_curve(chosen)
-                except (Damaged, NormbenchError) as damage:
-                    if isinstance(chosen, pack.Packed):  # it has changed, or gone
-                        loaded[run_id] = chosen.head
-                    elif not self._look_at(str(chosen.head.path), chosen.stored):  # else it has changed meanwhile
-                        chosen.head = replace(chosen.head, status="damaged", reason=str(damage))
+                    loaded[run_id] = self._with_curve(run)
+                except NormbenchError:  # of a pack, which has changed, or gone
+                    loaded[run_id] = replace(run, records=Curve())
+                except Damaged as damage:
+                    if not self._look_at(run.path):  # else it has changed meanwhile
+                        self._spoil(run, str(damage))
                     self._choose({run_id})
         held = sum(len(curve) for _, curve in self._curves.values())
         while len(self._curves) > 1 and held > MOST:
             held -= len(self._curves.popitem(last=False)[1][1])
         return loaded
 
+    def finished(self, choose: Choose = lambda heads: heads) -> tuple[list[RunRecord], list[str]]:
+        """All finished runs with their curves, one per id (the longest); lines about those that cannot be read.
+
+        choose: which of them, by their heads; of the others no curve is read.
+        """
+        notes = [*self.notes, *(left_out(head) for head in self.heads if head.status == "damaged")]
+        heads = choose([head for head in self.heads if head.status in FINISHED])
+        loaded = self.load(head.id for head in heads).values()
+        notes += [left_out(run) for run in loaded if run.status == "damaged"]
+        return [run for run in loaded if run.status != "damaged"], notes
+
     def ends(self, read: bool = True) -> dict[str, dict[str, float]]:
         """By id the last evaluation of each run, `valid.nll` and so on, from the end of its curve alone.
 
         read: else of the runs whose end was read before.
         """
-        for run_id, chosen in self._chosen.items():
-            of = chosen.head.path, chosen.stamps[1] if isinstance(chosen, _Raw) else None
+        for run_id, run in self._chosen.items():
+            of = run.path, self._time(run)
             if read and (run_id not in self._ends or self._ends[run_id][0] != of):
-                self._ends[run_id] = of, _end(chosen)
+                self._ends[run_id] = of, _end(run)
         return {run_id: self._ends[run_id][1] for run_id in self._chosen if run_id in self._ends}
 
-    def _look_at(self, path: str, stored: store.Stored) -> bool:
+    def _look_at(self, path: Path) -> bool:
         """Read a run directory again if it changed; whether it did."""
-        old, now = self._raw.get(path), (stamp(f"{path}/{run_file.NAME}"), stamp(f"{path}/curve.jsonl"))
-        if old and old.stamps == now:
-            ended = old.stored.reason or old.stored.content["status"] in store.FINISHED
-            if ended or old.stored.state == old.state:  # of the others the lock tells
-                return False
-        read = store.read(replace(stored, reason="") if stored.id else stored)
-        self._raw[path] = _Raw(read, store.head(read), read.state, now)
+        old, now = self._raw.get(path), (stamp(f"{path}/{directory.NAME}"), stamp(f"{path}/curve.jsonl"))
+        if old and old[1] == now and (old[0].status in SETTLED or old[0].status == directory.read(path).status):
+            return False
+        run = directory.read(path)
+        if not run.config and path.parent != self.results:  # it never began: its folder says of which experiment
+            run = replace(run, experiment=path.parent.relative_to(self.results / "runs").as_posix())
+        self._raw[path] = run, now
         return True
 
-    def _with_curve(self, chosen: _Raw | pack.Packed) -> RunRecord:
+    def _time(self, run: RunRecord) -> Stamp | None:
+        """Of the curve of a directory."""
+        return self._raw[run.path][1][1] if run.path in self._raw else None
+
+    def _spoil(self, run: RunRecord, reason: str) -> None:
+        """From now on the run in this directory is damaged."""
+        self._raw[run.path] = replace(run, status="damaged", reason=reason, records=Curve()), self._raw[run.path][1]
+        self._choose({run.id})
+
+    def _with_curve(self, run: RunRecord) -> RunRecord:
         """Raises Damaged, NormbenchError."""
-        head, now = chosen.head, chosen.stamps[1] if isinstance(chosen, _Raw) else None
-        if head.status == "damaged" or (isinstance(chosen, _Raw) and now is None and head.status not in store.FINISHED):
-            return head
-        key = f"{head.path} {head.id}"
-        if key not in self._curves or self._curves[key][0] != now:
-            if isinstance(chosen, _Raw):
-                curve = curve_file.checked(head.path / "curve.jsonl", chosen.stored.content)
-            else:
-                curve = chosen.whole().records
-            self._curves[key] = now, curve
+        time = self._time(run)
+        if run.status == "damaged" or (run.path in self._raw and time is None and run.status not in FINISHED):
+            return run
+        key = f"{run.path} {run.id}"
+        if key not in self._curves or self._curves[key][0] != time:
+            curve = directory.curve(run) if run.path in self._raw else run.records.read()
+            self._curves[key] = time, curve
         self._curves.move_to_end(key)
-        run = replace(head, records=self._curves[key][1])
-        return run.cut(run.steps) if run.status in store.FINISHED else run
+        whole = replace(run, records=self._curves[key][1])
+        return whole.cut(whole.steps) if whole.status in FINISHED else whole
 
     def _look_at_packs(self) -> set[str]:
         """Read the packs that changed; the ids of their runs, before and after."""
@@ -142,71 +298,116 @@ class Runs:
         for path in [path for path in self._packs if path not in paths]:
             changed |= {run.id for run in self._packs.pop(path)[1]} or {str(path)}
         for path in paths:
-            now, old = stamp(path), self._packs.get(path, (None, [], ""))
+            now, old = stamp(path), self._packs.get(path, (None, (), ""))
             if now is not None and old[0] == now:
                 continue
             try:
-                self._packs[path] = now, pack.heads(path), ""
+                self._packs[path] = now, pack.read(path, self._is_wanted).runs, ""
             except NormbenchError as error:
-                self._packs[path] = now, [], str(error)
+                self._packs[path] = now, (), str(error)
             changed |= {run.id for run in (*old[1], *self._packs[path][1])} or {str(path)}
         if changed:
-            self._published = self._of_packs()
+            self.published = self._of_packs()
         return changed
 
-    def _of_packs(self) -> dict[str, pack.Packed]:
+    def _of_packs(self) -> dict[str, RunRecord]:
         """One run per id of all packs, with its source."""
         packed = [run for _, runs, _ in self._packs.values() for run in runs]
-        published = {run.id for run in packed if own(self.results) not in run.head.path.parents}
-        found = {}
+        published = {run.id for run in packed if own(self.results) not in run.path.parents}
+        runs = {}
         for run in pack.one_each(packed):
             source = "published" if run.id in published else "own"
-            head = replace(run.head, source=SOURCES.get(run.head.fidelity, source))
-            found[run.id] = replace(run, head=head)
-        return found
+            runs[run.id] = replace(run, source=SOURCES.get(run.fidelity, source))
+        return runs
 
     def _choose(self, changed: Iterable[str]) -> None:
         """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
         self.mark(changed)
-        self.notes = [damage for _, _, damage in self._packs.values() if damage]
-        self._chosen = {**self._published}
-        for _, raw in sorted(self._raw.items()):
-            other = self._chosen.get(raw.head.id)
-            if other is None or _goes_before(raw, other):
-                if isinstance(other, pack.Packed):
-                    raw.head = replace(raw.head, source=other.head.source)
-                self._chosen[raw.head.id] = raw
-            left = other if self._chosen[raw.head.id] is raw else raw
-            if isinstance(left, _Raw) and left.head.status == "damaged":
-                self.notes.append(left_out(left.head))
+        self._serving.clear()
+        self._notes = [damage for _, _, damage in self._packs.values() if damage]
+        self._chosen, self._by_id = {**self.published}, {}
+        for run in self.raw:
+            self._by_id.setdefault(run.id, []).append(run)
+            other = self._chosen.get(run.id)
+            left = run
+            if other is None or _goes_before(run, other):
+                source = other.source if other and other.path not in self._raw else run.source
+                self._chosen[run.id], left = replace(run, source=source), other or run
+            if left.status == "damaged" and self._chosen[run.id].path != left.path:
+                self._notes.append(left_out(left))
         self.heads = sorted(
-            (chosen.head for chosen in self._chosen.values()),
-            key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id),
+            self._chosen.values(), key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)
         )
 
 
-def _goes_before(raw: _Raw, other: _Raw | pack.Packed) -> bool:
-    finished = raw.head.status in store.FINISHED
-    if isinstance(other, pack.Packed):
-        return finished and raw.head.steps > other.head.steps
-    if other.head.status in store.FINISHED:
-        return finished and raw.head.steps >= other.head.steps
-    return raw.head.status != "damaged" or other.head.status == "damaged"
+def named(name: str, results: Path) -> RunRecord:
+    """The one run called so, by its path or the start of its id: the longest finished one, else what is there.
+
+    NormbenchError for none and for several, and for a damaged one.
+    """
+    start = Path(name).name[-12:] if "/" in name else name
+    runs = Runs(results, start=start)
+    run_id = begun_by(start, [head.id for head in runs.heads])
+    if not run_id and runs.notes:
+        raise Failed(runs.notes[0])  # it may be in there
+    if not run_id:
+        raise BadInput(f"no run {name or repr(name)} below {results}. (normbench status)")
+    run = runs.load([run_id])[run_id]
+    if run.status in FINISHED and not run.records:
+        run = replace(run, status="damaged", reason="it has no records")
+    if run.status == "damaged":
+        raise Failed(f"{run.path}: {run.reason}. Delete it to train this run again.")
+    return run
 
 
-def _end(chosen: _Raw | pack.Packed) -> dict[str, float]:
+def ours(name: str, results: Path) -> RunRecord:
+    """As `named`; NormbenchError for a run of another program, of which there is a log alone."""
+    run = named(name, results)
+    if run.logged:
+        raise BadInput(f"run {run.id} was made by another program: there is its log alone ({run.experiment}).")
+    return run
+
+
+Choose = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]
+
+
+def raw(places: Sequence[Path], wanted: Callable[[str], bool] = lambda run_id: True) -> dict[str, RunRecord]:
+    """By id the whole runs in the directories of these results folders; of several the finished one, the first."""
+    paths = [path for place in places for path in directory.listed(place / "runs", wanted)]
+    runs: dict[str, RunRecord] = {}
+    for run in map(directory.read, paths):
+        if run.status != "damaged" and (run.id not in runs or runs[run.id].status not in FINISHED):
+            runs[run.id] = run
+    return runs
+
+
+def _rank(run: RunRecord) -> tuple[bool, bool]:
+    return run.status == "damaged", run.status not in FINISHED
+
+
+def _goes_before(run: RunRecord, other: RunRecord) -> bool:
+    """Whether the run of a directory is taken in the place of another of its id."""
+    finished = run.status in FINISHED
+    if other.path.name == pack.NAME:
+        return finished and run.steps > other.steps
+    if other.status in FINISHED:
+        return finished and run.steps >= other.steps
+    return run.status != "damaged" or other.status == "damaged"
+
+
+def _end(run: RunRecord) -> dict[str, float]:
     """The last evaluation; nothing of a curve that cannot be read, which whoever loads it is told."""
-    path, found = chosen.head.path / "curve.jsonl", dict[str, float]()
+    path, end = run.path / "curve.jsonl", dict[str, float]()
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, NormbenchError):
-        if isinstance(chosen, pack.Packed):
-            return _last(chosen.whole().records)
+        if run.path.name == pack.NAME:
+            return _last(run.records.read())
         for most in (TAIL, sys.maxsize):
             content = reading.tail(path, most)
             whole = content if len(content) < most else content.partition(b"\n")[2]
-            found = _last(Curve(map(orjson.loads, whole[: whole.rfind(b"\n") + 1].splitlines())))
-            if found or len(content) < most:
+            end = _last(Curve(map(orjson.loads, whole[: whole.rfind(b"\n") + 1].splitlines())))
+            if end or len(content) < most:
                 break
-    return found
+    return end
 
 
 def _last(curve: Curve) -> dict[str, float]:
@@ -218,24 +419,3 @@ def _last(curve: Curve) -> dict[str, float]:
         for key, values in block.columns.items()
         if key not in PLACE
     }
-
-
-Choose = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]
-
-
-def finished(results: Path, choose: Choose = lambda heads: heads) -> tuple[list[RunRecord], list[str]]:
-    """All finished runs with their curves, one per id (the longest); lines about those that cannot be read.
-
-    choose: which of them, by their heads; of the others no curve is read.
-    """
-    runs = Runs(results)
-    runs.refresh()
-    damaged = [head for head in runs.heads if head.status == "damaged"]
-    notes = [*runs.notes, *map(left_out, damaged)]
-    found = []
-    for run in runs.load(head.id for head in choose([h for h in runs.heads if h.status in store.FINISHED])).values():
-        if run.status == "damaged":
-            notes.append(left_out(run))
-        else:
-            found.append(run)
-    return found, notes

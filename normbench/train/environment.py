@@ -14,6 +14,7 @@ import normbench
 from normbench.errors import BadInput
 from normbench.rnn import backends
 from normbench.rnn.cells import Cell
+from normbench.runs.record import RunRecord
 
 SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part")
 
@@ -57,10 +58,10 @@ def _processor() -> dict[str, str]:
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def since(old: Mapping[str, Any] | None, step: int, current: Mapping[str, Any]) -> dict[str, Any]:
-    """The environment at the run's start, and its changes at each resumption. `old`: the content of its run.json."""
-    if not step or not old or not old.get("environment"):
+def since(old: RunRecord | None, step: int, current: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment at the run's start, and its changes at each resumption. `old`: the run as stored."""
+    if not step or not old or not old.environment:
         return {**current, "resumed": []}
-    content = {"resumed": [], **old["environment"]}
+    content = {"resumed": [], **old.environment}
     changed = {key: value for key, value in current.items() if content.get(key) != value}
     return {**content, "resumed": [*content["resumed"], {"step": step, "changed": changed}]}

@@ -21,7 +21,6 @@ from normbench.models.base import Metric, Model, finite
 from normbench.norms.modes import inference, normalizers, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
 from normbench.runs.record import PLACE
-from normbench.stored import MONITOR
 from normbench.train import populations
 from normbench.train.passes import Found, Passes
 
@@ -256,7 +255,7 @@ class Evaluation:
             )
         needs_best = settings["also_at_best"] or settings["reshuffles"] or settings["test"] == "lowest"
         needs_best = needs_best or "best" in config["train"]["keep"]
-        may_lack = {*self.data.splits, MONITOR["split"]}  # the default split may be missing if nothing is chosen by it
+        may_lack = {*self.data.splits, "valid"}  # the default split may be missing if nothing is chosen by it
         if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise BadInput(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "

@@ -15,7 +15,7 @@ from normbench.models import base as models
 from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
 from normbench.rnn import loop as recurrent
-from normbench.runs import writing
+from normbench.runs import directory
 from normbench.runs.record import PLACE
 from normbench.streams import stream
 from normbench.train import checkpoint, environment, loaded, optim
@@ -28,7 +28,7 @@ from normbench.train.recorder import Event, Recorder, diverged
 
 def train(
     spec: Spec,
-    run: writing.RunDirectory,
+    run: directory.RunDirectory,
     listen: Callable[[Event], None],
     stopping: Callable[[], bool],
     anew: bool,

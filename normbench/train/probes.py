@@ -14,7 +14,7 @@ from torch import Tensor
 import normbench
 from normbench.config.spec import Spec
 from normbench.errors import unknown
-from normbench.runs import files, writing
+from normbench.runs import directory, files
 from normbench.streams import stream
 from normbench.train import environment
 
@@ -49,7 +49,7 @@ def deviation(after: Tensor, before: Tensor) -> float:
     return float((after - before).abs().max() / before.abs().max())
 
 
-def write(spec: Spec, run: writing.RunDirectory, anew: bool) -> str:
+def write(spec: Spec, run: directory.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far

@@ -16,8 +16,8 @@ from normbench import reading
 from normbench.errors import BadInput, Failed
 from normbench.norms.modes import generators
 from normbench.norms.scalars import Sums
+from normbench.runs.directory import RunDirectory
 from normbench.runs.record import LARGEST
-from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
 
 SCHEMA = 2  # of a checkpoint's progress

@@ -14,7 +14,7 @@ from normbench.errors import Diverged, NormbenchError
 from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
 from normbench.norms.modes import inference
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train import checkpoint, outcomes
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress

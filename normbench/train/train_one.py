@@ -10,14 +10,16 @@ import torch
 
 from normbench.config.spec import Spec
 from normbench.errors import FULL, Failed
-from normbench.runs import run_file, store, writing
+from normbench.runs import directory
+from normbench.runs.record import FINISHED
+from normbench.runs.table import can_become, is_long_enough
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train
 
 
 def ensure_run(
     spec: Spec,
-    run: writing.RunDirectory,
+    run: directory.RunDirectory,
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
@@ -33,12 +35,12 @@ def ensure_run(
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
         old = run.old()  # NormbenchError if it is damaged, before anything is changed
-        if old and old["status"] in store.FINISHED:
+        if old and old.status in FINISHED:
             checkpoint.clear(run.path)  # left by a kill after the run had finished
-            if store.serves(old, spec):
-                return str(old["status"])
-        anew = old is not None and not store.can_become(old, run.path, spec)
-        run.content = run_file.carried(old) if old else spec.content()  # until the run is taken over
+            if is_long_enough(old, spec):
+                return old.status
+        anew = old is not None and not can_become(old, spec)
+        run.content = directory.carried(old) if old else spec.content()  # until the run is taken over
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run, anew)

@@ -9,21 +9,20 @@ from typing import Any
 from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import BadInput
-from normbench.runs import run_file, store
+from normbench.runs import directory
 from normbench.runs.record import RunRecord
-from normbench.runs.resolve import ours
+from normbench.runs.table import Runs, ours
 
 
 def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
-    found = ours(name, results)
-    raw = store.by_id([found.id], store.directories(results / "runs", {found.id}))
-    folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.path)
-    if not folder.is_dir():
+    run = ours(name, results)
+    copy = Runs(results, {run.id}).copy(run.id)
+    if copy is None or copy.status == "damaged":
         raise BadInput(
-            f"run {found.id} is published without its weights: train it below another --results to draw from it."
+            f"run {run.id} is published without its weights: train it below another --results to draw from it."
         )
-    return found, folder
+    return run, copy.path
 
 
 def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
@@ -49,12 +48,12 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     if chosen not in names:
         raise BadInput(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()
-    path, stored = folder / "weights" / f"{chosen}.safetensors", run_file.read(folder)
+    path = folder / "weights" / f"{chosen}.safetensors"
     try:
         content = path.read_bytes()
-        sha256 = stored.get("files", {}).get(f"weights/{path.name}")  # none of a run that has not ended
+        sha256 = directory.read(folder).files.get(f"weights/{path.name}")  # none of a run that has not ended
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
-            raise ValueError(f"it does not have the hash that {run_file.NAME} recorded")
+            raise ValueError(f"it does not have the hash that {directory.NAME} recorded")
         model.load_state_dict(load(content))
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from normbench.launch import queue
-from normbench.runs import store
 from normbench.runs.record import RunRecord
 from normbench.runs.table import Runs
 
@@ -28,11 +27,11 @@ class Index(Runs):
     """All runs below one results folder; their status may also be queued. Nothing is written there."""
 
     def __init__(self, results: Path) -> None:
-        super().__init__(results)
         self.took = 0.0  # s of the last look
         self._looked = self._asked = -math.inf  # when the runs were looked at, and the batch system was asked
         self._lock = threading.RLock()
         self._queue: tuple[dict[str, Mapping[str, Any]], list[str]] = {}, []  # queued runs by id, and notes
+        super().__init__(results)
 
     def refresh(self, within: float = 0.0) -> bool:
         """Look what changed, unless the last look is less than `within` seconds ago; True where something did."""
@@ -81,5 +80,5 @@ class Index(Runs):
             return
         begun = [replace(head, status=queue.state(head.status, head.id, waiting)) for head in self.heads]
         missing = queue.not_begun(waiting, self._chosen, self.results / "runs")
-        self.heads = [*begun, *(store.head(run, queue.WAITING) for run in missing)]
-        self.notes = [*notes, *self.notes]
+        self.heads = [*begun, *missing]
+        self._notes = [*notes, *self._notes]

@@ -13,8 +13,7 @@ from normbench.compare.groups import UNDER_WAY, Task, tasks
 from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands, under_way
 from normbench.errors import NormbenchError
-from normbench.runs.record import RunRecord
-from normbench.runs.store import FINISHED
+from normbench.runs.record import FINISHED, RunRecord
 from normbench.web import plots
 from normbench.web.board import CACHE, Board, few, stamp, waiting
 from normbench.web.json_safe import json_safe

@@ -33,7 +33,7 @@ from harness import Value as Row
 from made_runs import FIRST, PER_EVALUATION, RATES, TASK, records, specs, write
 
 from normbench.config.plan import train_specs
-from normbench.runs import store, writing
+from normbench.runs import directory
 
 MANY, MANY_LINES = 10_000, 40
 WIDE, WIDE_POINTS = 20, 5_000  # few long curves
@@ -299,7 +299,7 @@ def many(folder: Path, count: int, lines: int, started: Any = None) -> Iterator[
 def news(results: Path, cache: Path) -> Row:
     """From the append of a line to the event, with one run that is being written."""
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", "norm=layer", f"train.batch_size={FIRST - 1}"], False)
-    run = writing.RunDirectory(store.place(results / "runs", spec))
+    run = directory.RunDirectory(directory.place(results / "runs", spec))
     run.path.mkdir(parents=True)
     server = None
     try:

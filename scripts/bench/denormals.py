@@ -20,7 +20,7 @@ from typing import Any
 import harness
 
 from normbench.config.plan import train_specs
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train import checkpoint, loop
 from normbench.train.denormals import flushed
 from normbench.train.train_one import ensure_run

@@ -27,7 +27,7 @@ from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.models import base
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop
 from normbench.train.train_one import ensure_run

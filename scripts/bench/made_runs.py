@@ -14,7 +14,7 @@ import numpy as np
 
 from normbench.config.plan import train_specs
 from normbench.config.spec import Spec
-from normbench.runs import store, writing
+from normbench.runs import directory
 from normbench.streams import stream
 from normbench.train.environment import environment
 
@@ -70,7 +70,7 @@ def write(results: Path, made: Iterable[Spec], lines: int) -> None:
     recorded = environment()
     with unflushed():
         for spec in made:
-            run = writing.RunDirectory(store.place(results / "runs", spec))
+            run = directory.RunDirectory(directory.place(results / "runs", spec))
             run.path.mkdir(parents=True)
             run.content = spec.content() | {"environment": recorded}
             run.append("curve.jsonl", records(spec, lines))

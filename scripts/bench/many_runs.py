@@ -113,13 +113,13 @@ print(int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].s
 STARTING = """
 import pathlib, sys, time
 from normbench.config.plan import train_specs
-from normbench.runs import store, writing
+from normbench.runs import directory
 
 root, specs = pathlib.Path(sys.argv[1], "runs"), train_specs(sys.argv[2:], True)
 start = time.process_time()
-listed = store.directories(root)
+listed = directory.listed(root)
 for spec in specs:
-    writing.directory(root, spec, listed).path.mkdir(parents=True)
+    directory.place(root, spec, listed).mkdir(parents=True)
 print((time.process_time() - start) / len(specs))
 """
 

@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 from normbench import data
 from normbench.config import compose
 from normbench.models.draw import Draw
-from normbench.runs import store
+from normbench.runs import directory
 from normbench.streams import stream
 from normbench.train.weights import trained
 
@@ -39,10 +39,10 @@ def top(classifier: MLPClassifier, pictures: np.ndarray) -> float:
 def arms(folder: Path) -> dict[str, list[tuple[int, Draw]]]:
     """Arm -> seed and trained model of each finished run, in the order of the seeds."""
     found: dict[str, list[tuple[int, Draw]]] = defaultdict(list)
-    for stored in sorted(store.scan(folder), key=lambda s: s.path.name):
-        if stored.state != "done" or stored.content.get("control"):
+    for stored in sorted([*map(directory.read, directory.listed(folder))], key=lambda s: s.path.name):
+        if stored.status != "done" or stored.control:
             continue
-        config = compose.restore(stored.content["config"], None)
+        config = compose.restore(stored.config, None)
         model, _ = trained(stored.path, config, "last", None)
         found[stored.arm].append((int(config["seed"]), model))
     return found

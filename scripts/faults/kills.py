@@ -60,14 +60,14 @@ def fewer_runs(folder: Path) -> None:
     published(folder)
     artifact = artifacts.load(NAME)
     path = folder / NAME / FIDELITY / pack.NAME
-    runs = pack.read(path)
+    runs = pack.read(path).runs
     shutil.rmtree(path.parent)
     path.parent.mkdir()
     publishing.publish(artifact, runs[: len(runs) // 2], FIDELITY, folder)
 
 
 def publish_all(folder: Path) -> None:
-    runs = pack.read(ROOT / "results" / NAME / FIDELITY / pack.NAME)
+    runs = pack.read(ROOT / "results" / NAME / FIDELITY / pack.NAME).runs
     notes = publishing.publish(artifacts.load(NAME), runs, FIDELITY, folder)[2]
     if notes:
         sys.exit(str(notes))

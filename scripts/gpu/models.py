@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from smallest import MODELS, small
 
 from normbench.models.base import unlearned
-from normbench.runs import curve_file
+from normbench.runs import directory
+from normbench.runs.directory import RunDirectory
 from normbench.runs.record import PLACE
-from normbench.runs.writing import RunDirectory
 from normbench.train.train_one import ensure_run
 
 NORMS = {"none": (), "layer": ("norm=layer",), "batch": ("norm=batch", "norm.stats=per_step")}
@@ -39,7 +39,7 @@ Numbers = dict[tuple[Any, ...], float]  # by step, split, mode, variant and metr
 
 def numbers(run: Path) -> Numbers:
     found: Numbers = {}
-    for record in curve_file.read(run / "curve.jsonl"):
+    for record in directory.curve(directory.read(run)):
         place = tuple(str(record.get(key)) for key in ("step", "split", "mode", "variant"))
         found |= {(*place, name): float(value) for name, value in record.items() if name not in PLACE}
     return found

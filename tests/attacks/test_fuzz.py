@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ from hypothesis import strategies as st
 from normbench import imports, reading
 from normbench.errors import NormbenchError
 from normbench.papers import claims, per_example_effects, published
-from normbench.runs import curve_file, imported, pack
-from normbench.runs.damaged import Damaged
+from normbench.runs import directory, pack
+from normbench.runs.directory import Damaged
+from normbench.runs.record import RunRecord
 
 FEW, MANY = 40, 1500  # of readers with a hash
 OTHERS_FEW, OTHERS_MANY = 10, 250
@@ -56,7 +59,7 @@ def whole() -> dict[str, bytes]:
         found = {item.name: item.read_bytes() for item in path.iterdir()}
     return found | {
         pack.NAME: pack.dump([fake.record(spec)]),
-        "columns.gz": imported.dump("x", [logged.run(points=2)]),
+        "columns.gz": pack.dump([logged.run(points=2)]),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         per_example_effects.NAME: b"",
         **{name: next(IMPORTS.glob(path)).read_bytes() for name, path in LOGS.items()},
@@ -65,10 +68,17 @@ def whole() -> dict[str, bytes]:
     }
 
 
+KNOWN = RunRecord("", "", "", 1, "done", 1)
+
+
+def _sha256(name: str) -> str:
+    return hashlib.sha256(whole()[name]).hexdigest()
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
-    "curve.jsonl": lambda path: curve_file.checked(path / "curve.jsonl", json.loads(whole()["run.json"])),
-    pack.NAME: lambda path: pack.read(path / pack.NAME),
-    "columns.gz": lambda path: pack.read(path / "columns.gz"),
+    "curve.jsonl": lambda path: directory.curve(replace(KNOWN, path=path, curve_sha256=_sha256("curve.jsonl"))),
+    pack.NAME: lambda path: pack.whole(path / pack.NAME),
+    "columns.gz": lambda path: pack.whole(path / "columns.gz"),
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
     per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fake
 import logged
 import pytest
 
@@ -22,25 +23,25 @@ from normbench.web import index
 DEEP: Any = 1
 for _ in range(400):
     DEEP = {"a": DEEP}
-HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "a deep configuration": lambda run: run["config"].update(x=DEEP),
-    "a model that is a text": lambda run: run["config"].update(model="x"),
-    "an import that is a list": lambda run: run["config"].update({"import": []}),
-    "metrics that are a text": lambda run: run["config"]["import"].update(metrics="x"),
-    "a metric that is a text": lambda run: run["config"]["import"].update(metrics={"loss": "x"}),
-    "an axis that is a map": lambda run: run.update(axes={"lr": {"x": 1}}),
-    "steps that are texts": lambda run: run["curves"][0]["columns"].update(step=["1"] * 10),
-    "a value that is a map": lambda run: run["curves"][0]["columns"].update(loss=[{}] * 10),
-    "a split that is a number": lambda run: run["curves"][0].update(split=1),
+HOSTILE: dict[str, Callable[[dict[str, Any], list[Any]], Any]] = {
+    "a deep configuration": lambda run, curves: run["config"].update(x=DEEP),
+    "a model that is a text": lambda run, curves: run["config"].update(model="x"),
+    "an import that is a list": lambda run, curves: run["config"].update({"import": []}),
+    "metrics that are a text": lambda run, curves: run["config"]["import"].update(metrics="x"),
+    "a metric that is a text": lambda run, curves: run["config"]["import"].update(metrics={"loss": "x"}),
+    "an axis that is a map": lambda run, curves: run.update(axes={"lr": {"x": 1}}),
+    "steps that are texts": lambda run, curves: curves[0]["columns"].update(step=["1"] * 10),
+    "a value that is a map": lambda run, curves: curves[0]["columns"].update(loss=[{}] * 10),
+    "a split that is a number": lambda run, curves: curves[0].update(split=1),
 }
 
 
 def hostile(how: str) -> bytes:
     """The pack of one run that is changed in this way, with a hash that fits."""
-    run = json.loads(gzip.decompress(imported.dump("x", [logged.run()])).splitlines()[1])
-    HOSTILE[how](run)
-    header = {"schema": pack.COLUMNS, "form": "columns", "imported": "x", "runs": 1}
-    return pack.packed(header, json.dumps(run).encode() + b"\n", {})
+    _, *lines = gzip.decompress(pack.dump([logged.run()])).splitlines()
+    run, curves = map(json.loads, lines)
+    HOSTILE[how](run, curves)
+    return fake.packed([json.dumps(run), json.dumps(curves)])
 
 
 @pytest.mark.parametrize("how", HOSTILE)

@@ -18,7 +18,7 @@ from normbench.runs import pack
 from normbench.web import report
 
 READERS: dict[str, Callable[[Path], object]] = {
-    pack.NAME: lambda place: pack.load(place / pack.NAME),
+    pack.NAME: lambda place: pack.read(place / pack.NAME).runs,
     "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
     per_example_effects.NAME: lambda place: per_example_effects.load(place / per_example_effects.NAME),
     sample_archive.NAME: lambda place: sample_archive.load(place / sample_archive.NAME),

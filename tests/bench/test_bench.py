@@ -17,7 +17,7 @@ from devices import has_kernel
 from smallest import small
 
 from normbench.battery.cost import interleave
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train.train_one import ensure_run
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"

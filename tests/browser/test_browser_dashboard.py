@@ -15,7 +15,7 @@ import compared
 import pytest
 from watched import Watched
 
-from normbench.runs import files, pack, run_file
+from normbench.runs import directory, files, pack
 from normbench.runs.record import RunRecord
 from normbench.web import share
 
@@ -56,7 +56,7 @@ def stored(results: Path, run: RunRecord, status: str = "interrupted", output: s
     (path / "curve.jsonl").write_bytes(b"".join(files.line(record) for record in run.records))
     content = {"status": status, "epochs": run.epochs, "steps": run.steps, "step": 0, "reason": run.reason,
                **labels, "seed": run.seed, "config": dict(run.config), "environment": {}}  # fmt: skip
-    run_file.write(path, content)
+    directory.write_json(path, content)
     (path / "output.log").write_text(output)
     return path
 

@@ -23,8 +23,7 @@ from normbench.check.ids import Ids
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
-from normbench.config.spec import Spec
-from normbench.runs import checkpoint_file, pack, run_file, writing
+from normbench.runs import checkpoint_file, directory, pack
 from normbench.stored import OWN
 
 Damage = Callable[[Path], object]
@@ -37,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     madeup.published(results)
     root = results / "runs"
     for words in (("seed=1",), ("seed=2", "train.checkpoint_seconds=0")):
-        run = writing.directory(root, tiny.spec(*words, "train.keep=[best,last]"))
+        run = directory.RunDirectory(directory.place(root, tiny.spec(*words, "train.keep=[best,last]")))
         stopping = tiny.after(8) if len(words) > 1 else lambda: False
         tiny.train(run.path, *words, "train.keep=[best,last]", stopping=stopping)
     for spec in fake.specs(2, "train.batch_size=400"):
@@ -60,7 +59,7 @@ PLACE = "ln2016/fig6/paper"
 
 
 def run_of(results: Path, seed: int) -> Path:
-    return writing.directory(results / "runs", tiny.spec(f"seed={seed}")).path
+    return directory.place(results / "runs", tiny.spec(f"seed={seed}"))
 
 
 def flip(path: Path, at: int = -9, bit: int = 1) -> None:
@@ -77,7 +76,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 def repacked(path: Path) -> None:
     text = gzip.decompress(path.read_bytes()).decode()
-    path.write_bytes(gzip.compress(text.replace('"nll": 2.3', '"nll": 2.4', 1).encode()))
+    path.write_bytes(gzip.compress(text.replace("2.3", "2.4", 1).encode()))
 
 
 def judged_otherwise(place: Path) -> None:
@@ -112,7 +111,7 @@ SINGLE: dict[str, tuple[Damage, list[tuple[str, str]]]] = {  # in a place and in
     "a figure that is gone": (lambda p: (p / "figure.svg").unlink(), [("missing", "figure.svg")]),
     "a pipe": (lambda p: ((p / "table.md").unlink(), os.mkfifo(p / "table.md")), [("verdict", "table.md")]),
     "other contrasts": (lambda p: (p / "contrasts.npz").write_bytes(b"PK nonsense"), [("damage", "contrasts.npz")]),
-    "a status of another schema": (lambda p: change(p / "run.json", '"schema": 4', '"schema": 2'), [("damage", "")]),
+    "a status of another schema": (lambda p: change(p / "run.json", '"schema": 5', '"schema": 4'), [("damage", "")]),
     "another rate": (lambda p: change(p / "run.json", '"lr": 0.001', '"lr": 0.002'), [("id", "run.json")]),
     "strange weights": (lambda p: (p / "weights/a.npz").write_bytes(b"1"), [("damage", "weights/a.npz")]),
     "swapped files": (
@@ -169,12 +168,12 @@ def test_an_interrupted_run_is_checked_as_far_as_it_has_hashes(results: Path) ->
     kinds = sorted(found(results))
     assert kinds == [("damage", (run / name).relative_to(results).as_posix())
                      for name in (checkpoint_file.NAME, "weights/best.safetensors")]  # fmt: skip
-    with writing.RunDirectory(run).writing():
+    with directory.RunDirectory(run).writing():
         assert found(results) == [], "whoever writes it knows better"
 
 
 def test_swapped_runs_are_both_named(results: Path) -> None:
-    one, other = (writing.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
+    one, other = (directory.place(results / "runs", spec) for spec in fake.specs(2, "train.batch_size=400"))
     for name in ("run.json", "curve.jsonl"):
         swapped(one / name, other / name)
     assert sorted(p for kind, p in found(results)) == sorted(
@@ -236,7 +235,7 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
     assert not any(path.exists() for path in left) and all(path.exists() for path in mine)
     assert (run / "curve.jsonl").read_bytes() == damaged
     assert "\nleftover" not in command("--results", results, "--repair")[1]
-    with writing.RunDirectory(run).writing():
+    with directory.RunDirectory(run).writing():
         left[0].write_text("on its way")
         assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
 
@@ -248,16 +247,16 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) -> None:
-    run = writing.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
+    run = directory.place(results / "runs", fake.specs(1, "train.batch_size=400")[0])
     refiled(run, norm={"name": "mine"})
     assert found(results) == [("unknown", (run / "run.json").relative_to(results).as_posix())]
 
 
 def refiled(run: Path, **changes: Any) -> None:
     """The run with this in its configuration in the place of its normalizers' hashes."""
-    content = run_file.read(run)
+    content = directory.read_json(run)
     config = {key: value for key, value in content["config"].items() if key != OWN}
-    run_file.write(run, {**content, "config": {**config, **changes}})
+    directory.write_json(run, {**content, "config": {**config, **changes}})
 
 
 def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
@@ -267,7 +266,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
     folder = adopt(str(file), None, runs.own(results)).config_dir
     words = grammar.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
-    spec = Spec.of(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
+    spec = plan.resolved(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
     assert found(results) == []
     unknown = [("unknown", (run / "run.json").relative_to(results).as_posix())]

@@ -13,7 +13,7 @@ from normbench.battery import cost, trials
 from normbench.commands import battery
 from normbench.commands.terminal import console
 from normbench.config import plan
-from normbench.runs.find import Found
+from normbench.runs.table import Runs
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
 SMALL = ("--only", "ln2016/online", "--seeds", "2", "--jobs", "1")
@@ -120,7 +120,7 @@ def test_table_1_can_be_asked_for_alone(normbench, capfd):
     assert "4 runs · 0 done, 4 to run" in capfd.readouterr().out
 
 
-def test_a_probe_that_is_not_there_is_no_answer(capfd):
-    rows = battery._table1(trials.table1("rms", None), Found())
+def test_a_probe_that_is_not_there_is_no_answer(tmp_path, capfd):
+    rows = battery._table1(trials.table1("rms", None), Runs(tmp_path))
     battery._show_table1(rows, console())
     assert "  rms: missing\n" in capfd.readouterr().out

@@ -18,7 +18,8 @@ from normbench.config import compose
 from normbench.config.compose import conf_dir
 from normbench.launch import run_missing
 from normbench.papers import verdicts
-from normbench.runs import checkpoint_file, pack, store, writing
+from normbench.runs import checkpoint_file, directory, pack
+from normbench.runs.table import Runs
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
@@ -51,7 +52,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert json.loads((place / "verdicts.json").read_text())["claims"] == []  # embedded data decide nothing
     index = (tmp_path / "results" / "report" / "index.html").read_text()
     assert "Your own and smoke runs" in index and 'class="tally"' not in index and "not run: <code>" in index
-    unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
+    unbiased = [r for r in pack.read(place / pack.NAME).runs if r.config["norm"].get("unbiased_norm")]
     assert {(r.arm, r.axes["train.batch_size"]) for r in unbiased} == {("bn", 4), ("bn-all", 4)}
 
     # from the runs of another folder the same follows; its verdicts are not copied
@@ -74,7 +75,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     out = capfd.readouterr().out
     assert "own: ln2016/fig6 · smoke · 10 of 30 runs, 20 missing" in out and "nothing is published" not in out
 
-    run = pack.read(place / pack.NAME)[0]
+    run = pack.read(place / pack.NAME).runs[0]
     assert normbench("show", run.id[:6], "--json") == 0
     out = json.loads(capfd.readouterr().out)
     assert out["id"] == run.id and out["status"] == "done" and out["config"]["data"]["name"] == "digits"
@@ -177,7 +178,7 @@ def test_a_loss_that_ends_far_above_its_beginning_is_reported(normbench, capfd):
 
 
 def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_path: Path, monkeypatch):
-    held = writing.directory(tmp_path / "results" / "runs", tiny.spec("norm=none")).writing()
+    held = directory.RunDirectory(directory.place(tmp_path / "results" / "runs", tiny.spec("norm=none"))).writing()
     held.__enter__()
     monkeypatch.setattr(
         run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None)
@@ -185,7 +186,7 @@ def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_pat
     assert normbench("train", "-m", *tiny.WORDS, "norm=none,layer", "launcher=pool", "launcher.jobs=1") == 0
     out = capfd.readouterr().out
     assert " busy: run " in out and "normbench: " not in out
-    assert [run.state for run in store.scan(tmp_path / "results" / "runs")] == ["done", "done"]
+    assert [run.status for run in Runs(tmp_path / "results").raw] == ["done", "done"]
 
 
 @pytest.mark.parametrize("kind", ["artifacts", "models", "norms", "data"])
@@ -261,20 +262,20 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on" in out
-    (found,) = store.scan(tmp_path / "results" / "runs")
-    assert found.state == "interrupted" and found.content["step"] > 0
+    (found,) = Runs(tmp_path / "results").raw
+    assert found.status == "interrupted" and found.step > 0
     assert (found.path / checkpoint_file.NAME).exists()
 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not store.is_locked(found.path):
+    while not directory.is_locked(found.path):
         assert process.poll() is None
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
-    (found,) = store.scan(tmp_path / "results" / "runs")
-    assert found.state == "interrupted"
+    (found,) = Runs(tmp_path / "results").raw
+    assert found.status == "interrupted"
 
 
 def test_the_share_of_decided_claims_is_reported_before_and_after(normbench, capfd, tmp_path: Path):

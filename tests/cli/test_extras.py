@@ -33,7 +33,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 BASE = [*map(Requirement, PROJECT["dependencies"])]
 LOGS = ROOT / "examples" / "imports"
 RUN = tiny.spec().id
-PUBLISHED = "00955a672333"  # of ln2016/fig6
+PUBLISHED = "05fb4d3344a7"  # of ln2016/fig6
 JUDGED = ("judge", "--runs", "lightning", "--compare", "ln", "base", "--metric", "loss", "--split", "valid")
 WORKS = [
     ["--help"],

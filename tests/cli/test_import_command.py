@@ -43,18 +43,18 @@ def test_the_command_asks_writes_lists_and_removes(logs: Path, normbench: Any, c
 def test_an_import_says_what_it_replaces(logs: Path, normbench: Any, capfd: Any, tmp_path: Path) -> None:
     path, words = imported.place(tmp_path / "results", "mine"), ("import", str(logs), "--as", "mine", "--yes")
     assert normbench(*words) == 0 and "replaced" not in capfd.readouterr().out
-    ids = {run.id for run in pack.read(path)}
+    ids = {run.id for run in pack.read(path).runs}
     write(logs, "ln_s1.csv", "1,2", "2,1", "3,0.5")
     assert normbench(*words) == 0
     out = capfd.readouterr().out
     assert "replaced 4 runs of" in out and "gone" not in out
-    assert {run.id for run in pack.read(path)} == ids and max(run.steps for run in pack.read(path)) == 3
+    assert {run.id for run in pack.read(path).runs} == ids and max(run.steps for run in pack.read(path).runs) == 3
     for name in ("bn_s1.csv", "bn_s2.csv", "ln_s1.csv"):
         (logs / name).unlink()
     write(logs, "ln_s3.csv", "1,2")
     assert normbench(*words) == 0
     assert "3 of them are gone: bn seeds 1, 2, ln seed 1\n" in capfd.readouterr().out
-    assert sorted((run.arm, run.seed) for run in pack.read(path)) == [("ln", 2), ("ln", 3)]
+    assert sorted((run.arm, run.seed) for run in pack.read(path).runs) == [("ln", 2), ("ln", 3)]
     path.write_bytes(b"no pack")
     assert normbench(*words) == 0 and "could not be read" in capfd.readouterr().out
 
@@ -101,7 +101,7 @@ def test_published_runs_are_exported(form: str, normbench: Any, capfd: Any, tmp_
     place = Path(__file__).parents[2] / "results" / "ln2016" / "fig5" / "reduced"
     shutil.copytree(place, tmp_path / "results" / "ln2016" / "fig5" / "reduced")
     assert normbench("export", form, "--json") == 0
-    records = sum(len(run.records) for run in pack.read(place / pack.NAME))
+    records = sum(len(run.records) for run in pack.read(place / pack.NAME).runs)
     answer = json.loads(capfd.readouterr().out)
     assert answer["records"] == records
     (table,) = (tmp_path / "results" / "export").iterdir()

@@ -10,7 +10,8 @@ from pathlib import Path
 import child
 import pytest
 
-from normbench.runs import imported, store
+from normbench.runs import imported
+from normbench.runs.table import Runs
 
 CLOSED = ["| true", "2>&1 | true", ">&-", "2>&-", "<&- >&- 2>&-"]
 FULL = pytest.param("> /dev/full", marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full"))
@@ -62,7 +63,7 @@ def test_a_run_is_trained_without_a_reader(tmp_path: Path) -> None:
     for seed, rest in enumerate(("| true", "<&- >&- 2>&-")):
         words = f"train model=mnist_mlp data=digits model.hidden_sizes=[4] train.epochs=1 seed={seed}"
         assert shell(tmp_path, words, rest) == (0, "")
-    assert [run.state for run in store.scan(tmp_path / "results" / "runs")] == ["done"] * 2
+    assert [run.status for run in Runs(tmp_path / "results").raw] == ["done"] * 2
 
 
 @pytest.mark.parametrize("rest", [*CLOSED, "| head -1"])

@@ -29,8 +29,9 @@ def test_only_what_was_trained_is_compared() -> None:
     flat = configuration.flat(config("layer", options={"eps": 1e-5}))
     assert flat["norm"] == "layer" and flat["norm.eps"] == 1e-5 and flat["train.batch_size"] == 128
     assert not {"seed", "train.epochs", "train.steps"} & flat.keys()
-    assert flat["schedule"] == flat["clip"] == "none"  # a run from before they could be said had none
+    assert flat["norm.bias"] is True and flat["train.sampler"] == "shuffled"  # options that came since have defaults
     assert configuration.flat({**config(), "eval": {"every": 2}, "device": "cuda"}) == configuration.flat(config())
+    assert configuration.flat(config("../config"))["norm"] == "../config", "a stranger's pack may name a file"
 
 
 def test_an_option_differs_only_among_runs_of_its_choice() -> None:

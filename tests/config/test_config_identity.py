@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,12 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normbench import schema
 from normbench.config import compose, identity, plan
 from normbench.config.spec import Spec
+from normbench.data import content as data_content
 from normbench.errors import NormbenchError
 
-LN = "00955a672333"  # ln2016/fig6 at batch size 128, seed 1, as it is published
+LN = "05fb4d3344a7"  # ln2016/fig6 at batch size 128, seed 1, as it is published
 
 
 def test_the_order_of_words_does_not_count() -> None:
@@ -51,7 +53,7 @@ def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> Non
 def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_another(sites: Any) -> None:
     config = {**tiny.spec("norm=layer").config}
     config["norm"] = {**config["norm"], "sites": sites}
-    assert Spec.of(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
+    assert plan.resolved(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
     word = f"norm.sites={sites}".replace("'", "").replace(" ", "")
     with pytest.raises(NormbenchError, match="norm=layer would stand nowhere"):
         tiny.spec("norm=layer", word)
@@ -90,7 +92,6 @@ def test_a_normalizer_of_sites_is_that_normalizer() -> None:
         "train.epochs=7",
         "train.checkpoint_seconds=1",
         "train.keep=[]",
-        "train.keep_checkpoint=false",
         "launcher=pool",
         "launcher.jobs=1",
         "logger=wandb",
@@ -159,7 +160,7 @@ def different(group: str, name: str) -> list[str]:
     node, words = compose.choice(group, name), []
     node = node.get(group, node)
     for option, spec in compose.declaration(group, name)["options"].items():
-        if not spec.get("hashed", True) or spec.get("length") == 0:  # a retired one has no other value
+        if not spec.get("hashed", True):
             continue
         value = node[option]
         if spec.get("list"):
@@ -199,56 +200,122 @@ def test_every_option_of_the_maths_counts(norm: str) -> None:
     assert len({tiny.spec(*usual).id, *ids.values()}) == len(words) + 1, ids
 
 
-def test_an_option_that_came_later_leaves_older_runs_their_ids() -> None:
-    """`before` is the value of the time before the option: with it a run is the old one, with another it is not."""
-    config = json.loads(json.dumps(tiny.spec("norm=layer").config))
-    first = identity.run_id(config)
-    for group in ("norm", "model", "optim"):
-        for value, same in ((0.5, True), (0.25, False)):
-            changed = json.loads(json.dumps(config))
-            changed[group]["declares"]["options"]["new"] = {"type": "float", "legacy_default": 0.5}
-            changed[group]["new"] = value
-            assert (identity.run_id(changed) == first) == same, (group, value)
-            del changed[group]["declares"]["options"]["new"]["legacy_default"]
-            if group != "norm":
-                assert identity.run_id(changed) != first, "without the mark it counts"
+def edited(file: Path, *pairs: tuple[str, str]) -> None:
+    text = file.read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    compose.forget()
 
 
-def test_a_stored_run_that_lacks_a_later_option_means_the_time_before(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The shipped choices, to be edited."""
+    folder = tmp_path / "conf"
+    shutil.copytree(compose.conf_dir(), folder)
+    monkeypatch.setattr(compose, "conf_dir", lambda: folder)
+    compose.forget()
+    yield folder
+    monkeypatch.undo()
+    compose.forget()
+
+
+NEW = "new: {type: float}"
+LATER = {  # by the option that came later: the file of a component, and what it has then
+    "norm.new": ("norm/layer.yaml", ("name: layer", "name: layer\nnew: 0.5"), ("  options:", f"  options:\n    {NEW}")),
+    "optim.new": ("optim/adam.yaml", ("name: adam", "name: adam\nnew: 0.5"), ("  options:", f"  options:\n    {NEW}")),
+    "data.new": (
+        "data/digits.yaml",
+        ("name: digits", "name: digits\nnew: 0.5"),
+        ("  options:", f"  options:\n    {NEW}"),
+    ),
+    "model.new": (
+        "model/mnist_mlp.yaml",
+        ("  name: mnist_mlp", "  name: mnist_mlp\n  new: 0.5"),
+        ("    options:", f"    options:\n      {NEW}"),
+    ),
+    "train.new": ("config.yaml", ("\ntrain:", "\ntrain:\n  new: 0.5"), ("  options:", f"  options:\n    train.{NEW}")),
+}
+
+
+@pytest.mark.parametrize("option", LATER)
+def test_an_option_that_comes_later_changes_no_id(option: str, conf: Path) -> None:
+    """With its default a run is the old one, which lacks the option, and with another value it is not."""
+    before = tiny.spec("norm=layer")
+    file, *pairs = LATER[option]
+    edited(conf / file, *pairs)
+    part, _, key = option.partition(".")
     spec = tiny.spec("norm=layer")
-    stored = json.loads(json.dumps(compose.stored_form(spec.config)))
-    del stored["norm"]["eps_mode"]
-    with pytest.raises(Exception, match=r"norm\.eps_mode is declared but has no value"):
-        compose.restore(stored)
-    monkeypatch.setattr(
-        schema,
-        "legacy_defaults",
-        lambda facts, prefix="": {"eps_mode": "out"} if facts.get("title", "").startswith("Layer") else {},
-    )
-    assert compose.restore(stored)["norm"]["eps_mode"] == "out"
+    assert spec.config[part][key] == 0.5 and spec.id == before.id
+    assert tiny.spec("norm=layer", f"{option}=0.25").id != before.id
+    restored = compose.restore(before.stored_config())
+    assert restored[part][key] == 0.5 and identity.run_id(restored) == before.id and spec.is_of(before.stored_config())
+    if part == "norm":
+        assert tiny.spec("norm=none", "norm.sites={hidden:layer}").id == before.id
+        assert spec.accepts(before.stored_config())
 
 
-def test_an_option_of_training_that_came_later() -> None:
-    spec = tiny.spec()
-    assert "reshuffle" not in spec.maths["train"]
-    assert tiny.spec("train.reshuffle=false").id != spec.id
-    stored = json.loads(json.dumps(compose.stored_form(spec.config)))
-    del stored["train"]["reshuffle"]
-    assert compose.restore(stored)["train"]["reshuffle"] is True
+def test_an_option_at_its_default_is_not_hashed() -> None:
+    """That is the value of the component's own file, as the number that it stands for."""
+    maths = tiny.spec("norm=layer", "norm.eps=1e-5", "norm.gain_init=1", "optim.lr=0.01").maths
+    assert maths["sites"]["hidden.0"]["options"] == {} and maths["optim"]["options"] == {"lr": 0.01}
+    assert maths["model"]["options"] == {"hidden_sizes": [8]} and maths["data"]["options"] == {}
+    assert maths["train"] == {"maths": 1, "batch_size": 210}, "a model's file gives it, so it is no default"
+    (spec,) = plan.train_specs(["model=imdb_rnn", "data=made_reviews"], False)
+    model = compose.choice("model", "imdb_rnn")
+    set_there = {key: value for key, value in model["optim"].items() if value != compose.defaults("optim", "adam")[key]}
+    assert set_there and set_there.items() <= spec.maths["optim"]["options"].items()
+
+
+def test_a_presets_values_are_hashed_as_what_it_stands_for() -> None:
+    (spec,) = plan.train_specs([*RECALL, "norm=recurrent_batch"], False)
+    assert spec.maths["sites"]["lstm.input"] == {
+        **{"name": "batch", "maths": 1, "kind": "pre_activation", "keep_bias": True},
+        "options": {"stats": "per_step", "gain_init": 0.1, "bias": False},
+    }
+
+
+def test_every_option_of_a_choice_of_ones_own_is_hashed(tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    shipped = (compose.conf_dir() / "norm" / "rms.yaml").read_text()
+    (tmp_path / "norm" / "mine.yaml").write_text(shipped.replace("name: rms", "name: mine", 1))
+    spec = tiny.spec("norm=mine", config_dir=tmp_path)
+    assert spec.maths["sites"]["hidden.0"]["options"] == dict(compose.defaults("norm", "rms"))
+    assert tiny.spec("norm=rms").maths["sites"]["hidden.0"]["options"] == {}
+    assert compose.defaults("norm", "mine") == {}
 
 
 @pytest.mark.parametrize(
     ("group", "words"), [("clip", "clip=global clip.at"), ("schedule", "schedule=step schedule.step_size")]
 )
-def test_groups_that_came_later_count_unless_they_do_nothing(group: str, words: str) -> None:
+def test_the_choice_none_is_not_hashed(group: str, words: str) -> None:
     spec = tiny.spec()
     assert group not in spec.maths and tiny.spec(f"{group}=none").id == spec.id
     first, second = (tiny.spec(*f"{words}={value}".split()) for value in (1, 2))
     assert len({spec.id, first.id, second.id}) == 3
-    stored = json.loads(json.dumps(compose.stored_form(first.config)))
+    stored = json.loads(json.dumps(first.stored_config()))
     assert identity.run_id(compose.restore(stored)) == first.id
-    del stored[group]  # a run from before
-    assert identity.run_id(compose.restore(stored)) == spec.id
+
+
+def test_the_sum_of_a_set_is_declared() -> None:
+    """It is made of what the YAML has of the set, and never of what lies on this disk."""
+    counted = {"none": 0, "batches": 0, "content": 0, "texts": 0, "drawn": 0}
+    for name in compose.choices("data"):
+        facts = compose.declaration("data", name)
+        if "files_of" in facts:
+            assert "sha256" not in facts
+            continue
+        content, official = facts.get("content"), (facts.get("sources") or {}).get("batches")
+        sums: Any = official or [*(content or facts.get("files") or {}).values()]
+        kind = "batches" if official else "content" if content else "texts" if sums else "drawn"
+        kind = "none" if facts["sha256"] == "none" else kind
+        counted[kind] += 1
+        if kind not in ("none", "drawn"):
+            assert facts["sha256"] == data_content.checksum(sums), name
+        if kind == "texts":
+            assert {Path(file).suffix for file in facts["files"]} <= {*data_content.TEXT}
+    assert all(counted.values()), counted
 
 
 def test_data_and_maths_versions_count() -> None:

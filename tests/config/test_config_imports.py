@@ -62,7 +62,7 @@ def test_the_walk_sees_imports() -> None:
 def test_planning_and_reading_do_not_import_torch() -> None:
     modules = (  # one after another in one process
         "config.compose", "config.identity", "config.plan",
-        "runs.find", "runs.store", "runs.pack",
+        "runs.table", "runs.directory", "runs.pack",
         "stats", "stats.series", "stats.statistics",
         "papers", "papers.claims",
         "web.report", "web.figures", "web.battery_page", "battery.trials",

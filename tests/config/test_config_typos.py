@@ -118,12 +118,10 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "clip=global"), "clip.at=None is not a number. Give one: clip.at=..."),
         ((*BASE, "clip=global", "clip.at=-1"), "clip.at=-1.0 is too small: at least 0."),
         ((*BASE, "clip.at=1"), "clip.at is not an option."),
-        # retired: stored configurations have the one value that is left
         (
             (*BASE, "train.sampler=bucketed"),
             "train.sampler=bucketed is not possible. Choose from: shuffled, lengths_in_turn, ",
         ),
-        (("model=lenet5", "data.scaler=train"), "data.scaler=train is not possible. Choose from: all."),
         # arm, fidelity, control, experiment
         (
             ("experiment=ln2016/fig7", "arm=ln"),

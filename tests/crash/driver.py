@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tiny
 
 from normbench.config.spec import Spec
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train.train_one import ensure_run
 
 WORDS = ("train.checkpoint_seconds=0", "norm=batch", "norm.also_momenta=[0.01]")

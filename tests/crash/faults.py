@@ -32,7 +32,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import publish
 from normbench.runs import imported, pack
 from normbench.runs.curve import Curve
-from normbench.runs.writing import directory
+from normbench.runs.directory import RunDirectory, place
 
 DARK, OVER = 77, 3  # exit codes of a process whose power went; that was done before the fault came
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,16 +169,16 @@ def train(folder: Path) -> None:
     from normbench.train.train_one import ensure_run
 
     spec = tiny.spec(*WORDS)
-    ensure_run(spec, directory(folder / "runs", spec))
+    ensure_run(spec, RunDirectory(place(folder / "runs", spec)))
 
 
 def before_publish(folder: Path) -> None:
     path = ROOT / "results" / NAME / "paper" / pack.NAME
-    publish.publish(artifacts.load(NAME), pack.read(path)[:6], "paper", folder)
+    publish.publish(artifacts.load(NAME), pack.read(path).runs[:6], "paper", folder)
 
 
 def publish_all(folder: Path) -> None:
-    runs = pack.read(ROOT / "results" / NAME / "paper" / pack.NAME)
+    runs = pack.read(ROOT / "results" / NAME / "paper" / pack.NAME).runs
     notes = publish.publish(artifacts.load(NAME), runs, "paper", folder)[2]
     if notes:
         raise BadInput(notes[0])

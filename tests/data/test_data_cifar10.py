@@ -22,7 +22,7 @@ from tinysets import cifar10, pictures
 
 from normbench import data
 from normbench.config import compose
-from normbench.config.identity import data_checksum
+from normbench.data import content
 
 
 @pytest.fixture
@@ -78,7 +78,8 @@ def test_the_official_images_are_known_however_they_are_packed(config: dict[str,
     for kind in ("PNG", "WEBP"):
         again = cifar10(root, kind=kind)
         loaded = data.load(again, root)
-        assert loaded.copy == {"sha256": data_checksum(again), "deviations": []} and loaded.notes == ()
+        official = content.checksum(again["declares"]["sources"]["batches"])
+        assert loaded.copy == {"sha256": official, "deviations": []} and loaded.notes == ()
 
 
 def test_approximate_images_are_counted(root: Path) -> None:
@@ -89,7 +90,7 @@ def test_approximate_images_are_counted(root: Path) -> None:
     loaded = data.load(config, root)
     line = "CIFAR-10: 3 of the 90 images are approximate (2 train, 1 test)"
     assert loaded.copy["deviations"] == [line] and loaded.notes == (line,)
-    assert loaded.copy["sha256"] != data_checksum(config)
+    assert loaded.copy["sha256"] != content.checksum(config["declares"]["sources"]["batches"])
     assert data.load(config, root).copy == loaded.copy  # from the cache
 
 
@@ -173,7 +174,7 @@ def test_real_cifar10() -> None:
     both = torch.cat([loaded.splits["train"]["targets"], loaded.splits["valid"]["targets"]])
     assert both.bincount().tolist() == [5000] * 10
     counted = re.findall(r"\d+", config["declares"]["remark"])
-    official = loaded.copy["sha256"] == data_checksum(config)
+    official = loaded.copy["sha256"] == content.checksum(config["declares"]["sources"]["batches"])
     assert loaded.copy["deviations"] == (
         []
         if official

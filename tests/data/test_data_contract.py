@@ -16,6 +16,7 @@ from normbench.config import compose
 from normbench.data import files
 from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
+from normbench.runs.table import Runs
 
 
 def is_read(name: str) -> bool:
@@ -66,7 +67,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return request.param, config, data.load(config, root, seed=1)
 
 
-def test_sizes_shapes_and_types_are_the_declared_ones(found: Found) -> None:
+def test_sizes_shapes_and_types_are_the_declared_ones(found: Runs) -> None:
     name, config, loaded = found
     facts, sizes = config["declares"], {part: len(split) for part, split in loaded.splits.items()}
     assert loaded.name == name and {"train", "test"} <= set(sizes) and all(sizes.values())
@@ -114,7 +115,7 @@ BY_CHANCE = {
 }
 
 
-def test_no_example_is_in_two_parts(found: Found) -> None:
+def test_no_example_is_in_two_parts(found: Runs) -> None:
     name, splits = found[0], found[2].splits
     if name not in BY_CHANCE:
         seen = {part: set(examples(split)) for part, split in splits.items()}

@@ -16,9 +16,8 @@ from tinysets import FORMS, IDS, TEXTS
 
 from normbench import data
 from normbench.config import compose
-from normbench.config.identity import data_checksum
 from normbench.config.plan import train_specs
-from normbench.data import fetch, smoke, strokes
+from normbench.data import content, fetch, smoke, strokes
 from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
 from normbench.streams import stream
@@ -123,7 +122,7 @@ def test_parts_are_of_whole_forms_and_in_every_run_the_same(config: dict[str, An
     for part, split in first.splits.items():
         assert split.index.tolist() == sorted(split.index.tolist()) == again.splits[part].index.tolist()
         assert torch.equal(split["strokes"].values, again.splits[part]["strokes"].values)
-    assert first.copy["sha256"] == data_checksum(config)
+    assert first.copy["sha256"] == content.checksum(config["declares"]["files"])
     remark = (
         "IAM-OnDB: 5 lines train, 4 test, of forms drawn here, and a writer may be in both: the owners' lists are not "
         "at hand"
@@ -223,7 +222,7 @@ def test_from_archives_to_tensors(root: Path) -> None:
     assert np.allclose(test, [[0, 0, 0], [*(([1, 0] - mean) / deviation), 1]])
     assert "".join(loaded.words[n] for n in lines_of(loaded.splits["train"], "characters")[0].tolist()) == "A MUVE"
     # Another content than the declared one, and told apart by the run's records.
-    assert loaded.copy["sha256"] != data_checksum(config)
+    assert loaded.copy["sha256"] != content.checksum(config["declares"]["files"])
 
 
 # -- files that are not as they should be
@@ -254,7 +253,7 @@ def test_real_lines() -> None:
     ids = [line.split("\t")[0] for line in (data.root() / TSV).read_text(encoding="utf-8").splitlines()]
     forms = [{ids[row].rsplit("-", 1)[0] for row in split.index.tolist()} for split in loaded.splits.values()]
     assert len(forms[0]) + len(forms[1]) == 1728 and not forms[0] & forms[1]
-    assert loaded.copy["sha256"] == data_checksum(config)
+    assert loaded.copy["sha256"] == content.checksum(config["declares"]["files"])
     # By another program on all lines, uncut: 8.21 and 0.12, 42.3 and 37.1.
     assert np.allclose(loaded.scale.mean, (8.6926, 0.0870), atol=1e-3)
     assert np.allclose(loaded.scale.deviation, (43.836, 38.460), atol=1e-2)

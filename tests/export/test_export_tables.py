@@ -17,7 +17,7 @@ import tiny
 from normbench.eval_variants import text
 from normbench.export import tables
 from normbench.runs import pack
-from normbench.runs.table import finished
+from normbench.runs.table import Runs
 
 
 def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
@@ -31,7 +31,7 @@ def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
     pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(other)])
     (tmp_path / "p" / "b" / "paper").mkdir(parents=True)
     (tmp_path / "p" / "b" / "paper" / pack.NAME).write_bytes(b"no pack")
-    runs, notes = finished(tmp_path)
+    runs, notes = Runs(tmp_path).finished()
     assert [(run.id, run.epochs) for run in runs] == [(spec.id, 2), (longer.id, 4)]  # the longer one of seed 2
     assert [run.experiment for run in runs] == ["adhoc", "adhoc"]
     assert len(notes) == 2 and str(broken) in notes[1] and "curve.jsonl" in notes[1]

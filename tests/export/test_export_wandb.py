@@ -19,8 +19,9 @@ from normbench.export import wandb_run as naming
 from normbench.imports import wandb_file
 from normbench.launch import wandb_run
 from normbench.launch.wandb_run import Logging, WandbRun
-from normbench.runs import curve_file, store, writing
+from normbench.runs import directory
 from normbench.runs.record import RunRecord
+from normbench.runs.table import Runs
 
 OFFLINE = {"mode": "offline", "project": "p", "entity": ""}
 ONLINE = OFFLINE | {"mode": "online"}
@@ -96,10 +97,10 @@ def test_training_logs_the_curve_and_an_export_logs_the_same(tmp_path: Path, cap
     assert command("train", *tiny.WORDS, "--results", "without") == 0
     assert command("train", *tiny.WORDS, "logger=wandb", "--results", "with") == 0
     assert "wandb sync" in capfd.readouterr().out
-    (without,), (logged,) = (store.scan(tmp_path / name / "runs") for name in ("without", "with"))
+    (without,), (logged,) = (Runs(tmp_path / name).raw for name in ("without", "with"))
     curve = (logged.path / "curve.jsonl").read_bytes()
     assert curve == (without.path / "curve.jsonl").read_bytes()
-    expected = wandb_run.rows(curve_file.read(logged.path / "curve.jsonl"))
+    expected = wandb_run.rows(directory.curve(directory.read(logged.path)))
     assert len(expected) > 2 and rows_of(tmp_path / "with", logged.id) == expected
     assert command("export", "wandb", "--results", "with") == 0
     assert rows_of(tmp_path / "with", logged.id) == expected
@@ -111,7 +112,7 @@ def test_training_logs_the_curve_and_an_export_logs_the_same(tmp_path: Path, cap
 
 def test_offline_a_resumed_run_has_its_whole_curve_once(tmp_path: Path) -> None:
     spec = tiny.spec("train.epochs=4")
-    run = writing.RunDirectory(fake.directory(tmp_path / "runs", spec))
+    run = directory.RunDirectory(fake.directory(tmp_path / "runs", spec))
     whole = run.curve.read_bytes()
     arguments = naming.arguments(fake.record(spec), OFFLINE, tmp_path)
     run.curve.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]))
@@ -124,7 +125,11 @@ def test_offline_a_resumed_run_has_its_whole_curve_once(tmp_path: Path) -> None:
     second.evaluated()
     second.ended("done")
     rows = rows_of(tmp_path, spec.id)
-    assert rows == wandb_run.rows(curve_file.read(run.curve)) and rows[: len(cut)] == cut and 0 < len(cut) < len(rows)
+    assert (
+        rows == wandb_run.rows(directory.curve(directory.read(run.path)))
+        and rows[: len(cut)] == cut
+        and 0 < len(cut) < len(rows)
+    )
 
 
 class Server:
@@ -158,7 +163,7 @@ def test_a_server_continues_a_run_by_its_id(tmp_path: Path, monkeypatch: pytest.
     server = Server()
     monkeypatch.setitem(sys.modules, "wandb", server)  # type: ignore[arg-type]
     spec = tiny.spec("train.epochs=4")
-    run = writing.RunDirectory(fake.directory(tmp_path / "runs", spec, "interrupted"))
+    run = directory.RunDirectory(fake.directory(tmp_path / "runs", spec, "interrupted"))
     whole = run.curve.read_bytes()
     arguments = naming.arguments(fake.record(spec), ONLINE, tmp_path)
     run.curve.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]))
@@ -170,7 +175,7 @@ def test_a_server_continues_a_run_by_its_id(tmp_path: Path, monkeypatch: pytest.
         logging = Logging(run, arguments, pytest.fail)
         logging.evaluated()
         logging.ended(status)
-    assert server.rows == wandb_run.rows(curve_file.read(run.curve)) and server.codes == [1, 0, 0]
+    assert server.rows == wandb_run.rows(directory.curve(directory.read(run.path))) and server.codes == [1, 0, 0]
     assert server.options["id"] == spec.id and server.options["resume"] == "allow"
     assert server.options["mode"] == "online" and server.summary["status"] == "done"
 
@@ -188,7 +193,7 @@ def test_a_failure_of_wandb_costs_a_line(
     monkeypatch.setenv("BEHAVIOUR", behaviour)
     seeds = ("-m", "seed=1,2") if behaviour == "refuse" else ()
     assert command("train", *tiny.WORDS, *seeds, "logger=wandb", "logger.mode=online") == 0
-    assert {stored.state for stored in store.scan(tmp_path / "results" / "runs")} == {"done"}
+    assert {stored.status for stored in Runs(tmp_path / "results").raw} == {"done"}
     (line,) = (line for line in capfd.readouterr().out.splitlines() if "W&B" in line)
     assert reason in line and "normbench export wandb " in line and "--mode=online" in line
 
@@ -201,7 +206,7 @@ def test_a_run_ends_where_wandb_does_not(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(wandb_run, "FINISH_SECONDS", 0.05)
     monkeypatch.setitem(sys.modules, "wandb", server)  # type: ignore[arg-type]
     spec = tiny.spec()
-    run = writing.RunDirectory(fake.directory(tmp_path / "runs", spec))
+    run = directory.RunDirectory(fake.directory(tmp_path / "runs", spec))
     Logging(run, naming.arguments(fake.record(spec), ONLINE, tmp_path), warnings.append).ended("done")
     answer.set()
     assert len(warnings) == 1
@@ -218,7 +223,7 @@ def test_training_goes_on_where_no_wandb_host_answers(
     monkeypatch.setitem(naming.SETTINGS, "init_timeout", 2.0)
     assert command("train", *tiny.WORDS, "logger=wandb", "logger.mode=online") == 0
     silent.close()
-    assert [stored.state for stored in store.scan(tmp_path / "results" / "runs")] == ["done"]
+    assert [stored.status for stored in Runs(tmp_path / "results").raw] == ["done"]
     assert "note: W&B: " in capfd.readouterr().out
 
 

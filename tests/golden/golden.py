@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from normbench.stored import RUN_GROUPS
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "normbench"
@@ -83,6 +85,25 @@ def imported(node: ast.AST) -> set[str]:
     return {part[1] for part in parts if (PACKAGE / part[1]).is_dir() or (PACKAGE / f"{part[1]}.py").is_file()}
 
 
+def defaults() -> dict[str, dict[str, Any]]:
+    """Of components with published runs, and of `train`, all options at their defaults; of presets their values."""
+    from normbench.config import compose, identity
+    from normbench.runs import pack
+
+    configs = (run.config for path in pack.published(ROOT / "results") for run in pack.read(path).runs)
+    used = set()
+    for config in {json.dumps({**config, "seed": 0}): config for config in configs}.values():
+        choices = identity.assign(compose.restore(config)).values()
+        used |= {(group, config[group]["name"]) for group in RUN_GROUPS}
+        used |= {("norm", name) for choice in choices for name in (choice.name, choice.preset) if name}
+    found = {f"{group}={name}": compose.defaults(group, name) for group, name in used}
+    for name in [name for group, name in used if group == "norm" and "like" in compose.declaration(group, name)]:
+        preset = compose.choice("norm", name)
+        keys = {*preset["declares"]["options"], "sites", "preceding_bias"}
+        found[f"norm={name}"] = {key: preset[key] for key in sorted(keys)} | {"at": preset["declares"].get("at", {})}
+    return {"train": compose.root_defaults("train"), **found}
+
+
 def verdicts(results: Path = ROOT / "results") -> dict[str, Any]:
     """Of every published verdict its word and numbers; of every table its cells; sentences are left out."""
     found = {}
@@ -146,6 +167,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "losses": losses,
     "commands": commands,
     "arrows": arrows,
+    "defaults": defaults,
     "verdicts": verdicts,
 }
 

@@ -19,8 +19,9 @@ import tiny
 from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
-from normbench.runs import checkpoint_file, store, writing
-from normbench.runs.find import find
+from normbench.runs import checkpoint_file, directory
+from normbench.runs.record import RunRecord
+from normbench.runs.table import Runs
 
 DRIVE = Path(__file__).with_name("drive.py")
 RAISES = """
@@ -110,7 +111,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     busy = tiny.spec("seed=9")
     specs = [chatters, raises, dies, busy, tiny.spec("seed=1"), tiny.spec("norm=layer")]
     heard: list[tuple[str, str]] = []
-    with writing.directory(root, busy).writing():
+    with directory.RunDirectory(directory.place(root, busy)).writing():
         outcomes, interrupted = Pool(2).launch(specs, root, lambda spec, event: heard.append((spec.id, event["event"])))
     assert not interrupted
     assert [outcomes[spec.id].status for spec in specs] == ["done", "failed", "failed", "busy", "done", "done"]
@@ -121,13 +122,13 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
         events = [event for run_id, event in heard if run_id == spec.id]
         assert events[0] == "start" and events[-1] == "end" and events.count("end") == 1
 
-    chatter = (writing.directory(root, chatters).path / "output.log").read_text()
+    chatter = (directory.place(root, chatters) / "output.log").read_text()
     assert "a word at import" in chatter and "a word to standard output" in chatter and "not an event" in chatter
-    path = writing.directory(root, raises).path
+    path = directory.place(root, raises)
     log = (path / "output.log").read_text()
     assert "a word to standard output" in log and "Traceback" in log and "ValueError: not with me" in log
     assert 'raise ValueError("not with me' in log, "with the line of the user's file"
-    found = find(specs, tmp_path)
+    found = Runs(tmp_path)
     states = ["done", "failed", "interrupted", "interrupted", "done", "done"]
     assert [found.state(spec) for spec in specs] == states
     assert found.damaged == []
@@ -154,12 +155,12 @@ class Driven:
             [sys.executable, str(DRIVE), str(root), *map(str, (jobs, *seeds))], stdout=subprocess.PIPE
         )
 
-    def stored(self) -> list[store.Stored]:
-        return store.scan(self.root)
+    def stored(self) -> list[RunRecord]:
+        return [*map(directory.read, directory.listed(self.root))]
 
     def workers(self) -> list[int]:
         """Process numbers of the live workers, from the locks that they hold."""
-        return [tiny.writer(stored.path) for stored in self.stored() if store.is_locked(stored.path)]
+        return [tiny.writer(stored.path) for stored in self.stored() if directory.is_locked(stored.path)]
 
     def trains(self) -> bool:
         """Whether as many runs as can be are well on their way."""
@@ -200,8 +201,8 @@ def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path
     driven.process.kill()
     assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
     stored = driven.stored()
-    assert [s.state for s in stored] == ["interrupted"] * 2 and all(s.content["step"] > 0 for s in stored)
-    assert all("the same command goes on" in s.content["reason"] for s in stored), "each has saved its last step"
+    assert [s.status for s in stored] == ["interrupted"] * 2 and all(s.step > 0 for s in stored)
+    assert all("the same command goes on" in s.reason for s in stored), "each has saved its last step"
     resumed_and_equal(driven, tmp_path)
 
 
@@ -214,10 +215,10 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     spec = tiny.spec(*WORDS, "seed=1")
     before = driven.stored()[0].content["step"]
     steps: list[int] = []
-    run = writing.directory(driven.root, spec)
+    run = directory.RunDirectory(directory.place(driven.root, spec))
     ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
     assert steps[0] >= before and steps[-1] == before + 2, "it went on where it had been"
-    calm = writing.RunDirectory(tmp_path / "calm")
+    calm = directory.RunDirectory(tmp_path / "calm")
     ensure_run(spec, calm, stopping=tiny.after(before + 2))
     assert calm.curve.read_bytes() == run.curve.read_bytes()
 
@@ -231,8 +232,8 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     states = {seed: status for seed, (status, _) in answer["outcomes"].items()}
     assert states == {"1": "interrupted", "2": "interrupted", "3": "not started"}
     assert not any(alive(number) for number in workers)
-    assert [s.content["status"] for s in driven.stored()] == ["interrupted"] * 2
-    assert all(s.content["step"] > 0 for s in driven.stored())
+    assert [s.status for s in driven.stored()] == ["interrupted"] * 2
+    assert all(s.step > 0 for s in driven.stored())
 
 
 def test_a_deadline_that_has_passed_starts_nothing(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from normbench.launch import queue, run_one
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.plan import PlanWriter
 from normbench.launch.pool import Pool
-from normbench.runs import plans, run_file, store, writing
+from normbench.runs import directory, plans
+from normbench.runs.record import RunRecord
+from normbench.runs.table import Runs
 
 LONG = ("train.batch_size=4", "train.epochs=3000")
 
@@ -60,22 +62,22 @@ def test_two_workers_at_once_train_each_run_once(tmp_path: Path, shards: tuple[s
     plan = planned(specs, tmp_path)
     workers = [started(plan, "--shard", shard) for shard in shards]
     first, second = (re.findall(r"([0-9a-f]{12}) done", one.communicate(timeout=120)[0]) for one in workers)
-    found = {run.id: run for run in store.scan(tmp_path / "runs")}
-    assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == {*first, *second}
-    assert all(tiny.trained_once(run.path) and not store.is_locked(run.path) for run in found.values())
+    found = {run.id: run for run in Runs(tmp_path).raw}
+    assert {run.id for run in specs} == {run for run in found if found[run].status == "done"} == {*first, *second}
+    assert all(tiny.trained_once(run.path) and not directory.is_locked(run.path) for run in found.values())
     if shards[0] != shards[1]:
         assert [first, second] == [[specs[0].id, specs[2].id], [specs[1].id, specs[3].id]]  # dealt in turn
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
-    for run in store.scan(tmp_path / "pool" / "runs"):
-        assert found[run.id].content["curve_sha256"] == run.content["curve_sha256"]
+    for run in Runs(tmp_path / "pool").raw:
+        assert found[run.id].content["curve_sha256"] == run.curve_sha256
 
 
-def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan, store.Stored]:
+def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan, RunRecord]:
     """A worker in the middle of its first run."""
     plan = planned([tiny.spec(*LONG, f"seed={seed}") for seed in range(1, seeds + 1)], results)
     first = started(plan)
     assert tiny.wait_until(lambda: any((results / "runs").glob("*/*/timing.jsonl")))
-    (run,) = store.scan(results / "runs")
+    (run,) = Runs(results).raw
     return first, plan, run
 
 
@@ -86,8 +88,8 @@ def test_a_stopped_worker_saves_and_reports_what_is_left(tmp_path: Path) -> None
     first.send_signal(signal.SIGTERM)  # a batch system may send it twice
     assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
     assert first.returncode == STOPPED
-    (run,) = store.scan(tmp_path / "runs")
-    assert run.state == "interrupted" and run.content["step"] and not store.is_locked(run.path)
+    (run,) = Runs(tmp_path).raw
+    assert run.status == "interrupted" and run.step and not directory.is_locked(run.path)
 
 
 @pytest.mark.slow
@@ -98,8 +100,8 @@ def test_a_worker_outlives_the_process_that_trains(tmp_path: Path, number: signa
     os.kill(tiny.writer(run.path), number)
     assert "1 of 1 runs are left" in first.communicate(timeout=60)[0]
     assert first.returncode == KILLED
-    (run,) = store.scan(tmp_path / "runs")
-    assert bool(run.content.get("step")) == (number == signal.SIGTERM)
+    (run,) = Runs(tmp_path).raw
+    assert bool(run.step) == (number == signal.SIGTERM)
 
 
 @pytest.mark.slow
@@ -108,9 +110,9 @@ def test_a_run_whose_process_was_killed_with_its_worker_is_taken_over_at_once(tm
     for process in (killed := tiny.writer(run.path), first.pid):
         os.kill(process, signal.SIGKILL)
     first.wait()
-    assert tiny.wait_until(lambda: not store.is_locked(run.path))
+    assert tiny.wait_until(lambda: not directory.is_locked(run.path))
     again = started(plan)
-    assert tiny.wait_until(lambda: store.is_locked(run.path) and tiny.writer(run.path) != killed)
+    assert tiny.wait_until(lambda: directory.is_locked(run.path) and tiny.writer(run.path) != killed)
     again.send_signal(signal.SIGTERM)
     assert again.wait(30) == STOPPED
 
@@ -129,7 +131,7 @@ def test_a_run_is_tried_once_a_plan_and_damage_is_left_alone(
     os.utime(path / "run.json")
     assert worked(plan) == 4
     assert f"{damaged.id} damaged: " in capsys.readouterr().out
-    assert run_file.read(path)["status"] == "failed" and not store.is_locked(path)
+    assert directory.read_json(path)["status"] == "failed" and not directory.is_locked(path)
 
 
 @pytest.mark.parametrize("shard", ["1/1", "0", "a/2", "-1/2", "0/0"])
@@ -160,8 +162,8 @@ def test_a_failure_of_an_unfinished_run_is_recorded(tmp_path: Path) -> None:
     try:
         raise ValueError("no")
     except ValueError:
-        run_one._record_failure(writing.RunDirectory(path), "no")
-    assert run_file.read(path)["status"] == "failed"
+        run_one._record_failure(directory.RunDirectory(path), "no")
+    assert directory.read_json(path)["status"] == "failed"
 
 
 def test_a_plan_of_another_version_or_other_code_is_refused(tmp_path: Path) -> None:

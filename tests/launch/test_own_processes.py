@@ -10,7 +10,7 @@ from pathlib import Path
 import child
 import pytest
 
-from normbench.runs import store
+from normbench.runs.table import Runs
 
 WORDS = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1")
 HEAD = "import os, sys\nimport torch\nfrom torch import nn\n"
@@ -50,7 +50,7 @@ def normbench(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def curves(results: Path) -> dict[str, bytes]:
-    return {run.path.name: (run.path / "curve.jsonl").read_bytes() for run in store.scan(results / "runs")}
+    return {run.path.name: (run.path / "curve.jsonl").read_bytes() for run in Runs(results).raw}
 
 
 @pytest.mark.parametrize("launcher", ["local", pytest.param("pool", marks=pytest.mark.slow)])
@@ -80,7 +80,7 @@ def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path, ends: str) -> N
     code, output = normbench(tmp_path, "train", "-m", *WORDS, "norm=mine.py,layer")
     assert code == 4, output
     assert "mine.py, line" in output or "its worker ended unexpectedly (exit code 0)" in output
-    states = [run.state for run in store.scan(tmp_path / "results" / "runs")]
+    states = [run.status for run in Runs(tmp_path / "results").raw]
     assert len(states) == 2 and states.count("done") == 1
 
 

@@ -17,8 +17,8 @@ from normbench.errors import NormbenchError
 from normbench.launch import base, pace, queue, run_missing
 from normbench.launch.base import Outcome
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs import writing
-from normbench.runs.find import Found
+from normbench.runs import directory
+from normbench.runs.table import Runs
 
 
 class Made:
@@ -38,7 +38,7 @@ class Made:
         self.launches.append([spec.seed for spec in specs])
         states = {spec.id: first.get(f"seed{spec.seed}", "done") for spec in specs}
         for spec in specs:
-            if states[spec.id] == "done" and not writing.directory(root, spec).path.exists():
+            if states[spec.id] == "done" and not directory.place(root, spec).exists():
                 fake.directory(root, spec)
         return {run: Outcome(state) for run, state in states.items()}, "interrupted" in states.values()
 
@@ -71,14 +71,14 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     fake.directory(tmp_path / "runs", failed, "failed")
     launcher, announced = Made(), []
 
-    def say(found: Found, missing: Sequence[Spec]) -> None:
+    def say(found: Runs, missing: Sequence[Spec]) -> None:
         announced.append(missing)
 
     nothing = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False, seconds=0)
     assert not nothing.outcomes and not launcher.launches
     ensured = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False)
     assert announced == [[fresh], [fresh]] and launcher.launches == [[4]]
-    assert [ensured.found.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
+    assert [ensured.runs.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
     ensure_runs(specs, launcher, tmp_path, say)
     assert announced[2] == [failed]
 
@@ -97,7 +97,7 @@ def test_a_busy_run_is_waited_for_and_taken_over(
 ) -> None:
     specs = fake.specs(2)
     launcher = Made(seed1="busy")
-    held = writing.directory(tmp_path / "runs", specs[0]).writing()
+    held = directory.RunDirectory(directory.place(tmp_path / "runs", specs[0])).writing()
     held.__enter__()
     # the other process lets go while it is waited for
     monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None))
@@ -118,15 +118,15 @@ def test_an_interrupt_while_waiting_keeps_what_was_done(tmp_path: Path, monkeypa
 
     first, second = specs = fake.specs(2)
     monkeypatch.setattr(run_missing.time, "sleep", interrupted)
-    with writing.directory(tmp_path / "runs", first).writing():
+    with directory.RunDirectory(directory.place(tmp_path / "runs", first)).writing():
         ensured = ensure_runs(specs, Made(seed1="busy"), tmp_path, wait_for_busy=True)
-    assert ensured.interrupted and ensured.found.state(second) == "done"
+    assert ensured.interrupted and ensured.runs.state(second) == "done"
     assert [ensured.outcomes[spec.id].status for spec in specs] == ["busy", "done"]
 
 
 def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = fake.specs(2)
-    held = [writing.directory(tmp_path / "runs", spec).writing() for spec in specs]
+    held = [directory.RunDirectory(directory.place(tmp_path / "runs", spec)).writing() for spec in specs]
     for lock in held:
         lock.__enter__()
     monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
@@ -168,7 +168,7 @@ def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experimen
         for model, size in ((name, 4), (name, 128), ("lenet5", 4))
     )
     assert pace.seconds([(four, 10), (four, 5)], timed) == 3.0  # by the median
-    declared = plan.experiment("ln2016/fig6").fidelities["smoke"].seconds
+    (declared,) = (plan.experiment("ln2016/fig6").fidelities["smoke"].seconds,)
     assert (
         pace.seconds([(four, 10), (more, 10)], timed)
         == pace.seconds([(four, 10), (other, 10)], timed)

@@ -20,7 +20,8 @@ import pytest
 import tiny
 
 from normbench.launch.pool import Pool
-from normbench.runs import store
+from normbench.runs import directory
+from normbench.runs.table import Runs
 from normbench.web.index import Index
 
 pytestmark = [
@@ -126,16 +127,16 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     assert tiny.wait_until(is_over, 240), slurm("squeue")
 
     assert states(results) == {"done": 12}, logs(results)
-    runs = {stored.id: stored for stored in store.scan(results / "runs")}
+    runs = {stored.id: stored for stored in Runs(results).raw}
     specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 13)]
     Pool(4).launch(specs, tmp_path / "pool" / "runs")
-    for stored in store.scan(tmp_path / "pool" / "runs"):
-        assert runs[stored.id].content["curve_sha256"] == stored.content["curve_sha256"]
+    for stored in Runs(tmp_path / "pool").raw:
+        assert runs[stored.id].curve_sha256 == stored.curve_sha256
     repeated = [run for run in runs.values() if not tiny.trained_once(run.path)]
     assert len(repeated) <= 1, [run.path for run in repeated]  # the one whose worker was killed: from its checkpoint
     ended = Counter(re.findall(r": ([0-9a-f]{12}) interrupted", logs(results)))
     assert len(ended) == 3  # each of the three requeued saved its run
-    assert not any(store.is_locked(run.path) for run in runs.values())
+    assert not any(directory.is_locked(run.path) for run in runs.values())
 
 
 def test_other_commands_leave_a_stopped_task_its_runs(tmp_path: Path) -> None:
@@ -156,9 +157,9 @@ def test_other_commands_leave_a_stopped_task_its_runs(tmp_path: Path) -> None:
     assert states(results) == {"done": 4}, logs(results)
     specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 5)]
     Pool(2).launch(specs, tmp_path / "pool" / "runs")
-    curves = {stored.id: stored.content["curve_sha256"] for stored in store.scan(tmp_path / "pool" / "runs")}
-    runs = store.scan(results / "runs")
-    assert {stored.id: stored.content["curve_sha256"] for stored in runs} == curves
+    curves = {stored.id: stored.curve_sha256 for stored in Runs(tmp_path / "pool").raw}
+    runs = Runs(results).raw
+    assert {stored.id: stored.curve_sha256 for stored in runs} == curves
     assert all(tiny.trained_once(stored.path) for stored in runs)
 
 
@@ -181,7 +182,7 @@ def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
     assert tiny.wait_until(goes_on, 120), logs(tmp_path)
     slurm("scancel", job(submitted.stdout))
     assert tiny.wait_until(lambda: not slurm("squeue", "--noheader").strip())
-    (stored,) = store.scan(tmp_path / "runs")
+    (stored,) = Runs(tmp_path).raw
     assert tiny.trained_once(stored.path), "it goes on where it was cut"
 
 
@@ -205,7 +206,7 @@ def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Pat
     assert job(submit(tmp_path, 2, LONG, "launcher.workers=2").stdout) != number
     assert tiny.wait_until(is_over, 120)
     assert states(tmp_path) == {"done": 2}
-    assert all(tiny.trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
+    assert all(tiny.trained_once(stored.path) for stored in Runs(tmp_path).raw)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from normbench.errors import NormbenchError
 from normbench.launch import queue, run_missing, slurm
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool
-from normbench.runs import plans, store
+from normbench.runs import plans
+from normbench.runs.table import Runs
 from normbench.web import index as index_module
 from normbench.web.index import Index
 
@@ -155,7 +156,7 @@ def test_other_commands_leave_the_runs_of_live_tasks_to_them(
     mine, others = tiny.spec("seed=2"), tiny.spec("seed=1")
     ensured = run_missing.ensure_runs([others, mine], Pool(1), results)
     assert ensured.outcomes[others.id].status == "queued" and "left to job 100" in ensured.outcomes[others.id].reason
-    assert ensured.found.state(others) == "missing" and ensured.found.state(mine) == "done"
+    assert ensured.runs.state(others) == "missing" and ensured.runs.state(mine) == "done"
     (plan,) = (results / "plans").iterdir()
     assert command("worker", plan, "--results", results) == 0  # by hand
     assert "left to job 100" in capsys.readouterr().out.replace("\n", " ")
@@ -245,10 +246,10 @@ def test_queued_is_what_no_one_has_begun_or_finished(
     made_up.directory(results / "runs", specs[1], "interrupted")
     submit(results, 1, 2, 3)
     waiting, _ = queue.queued(results)
-    stored = {run.id: queue.state(run.state, run.id, waiting) for run in store.scan(results / "runs")}
+    stored = {run.id: queue.state(run.status, run.id, waiting) for run in Runs(results).raw}
     assert stored == {specs[0].id: "done", specs[1].id: "queued"}
     (fresh,) = queue.not_begun(waiting, stored, results / "runs")
-    assert (fresh.id, fresh.state, fresh.seed) == (specs[2].id, "queued", 3)
+    assert (fresh.id, fresh.status, fresh.seed) == (specs[2].id, "queued", 3)
     index = Index(results)
     index.refresh()
     states = ("done", "queued", "queued")

@@ -245,7 +245,7 @@ def test_the_best_is_where_the_monitor_says(tmp_path: Path) -> None:
     spec = tiny.spec("monitor.split=test")
     record = fake.record(spec)
     records = [dict(r) for r in record.records]
-    records[-1]["nll"] = "NaN"  # the last evaluation is no number
+    records[-2]["nll"] = "NaN"  # the last evaluation is no number
     pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(spec, records=records)])
     row = load_runs(results=tmp_path).iloc[0]
     assert math.isnan(row["last test nll"]) and row["best test nll"] == 0.25

@@ -21,7 +21,7 @@ from normbench.errors import NormbenchError
 from normbench.models.base import Model
 from normbench.norms.base import own_parameters
 from normbench.papers import artifact as artifacts
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train.train_one import ensure_run
 
 CHANNELS, SIDES = (3, 4, 4, 8, 8, 16, 16), (32, 32, 16, 16, 8, 8)  # of the smallest form

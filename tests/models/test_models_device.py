@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from normbench.config.spec import Spec
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train import optim
 from normbench.train.train_one import ensure_run
 

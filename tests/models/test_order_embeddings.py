@@ -14,7 +14,8 @@ from torch import Tensor
 from normbench.data.words import END
 from normbench.models import base as models
 from normbench.models import retrieval
-from normbench.runs import find, writing
+from normbench.runs import directory
+from normbench.runs.table import Runs
 from normbench.streams import stream
 from normbench.train.train_one import ensure_run
 
@@ -132,11 +133,11 @@ def test_the_network_is_the_one_of_section_6_1() -> None:
 def test_vectors_that_are_no_numbers_have_no_ranks_and_the_run_has_diverged(tmp_path: Path) -> None:
     """No distance is smaller than NaN: each image would be found first."""
     spec = small("order_embeddings", "optim.lr=1e38", "train.steps=1", "train.keep=[best,last]")
-    run = writing.directory(tmp_path / "runs", spec)
+    run = directory.RunDirectory(directory.place(tmp_path / "runs", spec))
     assert ensure_run(spec, run) == "diverged"
     records = [json.loads(line) for line in run.curve.read_text().splitlines()]
     assert {record["image_rsum"] for record in records if record["step"] and record["mode"] == "eval"} == {"NaN"}
     assert {path.stem for path in (run.path / "weights").iterdir()} == {"last"}, "it was the best of nothing"
-    found = find.find([spec], tmp_path)
+    found = Runs(tmp_path)
     assert found.state(spec) == "diverged"
-    assert [one.reason for one in found.runs] == ["after step 1: valid image_r1 is no finite number"]
+    assert [one.reason for one in found.find([spec])] == ["after step 1: valid image_r1 is no finite number"]

@@ -22,7 +22,7 @@ from normbench.data import triples
 from normbench.errors import NormbenchError
 from normbench.models import softmax
 from normbench.models.skip_thoughts import SkipThoughts
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.sentences import relatedness, sets
 from normbench.train.train_one import ensure_run
 

@@ -459,21 +459,6 @@ def test_positions_that_are_normalized_apart_give_one_value_each(size: int) -> N
     assert train_specs([*words, "norm.positions=separate", "norm.allow_single=true"], False)
 
 
-@pytest.mark.parametrize(
-    ("norm", "option", "value"),
-    [
-        ("batch", "also_eval_stats", "batch"),
-        ("batch_layer", "also_populations", "recalibrated"),
-    ],
-)
-def test_a_retired_option_has_its_default_alone(norm: str, option: str, value: str) -> None:
-    words = "model=mnist_mlp", "data=digits", f"norm={norm}"
-    (without,), (given,) = train_specs([*words], False), train_specs([*words, f"norm.{option}=[]"], False)
-    assert given.id == without.id
-    with pytest.raises(NormbenchError, match=rf"norm\.{option}=.*{value}"):
-        train_specs([*words, f"norm.{option}=[{value}]"], False)
-
-
 def test_a_set_without_training_examples_is_refused() -> None:
     with pytest.raises(NormbenchError, match="leaves no training examples"):
         train_size(config(left=0))

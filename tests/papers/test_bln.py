@@ -61,9 +61,11 @@ def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False
         records = [{**r, "error_published": r["error"] + 0.1} if "error" in r else r for r in records]
         # as long as was planned: the last evaluation stands for the rest
         records += [{**r, "epoch": spec.epochs, "step": spec.epochs} for r in records if r["epoch"] == 3]
-        labels = spec.labels()
+        labels, config = spec.labels(), spec.stored_config()
         made.append(
-            RunRecord(spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config={}, **labels)
+            RunRecord(
+                spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config=config, **labels
+            )
         )
     return made
 

@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects
 from normbench.papers.claims import Artifact, Claim, Delta, Endpoint, Part
 from normbench.papers.per_example_effects import Contrasts, collect, key, load
-from normbench.runs import outcomes, run_file
+from normbench.runs import directory, outcomes
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
 from normbench.stats.statistics import t_interval
@@ -63,7 +63,7 @@ def trained(
     (folder / "outcomes").mkdir(parents=True)
     content: dict[str, Any] = {"id": number, "seed": seed, "status": "done", "steps": 30, "epochs": 3}
     content |= dict.fromkeys(("experiment", "arm", "fidelity", "control", "curve_sha256"), "")
-    run_file.write(folder, content | {key: {} for key in ("axes", "config", "environment", "files")})
+    directory.write_json(folder, content | {key: {} for key in ("axes", "config", "environment", "files")})
     every = {"": found, **(variants or {})}
     arrays: dict[str, Any] = {"test|count": np.array(len(found))}
     if numbers is not None:

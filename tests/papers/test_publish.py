@@ -64,17 +64,17 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
     _, runs, notes = _publish([ln, none], tmp_path)  # trained anew: no clash with the stale ones
     assert notes == ["2 of 2 published runs have another configuration by now: left out"]
     assert sorted(run.id for run in runs) == sorted([ln.id, none.id])
-    assert sorted(run.id for run in pack.read(place / pack.NAME)) == sorted([ln.id, none.id])
+    assert sorted(run.id for run in pack.read(place / pack.NAME).runs) == sorted([ln.id, none.id])
 
 
 def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode() if panels else None)
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
-    pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME)])
+    pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME).runs])
     monkeypatch.setattr(artifacts.default_artifact, "panels", lambda artifact, runs: list(runs))
     publish.publish(ARTIFACT, [], "reduced", tmp_path, drop_stale=True)
-    assert pack.read(place / pack.NAME) == [] and not (place / "figure.svg").exists(), "nothing to draw"
+    assert pack.read(place / pack.NAME).runs == [] and not (place / "figure.svg").exists(), "nothing to draw"
 
 
 def test_the_page_lists_amendments_once(tmp_path: Path):
@@ -144,23 +144,12 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
     }
 
 
-def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What hash a run's curve had in an older form says nothing about it: where that alone differs nothing changes."""
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
-    place, (run,) = publish.folder(tmp_path, ARTIFACT, "reduced"), _runs("ln")
-    pack.write(place / pack.NAME, [replace(run, was={"schema": 1, "curve_sha256": "1" * 64})])
-    before = (place / pack.NAME).read_bytes()
-    judged, _, _ = _publish([run], tmp_path)
-    assert (place / pack.NAME).read_bytes() == before
-    assert judged["pack_sha256"] == pack.load(place / pack.NAME).sha256
-
-
 def test_a_pack_of_another_schema_is_left_as_it_is(tmp_path: Path):
     path = publish.folder(tmp_path, ARTIFACT, "reduced") / pack.NAME
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress(b'{"schema": 1}\n'))
     before = path.read_bytes()
-    with pytest.raises(NormbenchError, match="has schema 1, this version reads 2"):
+    with pytest.raises(NormbenchError, match="has schema 1, this version reads 5"):
         _publish(_runs("ln"), tmp_path)
     assert path.read_bytes() == before and [p.name for p in path.parent.iterdir()] == [pack.NAME]
 
@@ -220,7 +209,7 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
         with pytest.raises(NormbenchError, match=f"{path} has schema {schema}, this version reads 4{way}") as caught:
             reader()
         assert caught.value.code == 2
-    assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME)) == 1
+    assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME).runs) == 1
 
 
 def test_without_contrasts_verdicts_stay_until_the_runs_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -158,7 +158,8 @@ def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_the_evaluation_before_training_is_never_the_best() -> None:
-    run = RunRecord("r", "x/fig", "ln", 1, "done", 2, steps=20, records=[
+    config = {"monitor": {"split": "valid", "metric": "nll", "goal": "min"}}
+    run = RunRecord("r", "x/fig", "ln", 1, "done", 2, steps=20, config=config, records=[
         {"epoch": epoch, "step": 10 * epoch, "split": split, "mode": "eval", "nll": nll + (split == "test")}
         for split in ("valid", "test") for epoch, nll in enumerate((0.1, 0.7, 0.5))
     ])  # fmt: skip

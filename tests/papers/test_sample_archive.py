@@ -18,7 +18,7 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, sample_archive
-from normbench.runs import samples, writing
+from normbench.runs import directory, samples
 from normbench.runs.record import RunRecord
 from normbench.web import report
 
@@ -44,7 +44,7 @@ def drew(results: Path, arm: str, seed: int, **drawn: bytes) -> str:
     run = results / "runs" / "ln2016" / "fig6" / f"{arm}.s{seed}.{spec.id}"
     if not run.exists():
         fake.directory(run.parent, spec).rename(run)
-    writing.RunDirectory(run).write_samples(FILES | drawn)
+    directory.RunDirectory(run).write_samples(FILES | drawn)
     return spec.id
 
 

@@ -13,7 +13,7 @@ import pytest
 import tiny
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, run_file, writing
+from normbench.runs import directory, files
 
 STEPS = ("open", "fsync", "replace", "fsync of the folder")
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         files.make_folder(tmp_path / "file" / "runs")
     with (
         pytest.raises(NormbenchError, match="cannot be made"),
-        writing.RunDirectory(tmp_path / "file" / "run").writing(),
+        directory.RunDirectory(tmp_path / "file" / "run").writing(),
     ):
         pass
 
@@ -123,7 +123,7 @@ def test_another_error_of_the_system_is_no_full_disk(tmp_path: Path, monkeypatch
     def broken(path: Path, value: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(run_file, "write", broken)
+    monkeypatch.setattr(directory, "write_json", broken)
     with pytest.raises(OSError, match="Input/output error"):
         tiny.train(tmp_path / "run")
 

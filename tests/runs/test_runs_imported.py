@@ -12,15 +12,16 @@ import pytest
 
 from normbench.check import Check
 from normbench.errors import NormbenchError
-from normbench.runs import files, imported, pack, table
+from normbench.runs import files, imported, pack
 from normbench.runs.curve import Curve
 from normbench.runs.record import RunRecord, check_record
+from normbench.runs.table import Runs
 
 HOSTILE = {"path": "${oc.env:HOME}/x", '"id": "0123456789ab"': '], "curves": [{"\u202e</script>'}
 
 
 def held(results: Path, name: str = "x") -> dict[str, RunRecord]:
-    return {run.config["import"]["run"]: run for run in pack.read(imported.place(results, name))}
+    return {run.config["import"]["run"]: run for run in pack.read(imported.place(results, name)).runs}
 
 
 def test_a_run_comes_back_as_it_was_with_and_without_its_curve(tmp_path: Path) -> None:
@@ -31,14 +32,13 @@ def test_a_run_comes_back_as_it_was_with_and_without_its_curve(tmp_path: Path) -
     ]
     imported.write(tmp_path, "x", runs)
     assert imported.names(tmp_path) == ["x"]
-    whole = sorted(pack.read(path := imported.place(tmp_path, "x")), key=lambda run: run.id)
+    whole = sorted(pack.read(path := imported.place(tmp_path, "x")).runs, key=lambda run: run.id)
     assert whole == sorted(runs, key=lambda run: run.id)
     assert [[*run.records] for run in whole] == [[*run.records] for run in sorted(runs, key=lambda run: run.id)]
-    heads = pack.heads(path)
-    assert [head.head for head in heads] == [replace(run, records=Curve()) for run in sorted(runs, key=pack.place)]
+    heads = pack.read(path).runs
     assert [head.evaluations for head in heads] == [len(run.records) for run in sorted(runs, key=pack.place)]
-    assert [head.whole() for head in heads] == sorted(runs, key=pack.place)
-    assert [one.id for one in pack.heads(path, {runs[0].id})] == [runs[0].id], "the id in its hparams is none"
+    assert heads == sorted(runs, key=pack.place)
+    assert [run.id for run in pack.read(path, runs[0].id.__eq__).runs] == [runs[0].id], "the id in its hparams is none"
     for record in runs[1].records:
         check_record(record)
 
@@ -65,7 +65,7 @@ def test_an_import_replaces_the_pack_of_its_name(tmp_path: Path) -> None:
 
 def test_more_than_a_pack_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "LARGEST", 1000)
-    with pytest.raises(NormbenchError, match="imported/x"):
+    with pytest.raises(NormbenchError, match="--as each of several names"):
         imported.write(tmp_path, "x", [logged.run()])
     assert not imported.names(tmp_path)
 
@@ -117,8 +117,8 @@ def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None
     assert [*check.findings()] == [] and check.seen["imported runs"] == 2
     (tmp_path / "imported" / "x").rename(tmp_path / "imported" / "renamed")
     assert {finding.kind for finding in Check(tmp_path).findings()} == {"id"}
-    bare = [replace(run, config={}) for run in pack.read(imported.place(tmp_path, "renamed"))]
-    for content in (imported.dump("x", bare), fake.sealed_pack(['{"curves": [[]]}'], schema=3)):
+    bare = [replace(run, config={}) for run in pack.read(imported.place(tmp_path, "renamed")).runs]
+    for content in (pack.dump(bare), fake.packed(["{}", "[[]]"])):
         imported.place(tmp_path, "renamed").write_bytes(content)
         assert {finding.kind for finding in Check(tmp_path).findings()} < {"id", "damage"}
     imported.place(tmp_path, "renamed").write_bytes(b"no pack")
@@ -127,7 +127,7 @@ def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None
 
 def test_a_table_of_runs_has_them_by_their_source(tmp_path: Path) -> None:
     imported.write(tmp_path, "x", [logged.run(), logged.run("bn", end="NaN")])
-    runs, notes = table.finished(tmp_path)
+    runs, notes = Runs(tmp_path).finished()
     assert notes == [] and {(run.source, run.fidelity, run.status) for run in runs} == {
         ("imported", "logged", "done"),
         ("imported", "logged", "diverged"),

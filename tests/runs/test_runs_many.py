@@ -15,7 +15,8 @@ import fake
 import pytest
 
 from normbench.commands import show, status
-from normbench.runs import find, pack, store, writing
+from normbench.runs import directory, pack
+from normbench.runs.table import Runs
 
 FEW, MANY = 3, 40
 
@@ -53,7 +54,7 @@ def test_one_run_is_found_without_opening_the_others(specs: list[Any], tmp_path:
     for number in (FEW, MANY):
         results = stored(tmp_path / str(number), specs[:number])
         opened = Opened(monkeypatch)
-        found = find.find([specs[0], specs[-1]], results)
+        found = Runs(results, {specs[0].id, specs[-1].id})
         assert [found.state(spec) for spec in (specs[0], specs[-1])] == ["done", "missing"]
         counts.append(dict(opened))
     assert counts[0] == counts[1] and counts[0]["curve.jsonl"] == 1 and counts[0]["listed"] == 2
@@ -84,25 +85,27 @@ def test_the_time_left_is_by_the_pace_since_a_run_began_anew(tmp_path: Path) -> 
 
 def test_a_new_run_is_placed_by_the_listing_that_the_caller_has(specs: list[Any], tmp_path: Path):
     results = stored(tmp_path, specs[:FEW])
-    listed = store.directories(results / "runs")
-    new = writing.directory(results / "runs", specs[FEW], listed).path
-    assert new == store.place(results / "runs", specs[FEW])
+    listed = directory.listed(results / "runs")
+    new = directory.place(results / "runs", specs[FEW], listed)
+    assert new == directory.place(results / "runs", specs[FEW])
     other = replace(specs[0], experiment="ln2016/fig6")
-    assert writing.directory(results / "runs", other, listed).path == store.place(results / "runs", specs[0])
+    assert directory.place(results / "runs", other, listed) == directory.place(results / "runs", specs[0])
 
 
-def test_directories_come_by_path_and_those_of_an_id_best_last(specs: list[Any], tmp_path: Path):
+def test_directories_come_by_path_and_those_of_an_id_best_first(specs: list[Any], tmp_path: Path):
     root = stored(tmp_path, specs[:FEW]) / "runs"
     copy = root / "zzz" / "deeper" / f"x.s1.{specs[0].id}"
     copy.mkdir(parents=True)
     (root / "adhoc" / f"y.s1.{specs[1].id}.old-1").mkdir()
     (root / "adhoc" / f".x.s1.{specs[1].id}").mkdir()
     (root / ".aside" / f"x.s1.{specs[1].id}").mkdir(parents=True)
-    listed = store.directories(root)
-    assert [run.path for run in listed] == sorted(run.path for run in listed) and len(listed) == FEW + 1
-    assert [run.state for run in store.by_id([specs[0].id], listed)] == ["interrupted", "done"]
-    assert [run.path.name for run in store.by_id([specs[1].id], listed)] == [f"mnist_mlp-none.s2.{specs[1].id}"]
-    assert store.directories(tmp_path / "nowhere") == []
+    listed = directory.listed(root)
+    assert listed == sorted(listed) and len(listed) == FEW + 1
+    runs = Runs(root.parent)
+    assert sorted(run.status for run in runs.raw if run.id == specs[0].id) == ["done", "interrupted"]
+    assert runs.copy(specs[0].id).status == "done"
+    assert [run.path.name for run in runs.raw if run.id == specs[1].id] == [f"mnist_mlp-none.s2.{specs[1].id}"]
+    assert directory.listed(tmp_path / "nowhere") == []
 
 
 def test_a_pack_s_runs_are_parsed_where_they_are_asked_for(
@@ -114,10 +117,10 @@ def test_a_pack_s_runs_are_parsed_where_they_are_asked_for(
     parsed: list[int] = []
     real = pack.reading.decode
     monkeypatch.setattr(pack.reading, "decode", lambda text: parsed.append(str(text).count('"step"')) or real(text))
-    heads = pack.heads(place)
+    heads = pack.read(place).runs
     assert [head.evaluations for head in heads] == [len(run.records) for run in map(fake.record, specs[:FEW])]
     assert set(parsed) == {0}
-    found = find.find([specs[1]], tmp_path)
+    found = Runs(tmp_path)
     assert found.state(specs[1]) == "done" and not any(parsed)
-    assert found.of(specs[1]) and len([count for count in parsed if count]) == 1
-    assert [head.whole() for head in heads] == pack.read(place)
+    assert found.of(specs[1]).records and len([count for count in parsed if count]) == 1
+    assert [head.records for head in heads] == [fake.record(spec).records for spec in specs[:FEW]]

@@ -13,9 +13,9 @@ import pytest
 from spoil import LISTED, READ, forbid
 
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, find, pack, run_file, store, writing
-from normbench.runs.damaged import Damaged
-from normbench.runs.resolve import resolve
+from normbench.runs import directory, files, pack
+from normbench.runs.directory import Damaged
+from normbench.runs.table import Runs, named
 from normbench.train.weights import locate_run
 
 
@@ -29,11 +29,11 @@ def test_a_damaged_directory_is_listed_and_hides_no_other(damage: str, trio: lis
     spoil, reason = LISTED[damage]
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
     spoil(paths[1])
-    found = store.scan(tmp_path / "runs")
-    assert [s.state for s in found] == ["done", "damaged", "done"]
+    found = Runs(tmp_path).raw
+    assert [s.status for s in found] == ["done", "damaged", "done"]
     assert reason in found[1].reason and "\n" not in found[1].reason
     assert (found[1].experiment, found[1].arm, found[1].seed, found[1].id) == ("adhoc", "mnist_mlp-none", 2, trio[1].id)
-    looked = find.find(trio, tmp_path)
+    looked = Runs(tmp_path)
     assert [looked.state(spec) for spec in trio] == ["done", "damaged", "done"]
     assert [d.path for d in looked.damaged] == [paths[1]]
 
@@ -43,23 +43,23 @@ def test_a_damaged_finished_run_never_counts_and_hides_no_other(damage: str, tri
     spoil, reason = READ[damage]
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
     spoil(paths[1])
-    looked = find.find(trio, tmp_path)
+    looked = Runs(tmp_path)
     assert [looked.state(spec) for spec in trio] == ["done", "damaged", "done"]
-    assert {run.id for run in looked.runs} == {trio[0].id, trio[2].id}
+    assert {run.id for run in looked.find(trio)} == {trio[0].id, trio[2].id}
     assert [d.path for d in looked.damaged] == [paths[1]] and reason in looked.damaged[0].reason
 
 
 def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0], colour="green", more={"deep": [1]})
     (path / "colour.bin").write_bytes(b"\0")
-    assert find.find(trio[:1], tmp_path).runs[0].records == fake.lines(2)
+    assert Runs(tmp_path).find(trio[:1])[0].records == fake.lines(2)
 
 
 def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
-    path = writing.directory(tmp_path / "runs", trio[0]).path
+    path = directory.place(tmp_path / "runs", trio[0])
     path.mkdir(parents=True)
-    (found,) = store.scan(tmp_path / "runs")
-    assert (found.state, found.content["reason"]) == ("interrupted", "killed before it began")
+    (found,) = Runs(tmp_path).raw
+    assert (found.status, found.reason) == ("interrupted", "killed before it began")
 
 
 def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch
         return real(path)
 
     monkeypatch.setattr(Path, "read_bytes", forbidden)
-    found = store.scan(tmp_path / "runs")
-    assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
+    found = Runs(tmp_path).raw
+    assert [s.status for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
 
 def test_a_folder_that_may_not_be_listed_is_damaged(
@@ -82,11 +82,11 @@ def test_a_folder_that_may_not_be_listed_is_damaged(
 ) -> None:
     fake.directory(tmp_path / "runs", trio[0])
     forbid(tmp_path / "runs" / "secret", monkeypatch)
-    assert [(s.state, s.reason) for s in store.scan(tmp_path / "runs")] == [
+    assert [(s.status, s.reason) for s in Runs(tmp_path).raw] == [
         ("done", ""),
         ("damaged", "cannot be read: Permission denied"),
     ]
-    assert find.find(trio[:1], tmp_path).state(trio[0]) == "done"
+    assert Runs(tmp_path).state(trio[0]) == "done"
 
 
 def test_other_things_among_the_runs_are_passed_over(trio: list, tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_other_things_among_the_runs_are_passed_over(trio: list, tmp_path: Path)
     (tmp_path / "runs" / "README").write_text("x")
     (tmp_path / "runs" / "adhoc" / "notes.s1").mkdir()
     (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs")
-    assert len(store.scan(tmp_path / "runs")) == 1
-    assert store.scan(tmp_path / "nowhere") == []
+    assert len(Runs(tmp_path).raw) == 1
+    assert directory.listed(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -108,7 +108,7 @@ def test_a_damaged_copy_does_not_hide_the_whole_one(damaged: int, trio: list, tm
         paths[-1].parent.mkdir(parents=True)
         made.rename(paths[-1])
     (paths[damaged] / "run.json").write_text("{")
-    looked = find.find(trio[:1], tmp_path)
+    looked = Runs(tmp_path)
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [paths[damaged]]
 
 
@@ -120,21 +120,21 @@ def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: li
         paths.append(tmp_path / "runs" / name / made.name)
         paths[-1].parent.mkdir(parents=True)
         made.rename(paths[-1])
-    looked = find.find(trio[:1], tmp_path)
-    assert looked.state(trio[0]) == "done" and looked.stored[trio[0].id].path == paths[1 - left]
-    assert resolve(trio[0].id, tmp_path).path == paths[1 - left]
+    looked = Runs(tmp_path)
+    assert looked.state(trio[0]) == "done" and looked.copy(trio[0].id).path == paths[1 - left]
+    assert named(trio[0].id, tmp_path).path == paths[1 - left]
     assert locate_run(trio[0].id, tmp_path)[1] == paths[1 - left]
 
 
 def test_of_a_published_run_and_a_longer_one_the_longer_is_meant(trio: list, tmp_path: Path) -> None:
     pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(trio[0])])
-    assert resolve(trio[0].id, tmp_path).path.name == pack.NAME
+    assert named(trio[0].id, tmp_path).path.name == pack.NAME
     longer = replace(trio[0], config={**trio[0].config, "train": {**trio[0].config["train"], "epochs": 5}})
     fake.directory(tmp_path / "runs", longer, "interrupted")
-    assert resolve(trio[0].id, tmp_path).epochs == trio[0].epochs
+    assert named(trio[0].id, tmp_path).epochs == trio[0].epochs
     fake.directory(tmp_path / "other", longer).replace(tmp_path / "runs" / "whole")
     (tmp_path / "runs" / "whole").rename(tmp_path / "runs" / f"{longer.arm}.s1.{longer.id}")
-    assert resolve(trio[0].id, tmp_path).epochs == 5
+    assert named(trio[0].id, tmp_path).epochs == 5
 
 
 def test_states(trio: list, tmp_path: Path) -> None:
@@ -142,29 +142,30 @@ def test_states(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0], status="running")
     fake.directory(tmp_path / "runs", trio[1], status="failed")
     fake.directory(tmp_path / "runs", trio[2], status="diverged", epochs=1)
-    looked = find.find(trio, tmp_path)
+    looked = Runs(tmp_path)
     assert [looked.state(s) for s in trio] == ["interrupted", "failed", "diverged"]
-    with writing.RunDirectory(path).writing():
-        assert find.find(trio, tmp_path).state(trio[0]) == "running"
-    assert find.find([trio[0], *fake.specs(5)[4:]], tmp_path).state(fake.specs(5)[4]) == "missing"
+    with directory.RunDirectory(path).writing():
+        assert Runs(tmp_path).state(trio[0]) == "running"
+    assert Runs(tmp_path).state(fake.specs(5)[4]) == "missing"
 
 
 def test_a_run_that_is_too_short_is_missing(trio: list, tmp_path: Path) -> None:
     (longer,) = fake.specs(1, "train.epochs=3")
     fake.directory(tmp_path / "runs", trio[0])
-    assert find.find([longer], tmp_path).state(longer) == "missing"
-    assert find.find([trio[0]], tmp_path).state(trio[0]) == "done"
+    assert Runs(tmp_path).state(longer) == "missing"
+    assert Runs(tmp_path).state(trio[0]) == "done"
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
-    path = tmp_path / "curve.jsonl"
+    run = directory.read(fake.directory(tmp_path, fake.specs(1)[0], status="failed", curve_sha256=""))
+    path = run.path / "curve.jsonl"
     whole = b"".join(files.line(r) for r in fake.lines(2))
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
-        assert curve_file.read(path) == fake.lines(2)[: whole[:end].count(b"\n")]
+        assert directory.curve(run) == fake.lines(2)[: whole[:end].count(b"\n")]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +175,12 @@ def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
 )
 def test_a_bad_line_of_an_unfinished_curve_is_damage(line: bytes, tmp_path: Path) -> None:
     """It has no hash yet."""
-    path = tmp_path / "curve.jsonl"
+    run = directory.read(fake.directory(tmp_path, fake.specs(1)[0], status="failed", curve_sha256=""))
+    path = run.path / "curve.jsonl"
     first, *others = map(files.line, fake.lines(2))
     path.write_bytes(first + line + b"\n" + b"".join(others))
     with pytest.raises(Damaged, match="line 2 of "):
-        curve_file.read(path)
+        directory.curve(run)
 
 
 def test_a_curves_line_is_one_text_per_value() -> None:
@@ -204,8 +206,8 @@ def test_a_pack_gives_back_what_was_put_in(trio: list, tmp_path: Path) -> None:
         fake.record(trio[1], status="diverged", reason="train NLL is nan <\n&>"),
         fake.record(trio[2]),
     ]
-    assert pack.read(packed(tmp_path, *runs)) == runs
-    assert pack.read(tmp_path / "none.gz") == []
+    assert pack.read(packed(tmp_path, *runs)).runs == runs
+    assert pack.read(tmp_path / "none.gz") == ("", ())
 
 
 def test_a_pack_is_the_same_bytes_for_the_same_runs(
@@ -215,7 +217,7 @@ def test_a_pack_is_the_same_bytes_for_the_same_runs(
     first = packed(tmp_path, *runs).read_bytes()
     monkeypatch.setattr(pack.gzip.time, "time", lambda: 10**9)
     assert packed(tmp_path, *reversed(runs), artifact="other").read_bytes() == first
-    assert packed(tmp_path, *pack.read(packed(tmp_path, *runs))).read_bytes() == first
+    assert packed(tmp_path, *pack.read(packed(tmp_path, *runs)).runs).read_bytes() == first
 
 
 def test_merging_never_loses_a_run(trio: list) -> None:
@@ -235,7 +237,7 @@ def test_merging_never_loses_a_run(trio: list) -> None:
 
 def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_path: Path) -> None:
     whole = packed(tmp_path, *(fake.record(spec) for spec in trio))
-    content, wanted = whole.read_bytes(), pack.read(whole)
+    content, wanted = whole.read_bytes(), pack.read(whole).runs
     path = tmp_path / pack.NAME
     for place in range(0, len(content), 17):
         path.write_bytes(content[:place])
@@ -245,7 +247,7 @@ def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_pa
         changed[place] ^= 0x10
         path.write_bytes(changed)
         with contextlib.suppress(NormbenchError):  # some bytes of the header say nothing about the content
-            assert pack.read(path) == wanted, f"byte {place}"
+            assert pack.read(path).runs == wanted, f"byte {place}"
 
 
 # --- packs and directories together ----------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_pa
 
 def test_published_runs_are_found_without_directories(trio: list, tmp_path: Path) -> None:
     packed(tmp_path, fake.record(trio[0], experiment="another", arm="x", fidelity="paper"))
-    (found,) = find.find(trio, tmp_path).runs
+    (found,) = Runs(tmp_path).find(trio)
     assert (found.id, found.experiment, found.arm) == (trio[0].id, "adhoc", trio[0].arm), "under the labels asked for"
 
 
@@ -261,15 +263,15 @@ def test_published_runs_are_found_without_directories(trio: list, tmp_path: Path
 def test_the_longest_published_run_is_cut_to_what_is_asked(order: tuple[str, str], trio: list, tmp_path: Path) -> None:
     packed(tmp_path, fake.record(trio[0], epochs=1), artifact=order[0])
     packed(tmp_path, fake.record(trio[0], epochs=5), artifact=order[1])
-    found = find.find(trio[:1], tmp_path).runs[0]
+    found = Runs(tmp_path).find(trio[:1])[0]
     assert found.epochs == 2 and found.records == fake.lines(2)
 
 
 def test_too_short_in_the_pack_long_enough_on_disk(trio: list, tmp_path: Path) -> None:
     packed(tmp_path, fake.record(trio[0], epochs=1))
-    assert find.find(trio[:1], tmp_path).state(trio[0]) == "missing"
+    assert Runs(tmp_path).state(trio[0]) == "missing"
     fake.directory(tmp_path / "runs", trio[0])
-    assert find.find(trio[:1], tmp_path).runs[0].epochs == 2
+    assert Runs(tmp_path).find(trio[:1])[0].epochs == 2
 
 
 def test_a_damaged_pack_of_another_artifact_hides_no_run(trio: list, tmp_path: Path) -> None:
@@ -277,7 +279,7 @@ def test_a_damaged_pack_of_another_artifact_hides_no_run(trio: list, tmp_path: P
     fake.directory(tmp_path / "runs", trio[1])
     (tmp_path / "paper" / "other" / "smoke").mkdir(parents=True)
     (tmp_path / "paper" / "other" / "smoke" / pack.NAME).write_bytes(b"garbage")
-    looked = find.find(trio, tmp_path)
+    looked = Runs(tmp_path)
     assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
     assert len(looked.notes) == 1 and "is damaged" in looked.notes[0]
 
@@ -286,14 +288,14 @@ def test_a_published_run_outlives_its_damaged_directory(trio: list, tmp_path: Pa
     path = fake.directory(tmp_path / "runs", trio[0])
     packed(tmp_path, fake.record(trio[0]))
     (path / "run.json").write_text("{")
-    looked = find.find(trio[:1], tmp_path)
+    looked = Runs(tmp_path)
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [path]
 
 
 def test_one_directory_per_run_whatever_the_experiment(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0])
-    assert writing.directory(tmp_path / "runs", replace(trio[0], experiment="ln2016/fig6", arm="none")).path == path
-    assert writing.directory(tmp_path / "runs", trio[1]).path.name == f"mnist_mlp-none.s2.{trio[1].id}"
+    assert directory.place(tmp_path / "runs", replace(trio[0], experiment="ln2016/fig6", arm="none")) == path
+    assert directory.place(tmp_path / "runs", trio[1]).name == f"mnist_mlp-none.s2.{trio[1].id}"
 
 
 @pytest.mark.parametrize("name", ["with space", "mit-ümlaut-日本", "[a-b]*?", "x" * 200])
@@ -301,7 +303,7 @@ def test_odd_places(name: str, trio: list, tmp_path: Path) -> None:
     results = tmp_path / name
     fake.directory(results / "runs", trio[0])
     packed(results, fake.record(trio[1]))
-    looked = find.find(trio, results)
+    looked = Runs(results)
     assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
 
 
@@ -311,10 +313,10 @@ def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tm
     fake.directory(theirs / "runs", trio[0])
     packed(theirs, fake.record(trio[1]))
     other = fake.directory(theirs / "runs", trio[2])
-    content = run_file.read(other)
-    run_file.write(other, content | {"config": {**content["config"], "seed": 9}})
+    content = directory.read_json(other)
+    directory.write_json(other, content | {"config": {**content["config"], "seed": 9}})
     before = {path: path.stat().st_mtime_ns for path in theirs.rglob("*")}
-    found = find.find(trio, tmp_path / "ours", [theirs])
+    found = Runs(tmp_path / "ours", others=[theirs])
     assert [found.state(spec) for spec in trio] == ["done", "done", "missing"]
     assert [note for note in found.notes if trio[2].id in note and str(theirs) in note]
     assert {path: path.stat().st_mtime_ns for path in theirs.rglob("*")} == before and not (tmp_path / "ours").exists()
@@ -323,5 +325,5 @@ def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tm
 def test_a_run_that_was_cut_says_its_own_length(trio: list, tmp_path: Path) -> None:
     (longer,) = fake.specs(1, "train.epochs=4")
     fake.directory(tmp_path / "runs", longer)
-    run = find.find(trio[:1], tmp_path).runs[0]
+    run = Runs(tmp_path).find(trio[:1])[0]
     assert (run.epochs, run.config["train"]["epochs"], run.cut_from) == (2, 2, longer.steps)

@@ -28,13 +28,15 @@ from normbench.stats.series import (
     variants,
 )
 
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
+
 
 def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", **more: Any) -> dict[str, Any]:
     return {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more}
 
 
 def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> RunRecord:
-    config = {"eval": {"also_at_best": ["populations=recalibrated"]}}
+    config = {"eval": {"also_at_best": ["populations=recalibrated"]}, "monitor": MONITOR}
     return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records, config=config)
 
 
@@ -233,7 +235,7 @@ def test_variants_at_the_chosen_epoch() -> None:
 def test_a_loss_that_ends_far_above_its_beginning_has_exploded() -> None:
     def found(*values: float, **monitor: str) -> tuple[float, float] | None:
         run = make_run([record(epoch, value, split="valid") for epoch, value in enumerate(values)])
-        return exploded(replace(run, config={"monitor": monitor}))
+        return exploded(replace(run, config={"monitor": {**MONITOR, **monitor}}))
 
     assert found(2.3, 0.1, 1e29) == (2.3, 1e29)
     assert found(2.3, 1e29, 0.1) is found(2.3, 5.7) is found() is None, "on the way, or overfitted"

@@ -20,8 +20,8 @@ from normbench.eval_variants import parse
 from normbench.models import base as models
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.norms.modes import inference, normalizers
-from normbench.runs import writing
-from normbench.runs.find import find
+from normbench.runs import directory
+from normbench.runs.table import Runs
 from normbench.train.evaluate import Evaluation
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
@@ -230,11 +230,11 @@ def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     long, short = (tiny.spec(*words, f"train.epochs={epochs}") for epochs in (6, 3))
     assert long.id == short.id
-    ensure_run(long, writing.directory(root, long))
-    found = find([long, short], tmp_path)
+    ensure_run(long, directory.RunDirectory(directory.place(root, long)))
+    found = Runs(tmp_path)
     assert found.of(long) and not found.of(short)
-    ensure_run(short, writing.directory(root, short))
-    (run,) = find([short], tmp_path).runs
+    ensure_run(short, directory.RunDirectory(directory.place(root, short)))
+    (run,) = Runs(tmp_path).find([short])
     assert 3 in {r["epoch"] for r in run.records if r["split"] == "test"}
 
 

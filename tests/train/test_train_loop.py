@@ -19,7 +19,7 @@ from normbench.models import base as models
 from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.norms import sites
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train import checkpoint, optim
 from normbench.train.evaluate import Evaluation, State
 from normbench.train.train_one import ensure_run

@@ -15,8 +15,8 @@ from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.bln2022.probes import bln_weights
-from normbench.runs import curve_file, run_file
-from normbench.runs.writing import RunDirectory
+from normbench.runs import directory
+from normbench.runs.directory import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
 from normbench.train.train_one import ensure_run
@@ -93,9 +93,9 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done"
     curve = run.curve.read_bytes()
-    (record,) = curve_file.read(run.curve)
+    (record,) = directory.curve(directory.read(run.path))
     assert record["split"] == "probe" and record["W_rescale"] < 1e-9
-    assert run_file.read(run.path)["status"] == "done"
+    assert directory.read_json(run.path)["status"] == "done"
     assert ensure_run(spec, run) == "done" and run.curve.read_bytes() == curve
 
 
@@ -111,7 +111,7 @@ def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path:
     assert longer.id == spec.id
     with pytest.raises(KeyboardInterrupt):
         ensure_run(longer, run)
-    assert run_file.read(run.path)["status"] == "done" and ensure_run(spec, run) == "done"
+    assert directory.read_json(run.path)["status"] == "done" and ensure_run(spec, run) == "done"
 
 
 @pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry", "ln2016/properties"])

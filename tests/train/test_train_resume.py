@@ -16,8 +16,10 @@ import tiny
 
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import files, find, store, writing
-from normbench.runs.writing import RunDirectory
+from normbench.runs import directory, files
+from normbench.runs.curve import Curve
+from normbench.runs.directory import RunDirectory
+from normbench.runs.table import Runs
 from normbench.train import checkpoint, environment, loop
 from normbench.train.train_one import ensure_run
 
@@ -81,13 +83,13 @@ def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch
         return datetime.datetime(2026, 11, 26, next(hours), 5, 7, 999, zone).astimezone(where)
 
     clock = SimpleNamespace(datetime=SimpleNamespace(now=now), UTC=datetime.UTC)
-    monkeypatch.setattr(writing, "datetime", clock)
+    monkeypatch.setattr(directory, "datetime", clock)
     words = (EVERY_STEP,)
-    run = writing.directory(tmp_path / "runs", tiny.spec(*words)).path
+    run = directory.place(tmp_path / "runs", tiny.spec(*words))
     assert tiny.train(run, *words, stopping=tiny.after(3)) == "interrupted"
     assert tiny.status(run)["began"] == "2026-11-26T08:05:07Z"
     assert tiny.train(run, *words) == "done" and tiny.status(run)["began"] == "2026-11-26T08:05:07Z"
-    assert [found.began for found in find.find([tiny.spec(*words)], tmp_path).runs] == ["2026-11-26T08:05:07Z"]
+    assert [found.began for found in Runs(tmp_path).find([tiny.spec(*words)])] == ["2026-11-26T08:05:07Z"]
     assert tiny.train(run, *words, "eval.samples=2") == "done"
     assert tiny.status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
     other = tmp_path / "other"
@@ -127,7 +129,7 @@ def contents(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("schema", [2, 5])
+@pytest.mark.parametrize("schema", [2, 4, 6])
 def test_a_run_of_another_schema_is_refused_and_nothing_of_it_is_changed(schema: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
@@ -166,18 +168,18 @@ HABITS = {  # what somebody asks for after the tiny run, and how many directorie
 def test_five_habits_give_the_right_curve_and_lose_nothing(habit: str, tmp_path: Path, calm: Calm) -> None:
     words, directories = HABITS[habit]
     root, spec = tmp_path / "runs", tiny.spec(*words)
-    first = writing.directory(root, tiny.spec()).path
+    first = directory.place(root, tiny.spec())
     assert tiny.train(first) == "done"
     before = tiny.result(first)
-    lacking = find.find([spec], tmp_path).of(spec) is None
+    lacking = Runs(tmp_path).of(spec) is None
     assert lacking == (directories == 2)
     if lacking:
-        tiny.train(writing.directory(root, spec).path, *words)
-    again = find.find([spec], tmp_path).of(spec)
-    assert [json.loads(text) for text in calm(*words)[0].splitlines()] == list(again.records)
+        tiny.train(directory.place(root, spec), *words)
+    again = Runs(tmp_path).of(spec)
+    assert Curve(map(json.loads, calm(*words)[0].splitlines())) == again.records
     folders = [path for path in first.parent.iterdir() if path.is_dir()]
     assert len(folders) == directories and before in map(tiny.result, folders)
-    assert find.find([spec], tmp_path).retrained([spec]) == []
+    assert Runs(tmp_path).retrained([spec]) == []
 
 
 def test_a_run_is_trained_anew_under_the_next_free_name(tmp_path: Path, calm: Calm) -> None:
@@ -211,17 +213,17 @@ def test_one_that_diverged_is_so_of_every_length(unit: tuple[str, str], tmp_path
     long, short = ([word.format(n) for word in unit] for n in (8, 2))
     results = tmp_path
     specs = [tiny.spec("optim.lr=1e30", *words) for words in (long, short)]
-    run = writing.directory(results / "runs", specs[0]).path
+    run = directory.place(results / "runs", specs[0])
     assert tiny.train(run, "optim.lr=1e30", *long) == "diverged"
     assert tiny.train(run, "optim.lr=1e30", *short) == "diverged"
-    found = find.find(specs, results)
+    found = Runs(results)
     assert [found.state(spec) for spec in specs] == ["diverged", "diverged"]
     never = {"stopping": lambda: pytest.fail("it was trained again")}
     assert [tiny.train(run, "optim.lr=1e30", *words, **never) for words in (long, short)] == ["diverged"] * 2
 
 
 def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, calm: Calm) -> None:
-    run = writing.directory(tmp_path / "runs", tiny.spec()).path
+    run = directory.place(tmp_path / "runs", tiny.spec())
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
     before = contents(run)
     with pytest.raises(NormbenchError, match=r"monitor\.split=vaild"):
@@ -230,8 +232,8 @@ def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, cal
     content = tiny.status(run)  # as after kill -9: what it says of the progress is old
     (run / "run.json").write_text(json.dumps(content | {"status": "running", "step": 0}))
     otherwise = tiny.spec("eval.unit=updates")
-    assert find.find([otherwise], tmp_path).retrained([otherwise]) == [otherwise]
-    assert find.find([tiny.spec()], tmp_path).retrained([tiny.spec()]) == []
+    assert Runs(tmp_path).retrained([otherwise]) == [otherwise]
+    assert Runs(tmp_path).retrained([tiny.spec()]) == []
     assert tiny.train(run) == "done" and tiny.result(run) == calm()
 
 
@@ -260,11 +262,11 @@ def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(tmp_path: Path, calm:
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with RunDirectory(run).writing():
-        assert store.is_locked(run)
+        assert directory.is_locked(run)
         with pytest.raises(NormbenchError, match=r"is being written by process \d+ on this machine since") as caught:
             tiny.train(run)
         assert caught.value.code == 5
-    assert not store.is_locked(run)
+    assert not directory.is_locked(run)
     assert tiny.train(run) == "done"
 
 

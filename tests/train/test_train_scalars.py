@@ -15,9 +15,9 @@ from normbench.compare.groups import tasks
 from normbench.compare.question import Question, value
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.runs import pack, run_file
-from normbench.runs.find import find
-from normbench.runs.writing import RunDirectory, directory
+from normbench.runs import directory, pack
+from normbench.runs.directory import RunDirectory, place
+from normbench.runs.table import Runs
 from normbench.train.train_one import ensure_run
 
 NODE = (
@@ -96,8 +96,8 @@ def test_an_interrupted_run_logs_the_same_to_the_byte(spec: Callable[..., Any], 
 def test_it_is_compared_like_others(spec: Callable[..., Any], tmp_path: Path) -> None:
     specs = [spec(f"seed={seed}") for seed in (1, 2)]
     for one in specs:
-        ensure_run(one, directory(tmp_path / "runs", one))
-    (task,) = tasks(find(specs, tmp_path).runs)
+        ensure_run(one, RunDirectory(place(tmp_path / "runs", one)))
+    (task,) = tasks(Runs(tmp_path).find(specs))
     question = Question.of(task, {"split": "train", "metric": "spread"})
     for run in task.runs:
         (folder,) = (tmp_path / "runs").glob(f"**/*{run.id}")
@@ -105,7 +105,7 @@ def test_it_is_compared_like_others(spec: Callable[..., Any], tmp_path: Path) ->
     assert answer.compare(task, question).groups
     path = tmp_path / "pack.jsonl.gz"
     pack.write(path, task.runs)
-    assert [run.records for run in pack.read(path)] == [run.records for run in task.runs]
+    assert [run.records for run in pack.read(path).runs] == [run.records for run in task.runs]
 
 
 @pytest.mark.parametrize(("value", "stored"), [("float('nan')", "NaN"), ("1e300", "Infinity")])
@@ -130,4 +130,4 @@ def test_what_cannot_be_a_metric_is_refused_in_one_line(
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(NormbenchError, match=rf"^log\('{name}'\): [^\n]*$"):
         ensure_run(spec(name=name, value=value), run)
-    assert run_file.read(run.path)["status"] == "failed"
+    assert directory.read_json(run.path)["status"] == "failed"

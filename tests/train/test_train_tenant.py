@@ -37,9 +37,9 @@ from normbench.models import base as models
 from normbench.models.base import Model, PerPlace
 from normbench.norms.modes import normalizers
 from normbench.rnn.layers import LSTM
-from normbench.runs import outcomes, run_file, writing
-from normbench.runs.find import find
-from normbench.runs.writing import RunDirectory
+from normbench.runs import directory, outcomes
+from normbench.runs.directory import RunDirectory
+from normbench.runs.table import Runs
 from normbench.streams import stream
 from normbench.train import populations, recorder
 from normbench.train.train_one import ensure_run
@@ -192,7 +192,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors .*does not have the hash"):
         drawn(3, weights="step-7")
     save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
-    run_file.write(sampled, run_file.read(sampled) | {"files": run_file.hashes(sampled)})
+    directory.write_json(sampled, directory.read_json(sampled) | {"files": directory.hashes(sampled)})
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
         drawn(3, weights="step-7")
     for name in ("step-9", "step-10"):
@@ -236,15 +236,17 @@ def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp
     root = tmp_path / "runs"
     short, long = (spec(f"train.steps={n}") for n in (12, 20))
     assert short.id == long.id
-    ensure_run(short, writing.directory(root, short))
-    ensure_run(long, writing.directory(root, long))
+    ensure_run(short, directory.RunDirectory(directory.place(root, short)))
+    ensure_run(long, directory.RunDirectory(directory.place(root, long)))
     ensure_run(long, RunDirectory(tmp_path / "straight"))
-    assert tiny.curve(writing.directory(root, long).path) == tiny.curve(tmp_path / "straight")
-    found = find([short, long, spec("train.steps=10")], tmp_path)
-    assert [run.steps for run in found.runs] == [20, 10], "each length that it was evaluated at"
+    assert tiny.curve(directory.place(root, long)) == tiny.curve(tmp_path / "straight")
+    found = Runs(tmp_path)
+    assert [run.steps for run in found.find([short, long, spec("train.steps=10")])] == [20, 10], (
+        "each length that it was evaluated at"
+    )
     assert found.of(short) is None and found.of(long) and found.retrained([short]) == [short]
-    ensure_run(short, writing.directory(root, short))
-    assert [(run.status, run.steps) for run in find([short], tmp_path).runs] == [("done", 12)]
+    ensure_run(short, directory.RunDirectory(directory.place(root, short)))
+    assert [(run.status, run.steps) for run in Runs(tmp_path).find([short])] == [("done", 12)]
 
 
 def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from devices import needs_cuda
 
 from normbench.config import compose
 from normbench.config.plan import train_specs
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 from normbench.train import checkpoint
 from normbench.train.train_one import ensure_run
 

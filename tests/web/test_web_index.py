@@ -14,8 +14,9 @@ import pytest
 from spoil import LISTED, READ
 
 from normbench.compare import configuration
-from normbench.runs import files, pack, table, writing
+from normbench.runs import directory, files, pack
 from normbench.runs.record import RunRecord
+from normbench.runs.table import Runs
 from normbench.web.index import Index
 
 
@@ -47,7 +48,7 @@ def states(index: Index) -> dict[int, str]:
 
 
 def append(path: Path, *records: dict[str, Any]) -> None:
-    writing.RunDirectory(path).append("curve.jsonl", records)
+    directory.RunDirectory(path).append("curve.jsonl", records)
 
 
 def going(root: Path, spec: Any, epochs: int = 1) -> Path:
@@ -64,18 +65,18 @@ def going(root: Path, spec: Any, epochs: int = 1) -> Path:
 
 def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) -> None:
     index = opened(results)
-    wanted, _ = table.finished(results)
+    wanted, _ = Runs(results).finished()
     assert index.heads == [replace(run, records=()) for run in wanted]
     assert whole(index) == wanted
     assert index.load(["no such id"]) == {}
-    assert index.load([trio[0].id])[trio[0].id].path == writing.directory(results / "runs", trio[0]).path
+    assert index.load([trio[0].id])[trio[0].id].path == directory.place(results / "runs", trio[0])
 
 
 @pytest.mark.parametrize("damage", LISTED)
 def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, results: Path) -> None:
     index = opened(results)
     spoil, reason = LISTED[damage]
-    spoil(writing.directory(results / "runs", trio[1]).path)
+    spoil(directory.place(results / "runs", trio[1]))
     for shown in (index, Index(results)):
         shown.refresh()
         assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
@@ -91,7 +92,7 @@ def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: l
     if known:
         whole(index)
     spoil, reason = READ[damage]
-    spoil(writing.directory(results / "runs", trio[1]).path)
+    spoil(directory.place(results / "runs", trio[1]))
     for shown in (index, Index(results)):
         shown.refresh()
         token = shown.token
@@ -103,7 +104,7 @@ def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: l
 
 
 def test_a_curve_that_is_repaired_is_whole_again(trio: list, results: Path) -> None:
-    path, index = writing.directory(results / "runs", trio[1]).path / "curve.jsonl", opened(results)
+    path, index = directory.place(results / "runs", trio[1]) / "curve.jsonl", opened(results)
     content = path.read_bytes()
     path.write_bytes(content[:-9])
     index.refresh()
@@ -132,7 +133,7 @@ def test_a_run_of_two_packs_is_found_by_either_experiment_and_arm(trio: list, tm
     published(tmp_path, replace(shared, experiment="p/two"), replace(alone, experiment="p/two"), artifact="two")
     index = Index(tmp_path)
     index.refresh()
-    runs, _ = table.finished(tmp_path)
+    runs, _ = Runs(tmp_path).finished()
     for known in (runs, index.heads, list(index.load([shared.id, alone.id]).values())):
         for word, ids in (
             ("p/one", {shared.id}),
@@ -148,7 +149,7 @@ def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: 
     fake.directory(tmp_path / "runs", trio[1])
     published(tmp_path, fake.record(trio[0], epochs=5), fake.record(trio[2]))
     published(tmp_path, fake.record(trio[1], epochs=1), fake.record(trio[2], epochs=4), artifact="other")
-    wanted, _ = table.finished(tmp_path)
+    wanted, _ = Runs(tmp_path).finished()
     for _ in range(2):  # out of the packs, then from memory
         index = opened(tmp_path)
         assert whole(index) == wanted and [head.epochs for head in index.heads] == [5, 2, 4]
@@ -167,7 +168,7 @@ def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) ->
 
 
 def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results: Path) -> None:
-    path = writing.directory(results / "runs", trio[0]).path
+    path = directory.place(results / "runs", trio[0])
     shutil.copytree(path, results / "runs" / "aaa" / path.name)
     (path / "run.json").write_text("{")
     index = opened(results)
@@ -177,7 +178,7 @@ def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results:
 
 def test_one_that_shows_its_damage_late_gives_way(trio: list, results: Path) -> None:
     published(results, fake.record(trio[0], epochs=1))
-    (writing.directory(results / "runs", trio[0]).path / "curve.jsonl").write_text("")
+    (directory.place(results / "runs", trio[0]) / "curve.jsonl").write_text("")
     index = opened(results)
     assert [head.epochs for head in index.heads] == [2, 2, 2]
     assert index.load([trio[0].id])[trio[0].id].epochs == 1 and len(index.notes) == 1
@@ -237,7 +238,7 @@ def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
     path = going(tmp_path / "runs", trio[0])
     index = opened(tmp_path)
     assert states(index) == {1: "interrupted"}
-    run = writing.RunDirectory(path)
+    run = directory.RunDirectory(path)
     run.content = trio[0].content() | {"environment": {}}
     with run.writing():
         assert index.refresh() and states(index) == {1: "running"}
@@ -246,7 +247,7 @@ def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
     run.append("curve.jsonl", fake.lines(2)[3:])
     run.finish("done", step=trio[0].steps)
     assert index.refresh() and states(index) == {1: "done"}
-    assert whole(index) == table.finished(tmp_path)[0]
+    assert whole(index) == Runs(tmp_path).finished()[0]
 
 
 def test_runs_and_folders_come_and_go(trio: list, tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ def test_a_run_that_goes_on_for_longer(trio: list, tmp_path: Path) -> None:
 def test_while_another_writes(trio: list, tmp_path: Path) -> None:
     """Every view is of whole lines from the start, while a writer appends, finishes, and begins anew."""
     path = going(tmp_path / "runs", trio[0], epochs=0)
-    run, stop, records = writing.RunDirectory(path), threading.Event(), fake.lines(2)
+    run, stop, records = directory.RunDirectory(path), threading.Event(), fake.lines(2)
     run.content = trio[0].content() | {"environment": {}}
 
     def write() -> None:
@@ -305,6 +306,6 @@ def test_while_another_writes(trio: list, tmp_path: Path) -> None:
 
 
 def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "MOST", 7)
+    monkeypatch.setattr("normbench.runs.table.MOST", 7)
     index = opened(results)
     assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1

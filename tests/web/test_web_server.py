@@ -17,7 +17,7 @@ import spoil
 from starlette.testclient import TestClient
 
 from normbench.draw.text import visible
-from normbench.runs import samples, writing
+from normbench.runs import directory, samples
 from normbench.web import server, share
 from normbench.web.guard import cookie_name
 from normbench.web.index import Index
@@ -37,7 +37,7 @@ def results(pair: list, tmp_path: Path) -> Path:
     results = tmp_path / "results"
     path = fake.directory(results / "runs", pair[0])
     fake.directory(results / "runs", pair[1])
-    writing.RunDirectory(path).write_samples({"page.html": SAMPLE.encode(), "drawn.svg": b"<svg/>", "note.txt": b"n"})
+    directory.RunDirectory(path).write_samples({"page.html": SAMPLE.encode(), "drawn.svg": b"<svg/>", "note.txt": b"n"})
     (path / "output.log").write_text("".join(f"line {n}\n" for n in range(9000)) + "\x1b[31mred\u202e\n")
     (path / "samples" / "weights.safetensors").write_bytes(b"w")
     (path / "samples" / ".hidden.txt").write_bytes(b"h")
@@ -192,7 +192,7 @@ def test_no_name_leads_out(name: str, client: TestClient, pair: list) -> None:
 
 @pytest.mark.parametrize("place", ["run", "samples"])
 def test_folders_behind_links_are_not_entered(place: str, results: Path, pair: list, tmp_path: Path) -> None:
-    path = writing.directory(results / "runs", pair[0]).path
+    path = directory.place(results / "runs", pair[0])
     moved = path if place == "run" else path / "samples"
     moved.rename(tmp_path / moved.name)
     moved.symlink_to(tmp_path / moved.name)
@@ -223,7 +223,7 @@ def test_a_sample_is_shown_in_a_sandbox(client: TestClient, pair: list) -> None:
 
 
 def test_the_view_of_an_address(client: TestClient, index: Index) -> None:
-    index.notes = ["of the index"]
+    index._notes = ["of the index"]
     content = client.get("/api/view?filter=seed%3D1&x=step&x=epoch&filter=").json()
     assert content["query"] == {"filter": "seed=1 ", "x": "epoch"} and content["runs"]["states"] == {"done": 1}
     content = client.get("/api/view").json()
@@ -236,7 +236,7 @@ def test_one_run(client: TestClient, results: Path, pair: list) -> None:
     assert run["config"]["model"]["name"] == "mnist_mlp" and run["reason"] == ""
     assert run["samples"] == ["drawn.svg", "note.txt", "page.html"]
     assert run["output"][-2:] == ["line 8999", "\ufffd[31mred\ufffd"] and len(run["output"]) == server.LINES
-    assert run["source"] == str(writing.directory(results / "runs", pair[0]).path)
+    assert run["source"] == str(directory.place(results / "runs", pair[0]))
     other = client.get(f"/api/run?id={pair[1].id}").json()
     assert (other["samples"], other["output"]) == ([], [])
 
@@ -262,7 +262,7 @@ def test_errors_are_one_line(client: TestClient, index: Index, monkeypatch: pyte
 
 
 def test_hostile_names_stay_text(results: Path, pair: list) -> None:
-    path = writing.directory(results / "runs", pair[1]).path
+    path = directory.place(results / "runs", pair[1])
     spoil.change(path, status="failed", reason=madeup.HOSTILE)
     (path.parent / f"{'<img src=x>' * 3}.s1.{'0' * 12}").mkdir()
     client = TestClient(server.app(Index(results), TOKEN), "http://localhost", cookies=_jar())
@@ -319,7 +319,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_news_of_runs_in_view(application: Any, results: Path, pair: list, hurried: None) -> None:
-    path = writing.directory(results / "runs", pair[0]).path
+    path = directory.place(results / "runs", pair[0])
 
     def fail() -> None:
         spoil.change(path, status="failed")
@@ -333,7 +333,7 @@ def test_runs_out_of_view_are_no_news_but_new_ones(application: Any, results: Pa
     (new,) = fake.specs(1, "optim.lr=0.7")
 
     def change() -> None:
-        spoil.change(writing.directory(results / "runs", pair[1]).path, status="failed")
+        spoil.change(directory.place(results / "runs", pair[1]), status="failed")
         fake.directory(results / "runs" / "new", new)
 
     content, _ = asyncio.run(first_news(application, "filter=seed%3D1", change))

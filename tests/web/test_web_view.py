@@ -408,8 +408,8 @@ def test_of_an_arm_those_options_are_named_that_tell_it_from_all_others():
     found = seen(runs)
     assert [arm["label"] for arm in found["arms"]] == [
         "none",
-        "batch scale=one",
-        "batch scale=two sites=a",
+        "batch momentum=0.1",
+        "batch momentum=0.5 sites=a",
         "batch sites=b",
     ]
     assert {*found["arms"][2]["whole"].split()} == {"batch", "norm.momentum=0.5", "norm.scale=two", "norm.sites=a"}
