@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from normbench.draw.text import visible
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.papers import describe, rules
 from normbench.papers.decide import Verdict
+from normbench.papers.parts import PartResult
 
 FAILED = 6  # the exit code where a claim has a word of --fail-on
 LONGEST = 65_536  # characters of a comment on GitHub
@@ -60,11 +60,11 @@ def fail_words(given: Sequence[str]) -> list[str]:
 
 def failing(claim: Verdict, words: Sequence[str]) -> str:
     """The first of these words that a claim has; "" for none. Under a control only what leaves it open counts."""
-    first = claim["verdict"].partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
-    has = {claim["setting"], first, rules.DIVERGED if claim.get("diverged") else ""}
-    settings = [(claim["setting"], claim["parts"])]
-    if "compared" in claim:  # of logged runs; an artifact's verdict is published as "controls not run"
-        settings += [(control["word"], control["parts"]) for control in claim["controls"]]
+    first = claim.verdict.partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
+    has = {claim.setting, first, rules.DIVERGED if claim.diverged else ""}
+    settings = [(claim.setting, claim.parts)]
+    if claim.compared is not None:  # of logged runs; an artifact's verdict is published as "controls not run"
+        settings += [(control.word, control.parts) for control in claim.controls]
     for setting, parts in settings:
         if setting not in rules.DECIDED:
             has |= {*_left_open(parts)}
@@ -72,12 +72,12 @@ def failing(claim: Verdict, words: Sequence[str]) -> str:
     return next((word for word in words if SETTINGS.get(word, word) in has), "")
 
 
-def _left_open(parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _left_open(parts: Sequence[PartResult]) -> Iterator[str]:
     """The words for why parts that are not decided are not."""
-    if any(part["diverged"] for part in parts):
+    if any(part.diverged for part in parts):
         yield rules.DIVERGED
-    copies = any(part["why"] == "alike" and part["effect"] for part in parts)  # of one seed, that differ
-    if copies or any(part["why"] in INCOMPLETE for part in parts):
+    copies = any(part.why == "alike" and part.effect for part in parts)  # of one seed, that differ
+    if copies or any(part.why in INCOMPLETE for part in parts):
         yield "incomplete"
 
 
@@ -98,7 +98,7 @@ def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
     """Every claim, with its file where there are several."""
     for one in judged:
         for claim in one.claims:
-            yield (claim["id"] if len(judged) == 1 else f"{one.id} {claim['id']}"), claim
+            yield (claim.id if len(judged) == 1 else f"{one.id} {claim.id}"), claim
 
 
 def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
@@ -107,11 +107,11 @@ def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     # not why: an error may quote a row of a file, which is not for everybody
     entries = [("", f"**{_text(one.id)}** was not judged: the log says why.") for one in judged if one.failed]
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
-        word, verdict = failing(claim, words), _text(claim["verdict"])
-        cells = (f"{_text(name)}: {_text(claim['statement'])}", f"**{verdict}**" if word else verdict)
+        word, verdict = failing(claim, words), _text(claim.verdict)
+        cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)
         part = describe.deciding(claim)
-        effect = describe.effect(part) if part and part["n"] else "–"
-        row = f"| {' | '.join([*cells, _text(effect), str(claim['n'])])} |"
+        effect = describe.effect(part) if part and part.n else "–"
+        row = f"| {' | '.join([*cells, _text(effect), str(claim.n)])} |"
         entries.append((row, f"**{_text(name)}** {word}: {_text(_evidence(claim))}" if word else ""))
     room = LONGEST - len("\n".join([*head, LOOKS])) - 200  # the table's head, and the line on what is left out
     kept = 0
@@ -133,4 +133,4 @@ def _text(text: str) -> str:
 
 
 def _evidence(claim: Verdict) -> str:
-    return "; ".join(filter(None, [claim["answer"], claim.get("compared")]))
+    return "; ".join(filter(None, [claim.answer, claim.compared]))

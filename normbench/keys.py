@@ -71,6 +71,8 @@ def load(kind: type[T], data: Any, place: object, way_out: str = "", key: str = 
 
 def read(kind: Any, value: Any) -> Any:
     """A value of a file as this type. ValueError with what is wrong."""
+    if kind is Any or type(value) is kind is not float:  # most are
+        return value
     origin, args = _form(kind)
     if origin is Annotated:
         for step in args[1:]:
@@ -168,7 +170,7 @@ def _fits(kind: Any, value: Any) -> bool:
         return isinstance(value, dict)
     if kind is float:
         return type(value) in (int, float) and abs(value) <= sys.float_info.max
-    return kind is Any or type(value) is kind
+    return type(value) is kind
 
 
 def _wanted(kind: Any) -> str:
@@ -182,10 +184,10 @@ def _wanted(kind: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What a file would have of it; without the keys that are None."""
+    """What a file has of it: a key that is None, as its default is, is left out."""
     if dataclasses.is_dataclass(value):
-        entries = {key: getattr(value, field.name) for key, (field, _) in _keys(value.__class__).items()}
-        return {key: plain(entry) for key, entry in entries.items() if entry is not None}
+        entries = [(key, field, getattr(value, field.name)) for key, (field, _) in _keys(value.__class__).items()]
+        return {key: plain(entry) for key, field, entry in entries if not entry is field.default is None}
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -11,7 +11,6 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -21,6 +20,7 @@ from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, rules
 from normbench.papers.claims import Artifact
+from normbench.papers.decide import Verdict
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,13 +35,13 @@ LESS = {
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
 
 
-def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Mapping[str, Any]]]:
+def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Verdict]]:
     """By claim the highest published fidelity that can decide it, and the claim as judged there."""
-    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    found: dict[str, tuple[str, Verdict]] = {}
     for fidelity in reversed(fidelities(artifact.id, results)):
-        for claim in published.read_verdicts(results / artifact.id / fidelity / "verdicts.json")["claims"]:
-            if claim["id"] not in found or claim["setting"] != rules.NOT_DECIDABLE:
-                found[claim["id"]] = fidelity, claim
+        for claim in published.read_verdicts(results / artifact.id / fidelity / "verdicts.json").claims:
+            if claim.id not in found or claim.setting != rules.NOT_DECIDABLE:
+                found[claim.id] = fidelity, claim
     return found
 
 
@@ -61,7 +61,7 @@ def table(results: Path) -> str:
             if claim.id in judged:
                 fidelity, found = judged[claim.id]
                 link = f"[{name}]({name}/{fidelity}/table.md)"
-                verdict, answer = found["verdict"], describe.evidence(found)
+                verdict, answer = found.verdict, describe.evidence(found)
             amended = " (amended)" if any(a.claim == claim.id for a in artifact.amendments) else ""
             statement = escape(f"{claim.id}: {claim.statement}{amended}")
             lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
@@ -108,7 +108,7 @@ def summary(results: Path) -> str:
     loaded = [artifacts.load(name) for name in artifacts.ids()]
     amended = sum(any(a.claim == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
     paths = (results / a.id / fidelity / "verdicts.json" for a in loaded for fidelity in fidelities(a.id, results))
-    wrong = sum(published.read_verdicts(path)["expected_wrong"] for path in paths)
+    wrong = sum(published.read_verdicts(path).expected_wrong for path in paths)
     most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
     return (
         f"Of {total} claims {reproduced[0]} are reproduced and {contradicted[0]} are contradicted, {reproduced[1]} and "
@@ -133,12 +133,12 @@ def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
     return found
 
 
-def _column(fidelity: str, claim: Mapping[str, Any]) -> str:
+def _column(fidelity: str, claim: Verdict) -> str:
     """`in part` where controls or the fidelity leave something open."""
-    setting = claim["setting"]
+    setting = claim.setting
     if setting not in rules.DECIDED:
         return "not decidable" if setting == rules.NOT_DECIDABLE else str(setting)
-    if fidelity != "paper" or claim["robustness"] not in ("", rules.ROBUST):
+    if fidelity != "paper" or claim.robustness not in ("", rules.ROBUST):
         return "in part"
     return {rules.HOLDS: "reproduced", rules.OPPOSITE: "contradicted"}.get(setting, str(setting))
 
@@ -162,7 +162,7 @@ def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     fidelity, claim = judged[id]
     number, *sure = map(escape, describe.finding(claim))
     left = [fidelity] if fidelity != "paper" else []
-    left += [f"controls {claim['robustness']}"] if claim["robustness"] not in ("", rules.ROBUST) else []
+    left += [f"controls {claim.robustness}"] if claim.robustness not in ("", rules.ROBUST) else []
     link = f"[{id}](results/{name}/{fidelity}/table.md)"
     but = f"; but {given['but']}" if "but" in given else ""
     return f"{given['what']}: **{describe.word(claim)}**, {number}{but}", ", ".join([link, *left, *sure[:1]])

@@ -1,12 +1,15 @@
 """Claims of one sentence and runs with a known effect, judged."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from normbench import keys
 from normbench.papers import rules, verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
+from normbench.papers.decide import Verdict
+from normbench.papers.parts import PartResult
 from normbench.runs.record import RunRecord
 
 ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")
@@ -59,10 +62,10 @@ def judge(
     artifact: Artifact,
     runs: Sequence[RunRecord],
     fidelity: str,
-    previous: Mapping[str, Any] | None = None,
+    previous: verdicts.Verdicts | None = None,
     planned: Any = None,
     **more: Any,
-) -> dict[str, Any]:
+) -> verdicts.Verdicts:
     return verdicts.judge(artifact, runs, fidelity, previous, planned or AsThere(runs), **more)
 
 
@@ -107,12 +110,17 @@ def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **m
     return runs
 
 
-def only(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str = "paper", **more: Any) -> dict[str, Any]:
+def only(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str = "paper", **more: Any) -> Verdict:
     content = judge(artifact, runs, fidelity, **more)
-    json.dumps(content, allow_nan=False)
-    (claim,) = content["claims"]
-    return dict(claim)
+    json.dumps(keys.plain(content), allow_nan=False)
+    (claim,) = content.claims
+    return claim
+
+
+def part_result(**more: Any) -> PartResult:
+    """A part that is judged, of five seeds."""
+    return replace(only(artifact(direction()), arms(-1.0)).parts[0], **more)
 
 
 def verdict(*args: Any, **more: Any) -> str:
-    return str(only(*args, **more)["verdict"])
+    return only(*args, **more).verdict

@@ -11,8 +11,8 @@ from typing import Any
 
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish, verdicts
-from normbench.runs import directory, pack
+from normbench.papers import publish
+from normbench.runs import directory, files, pack
 from normbench.runs.record import RunRecord
 from normbench.stored import LABELS
 
@@ -62,7 +62,9 @@ def _published() -> dict[str, bytes]:
 
 def sealed(content: dict[str, Any], pack_sha256: str | None = None) -> str:
     """Changed verdicts as if they had been judged so, on the same pack or another."""
-    return json.dumps(verdicts.sealed(content, content["pack_sha256"] if pack_sha256 is None else pack_sha256))
+    hashes = {} if pack_sha256 is None else {"pack_sha256": pack_sha256}
+    whole = {key: value for key, value in content.items() if key != "sha256"} | hashes
+    return json.dumps(whole | {"sha256": files.seal(whole)})
 
 
 def hostile(results: Path) -> Path:

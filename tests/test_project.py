@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import judged
 import pytest
 import yaml
 
@@ -27,7 +29,7 @@ from normbench.errors import NormbenchError
 from normbench.launch.run_missing import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
-from normbench.papers import per_example_effects, publish, published, sample_archive
+from normbench.papers import per_example_effects, publish, published, sample_archive, verdicts
 from normbench.runs import pack
 from normbench.runs.table import Runs
 
@@ -121,8 +123,10 @@ def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_op
         ("undecided", "", "proxy"): "undecided",
         ("holds", "robust", "paper"): "reproduced",
     }
+    verdict = judged.only(judged.artifact(judged.direction()), [])
     for (setting, robustness, fidelity), column in columns.items():
-        assert script._column(fidelity, {"setting": setting, "robustness": robustness}) == column in script.COLUMNS
+        claim = replace(verdict, setting=setting, robustness=robustness)
+        assert script._column(fidelity, claim) == column in script.COLUMNS
 
 
 def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
@@ -147,11 +151,11 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
     rows = dict(line.strip("| ").split(" | ", 1) for line in script.questions(ROOT / "results").splitlines()[2:])
     assert list(rows) == [question["ask"] for question in questions]
     path = ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
-    (claim,) = [claim for claim in published.read_verdicts(path)["claims"] if claim["id"] == "LN-F1"]
-    ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim["effect"], *claim["parts"][0]["interval"]))
+    (claim,) = [claim for claim in published.read_verdicts(path).claims if claim.id == "LN-F1"]
+    ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim.effect, *claim.parts[0].interval))
     row = rows["Does LN train faster than BN at batch 128?"]
-    assert f"**{claim['setting']}**" in row
-    assert all(f" {number} " in row for number in (ratio, low, high, claim["n"]))
+    assert f"**{claim.setting}**" in row
+    assert all(f" {number} " in row for number in (ratio, low, high, claim.n))
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published
 
@@ -165,12 +169,12 @@ def test_what_stands_behind_a_but_is_published_so(script: ModuleType):
             name = rest.get("artifact", one["artifact"])
             if "control" in rest:
                 _, claim = script.verdicts(artifacts.load(name), ROOT / "results")[one["claim"]]
-                parts = {control["name"]: control["parts"] for control in claim["controls"]}[rest["control"]]
-                assert {part["id"]: part["effect"] for part in parts}[rest["part"]] == rest["effect"], one["but"]
+                parts = {control.name: control.parts for control in claim.controls}[rest["control"]]
+                assert {part.id: part.effect for part in parts}[rest["part"]] == rest["effect"], one["but"]
                 continue
             if "part" in rest:
                 _, claim = script.verdicts(artifacts.load(name), ROOT / "results")[one["claim"]]
-                words = {part["id"]: part["word"] for part in (*claim["parts"], *claim["reported"])}
+                words = {part.id: part.word for part in (*claim.parts, *claim.reported)}
                 assert words[rest["part"]] == rest["word"], one["but"]
                 continue
             fidelity, *_ = script.fidelities(name, ROOT / "results")
@@ -231,7 +235,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         examples,
         archive.sha256,
     )
-    assert judged == json.loads((place / "verdicts.json").read_text())
+    assert verdicts.as_file(judged) == (place / "verdicts.json").read_bytes()
     for file, content in publish.pages(artifact, fidelity, judged, runs).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -51,12 +50,12 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
         found += _ids(place / pack.NAME, runs, ids)
     if not verdicts:
         return found
-    seen["verdicts"] += len(verdicts["claims"])
-    if samples and samples.sha256 != (recorded := verdicts.get("samples_sha256", "")):
+    seen["verdicts"] += len(verdicts.claims)
+    if samples and samples.sha256 != (recorded := verdicts.samples_sha256 or ""):
         found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
             "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "
             f"(git checkout), or publish again: {again}"))  # fmt: skip
-    if verdicts["contrasts_sha256"] and not (place / per_example_effects.NAME).exists():
+    if verdicts.contrasts_sha256 and not (place / per_example_effects.NAME).exists():
         kind = "unknown" if shipped_results.is_copy(place, per_example_effects.NAME) else "missing"
         found.append(Finding(kind, place / per_example_effects.NAME, per_example_effects.GONE))
     elif runs is not None and contrasts:
@@ -94,11 +93,12 @@ def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iter
         yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
-    sha256s = entry.verdicts["pack_sha256"], contrasts, entry.verdicts.get("samples_sha256", "")
-    judged = publish.judge(artifact, runs, entry.fidelity, entry.verdicts, *sha256s)
-    if (content := json.loads(json.dumps(judged))) != entry.verdicts:
-        pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
-        others = ", ".join(now["id"] for now, then in pairs if now != then)
+    before = entry.verdicts
+    samples_sha256 = before.samples_sha256 or ""
+    judged = publish.judge(artifact, runs, entry.fidelity, before, before.pack_sha256, contrasts, samples_sha256)
+    if judged != before:
+        pairs = zip(judged.claims, before.claims, strict=False)
+        others = ", ".join(now.id for now, then in pairs if now != then)
         yield Finding("verdict", place / "verdicts.json", f"the verdicts {f'of {others}' if others else 'as a whole'} "
                       f"do not follow from the pack. {again}")  # fmt: skip
     for name, page in publish.pages(artifact, entry.fidelity, judged, runs).items():

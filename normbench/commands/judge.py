@@ -112,18 +112,18 @@ class Judge(Judging):
         claims = verdicts.judge(asked, found)
         absent = _absent(asked, found)
         not_run = [
-            f"{claim['id']}: {claim['answer']}."
+            f"{claim.id}: {claim.answer}."
             for claim in claims
-            if NOT_RUN in (claim["setting"], *(control["word"] for control in claim["controls"]))
+            if NOT_RUN in (claim.setting, *(control.word for control in claim.controls))
         ]
         judged.append(Judged(self.asked, claims, absent=absent or not_run))
         notes += absent
         for note in notes:
             self.say(f"  note: {note}")
-        answers = ["; ".join(filter(None, [claim["answer"], claim["compared"]])) for claim in claims]
+        answers = ["; ".join(filter(None, [claim.answer, claim.compared])) for claim in claims]
         verdict_table.show_verdicts(claims, answers, self.console)
         if self.as_json:
-            said = [{key: claim[key] for key in KEYS} for claim in claims]
+            said = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
             terminal.say_json({"title": asked.title, "claims": said, "notes": notes})
         return 0
 

@@ -31,6 +31,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Verdict
+from normbench.papers.verdicts import Verdicts
 from normbench.runs.record import RunRecord
 from normbench.runs.table import Runs
 
@@ -231,12 +232,15 @@ class Reproduce(Judging):
         for line in training.describe_submitted(ensured.outcomes):
             self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
-        before = publish.last(self.results, artifact, self.fidelity) or {"claims": []}
+        before = publish.last(self.results, artifact, self.fidelity)
         verdicts, files = self._results(artifact, finished)
         judged.append(Judged(artifact.id, verdicts))
-        claims = [{key: claim[key] for key in ("id", "verdict", "n")} for claim in verdicts]
+        claims = [{"id": claim.id, "verdict": claim.verdict, "n": claim.n} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
-        answer |= {"decided": describe.decided(verdicts), "decided_before": describe.decided(before["claims"])}
+        answer |= {
+            "decided": describe.decided(verdicts),
+            "decided_before": describe.decided(before.claims if before else ()),
+        }
         if ensured.interrupted:
             to_come = missing(specs, stored, self.retry_failed)
             resumable = sum(stored.state(spec) == "interrupted" for spec in to_come)
@@ -315,7 +319,7 @@ class Reproduce(Judging):
             state = ensured.runs.state(spec)
             self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
 
-    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[list[Verdict], dict[str, str]]:
+    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[Sequence[Verdict], dict[str, str]]:
         """Publish and print the results; returns the claims and the files."""
         from normbench.papers import publish
 
@@ -335,7 +339,7 @@ class Reproduce(Judging):
         files = {name: str(place / file) for name, file in named.items() if (place / file).exists()}
         for name, file in files.items():
             self.say(f"  {name:<9} {file}")
-        return judged["claims"], files
+        return judged.claims, files
 
     def _report(self, only: Sequence[str]) -> str | None:
         """Update the static site; if it cannot be written, print a note."""
@@ -374,10 +378,10 @@ def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
     console.print()
 
 
-def show_verdicts(judged: dict[str, Any], console: Console) -> None:
+def show_verdicts(judged: Verdicts, console: Console) -> None:
     from normbench.papers import describe, publish
 
-    if judged["fidelity"] == publish.SMOKE:
+    if judged.fidelity == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    verdict_table.show_verdicts(judged["claims"], [*map(describe.in_full, judged["claims"])], console)
+    verdict_table.show_verdicts(judged.claims, [*map(describe.in_full, judged.claims)], console)

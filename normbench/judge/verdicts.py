@@ -19,8 +19,7 @@ PAPER = "paper"  # under which a file without an experiment has the seeds of a c
 
 
 def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
-    """A verdict for each claim, of the form that `papers.decide` gives, and: `answer`, a sentence; `diverged`, whether
-    more runs of a first cell diverged than of the second; `compared`, how runs were compared, in words.
+    """A verdict for each claim.
 
     Of k claims that runs can decide the first is decided by tests at 5 %/k, of the other k − 1 the next at 5 %/(k − 1),
     and so on. Runs that all have one control are judged as if they had none. Raises NormbenchError as `observe`, and
@@ -33,12 +32,12 @@ def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     seen = [_Seen(claim, claims, runs) for claim in claims.claims]
     found = [one.verdict(rules.ALPHA) for one in seen]
-    testable = [place for place, claim in enumerate(found) if claim["spent"]]
+    testable = [place for place, claim in enumerate(found) if claim.spent]
     decided: list[int] = []
     while True:
         alpha = rules.ALPHA / max(1, len(testable) - len(decided))
         found = [found[place] if place in decided else one.verdict(alpha) for place, one in enumerate(seen)]
-        new = [place for place in testable if place not in decided and found[place]["setting"] in rules.DECIDED]
+        new = [place for place in testable if place not in decided and found[place].setting in rules.DECIDED]
         if not new:
             return found
         decided += new
@@ -66,23 +65,24 @@ class _Seen:
     def verdict(self, alpha: float) -> Verdict:
         setting, reported = _with_parts(self.setting), _with_parts(self.reported)
         controls = {name: _with_parts(seen) for name, seen in self.controls.items()}
-        found = decide(
+        verdict = decide(
             self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=rules.ALPHA
         )
-        for seen, part in zip(self.setting, found["parts"], strict=True):
-            part["logged"] = True
-            if isinstance(seen, Unpaired):
-                part["unpaired"] = [len(cell["values"]) for cell in seen.cells]
+        parts = []
+        for seen, part in zip(self.setting, verdict.parts, strict=True):
+            unpaired = tuple(len(cell["values"]) for cell in seen.cells) if isinstance(seen, Unpaired) else None
+            quantity = part.quantity
             if seen.step is not None:
-                part["quantity"] = f"{part['quantity'].removeprefix('final ')} at step {seen.step:g}"
+                quantity = f"{quantity.removeprefix('final ')} at step {seen.step:g}"
+            parts.append(replace(part, logged=True, unpaired=unpaired, quantity=quantity))
         worse = any(_lost(seen, 1) > _lost(seen, -1) for seen in self.setting)
-        if worse and found["setting"] not in (*rules.DECIDED, rules.NOT_RUN):
-            found |= {"setting": rules.DIVERGED, "verdict": rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)}
+        if worse and verdict.setting not in (*rules.DECIDED, rules.NOT_RUN):
+            word = rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)
+            verdict = replace(verdict, setting=rules.DIVERGED, verdict=word)
         compared = dict.fromkeys(text for seen in self.setting for text in seen.compared)
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
-        # a suggestion would be of runs that an experiment plans
-        found |= {"diverged": worse, "compared": "; ".join(compared), "suggestion": None}
-        return found | {"answer": describe.evidence(found)}
+        verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
+        return replace(verdict, answer=describe.evidence(verdict))
 
 
 def _with_parts(seen: Sequence[Logged]) -> list[tuple[Part, Observed]]:

@@ -589,7 +589,7 @@ def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     places = [place_of(cell) for cell in cells]
     shared = {k: v for k, v in places[0].items() if k != "arm" and places[-1].get(k) == v} if cells else {}
     return {
-        "sides": [name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells],
+        "sides": tuple(name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells),
         "quantity": end.quantity(names),
         "place": ", ".join(filter(None, [name_of(shared, names), "in training mode" if end.mode == "train" else ""])),
         "scale": part.scale,

@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from normbench.papers import rules
-from normbench.papers.claims import Claim, Part
-from normbench.papers.parts import Observed, result
+from normbench.papers.claims import Amendment, Claim, Part
+from normbench.papers.parts import Observed, PartResult, result
+from normbench.stats.statistics import Interval
 
 Parts = Sequence[tuple[Part, Observed]]
-Verdict = dict[str, Any]  # an entry of `claims` in verdicts.json, see results/README.md
-_HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Runs that would decide an open claim, or why none would; `suggested_runs` has the kinds."""
+
+    runs: int | None
+    hours: float | None  # of a core
+    seeds: int | None
+    under: tuple[str, ...]  # controls that are open, or choices that no control varies
+    command: str  # that trains the runs
+    kind: str
+
+
+@dataclass(frozen=True)
+class ControlVerdict:
+    """The parts of a claim under a control."""
+
+    name: str
+    word: str  # the claim's under it, at the level of the claim
+    strict: str  # at that over the number of controls; undecided where the effects differ too little for another word
+    deciding: int  # the index of the part that decides
+    share: int | None  # as of a verdict
+    parts: tuple[PartResult, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim in verdicts.json."""
+
+    id: str
+    kind: str
+    ours: bool
+    statement: str
+    quote: str
+    locator: str
+    endpoint: str  # as effect, unit, interval, n, level and detectable: of the part that decides
+    setting: str  # the word at the paper's setting
+    robustness: str  # over the controls: robust, depends, undecided or not run; "" without them, or without a word
+    verdict: str
+    undecidable: str  # why no run can decide it
+    deciding: int | None  # the index of the part that decides
+    share: int | None  # how many of several parts a negligible claim rests on
+    scattered: bool  # these are other parts under each control
+    unvaried: tuple[str, ...]  # open choices that no control varies
+    beside: tuple[str, ...]  # ids of reported parts that are printed with it
+    alone: Mapping[str, tuple[int, int]]  # by control the first and last of the seeds that alone decide
+    n: int
+    effect: float | None
+    unit: str
+    interval: Interval | None
+    level: float | None
+    detectable: float | None
+    alpha: float  # the level of its tests
+    spent: float  # the levels of its looks so far
+    looks: tuple[int, ...]  # the planned n of each
+    look: int  # the last that has its runs
+    runs: tuple[str, ...]
+    parts: tuple[PartResult, ...]
+    reported: tuple[PartResult, ...]
+    controls: tuple[ControlVerdict, ...]
+    suggestion: Suggestion | None
+    rules_sha256: str = ""  # of the rules, smallest effects, planned seeds and controls that it uses
+    amendments: tuple[Amendment, ...] = ()
+    answer: str = ""  # its evidence in a sentence
+    diverged: bool | None = None  # of logged runs: more of a first cell diverged than of the second
+    compared: str | None = None  # of logged runs: how they were compared, in words
 
 
 def decide(
@@ -43,50 +109,51 @@ def decide(
         robust, everywhere = rules.UNDECIDED, [setting]
     share = _share(word, *everywhere, alpha=alpha)
 
-    def results(found: Parts) -> list[dict[str, Any]]:
-        return [result(seen, rules.part_word(part, seen, alpha, small), alpha, names) for part, seen in found]
+    def results(of: Parts) -> tuple[PartResult, ...]:
+        return tuple(result(seen, rules.part_word(part, seen, alpha, small), alpha, names) for part, seen in of)
+
+    def under(name: str, of: Parts) -> ControlVerdict:
+        word, strict = tried[name]
+        return ControlVerdict(name, word, strict, deciding(word, of, alpha), _share(word, of, alpha=alpha), results(of))
 
     parts = results(setting)
     place = deciding(word, setting, alpha)
-    headline = parts[place] if parts else None
-    return {
-        "id": claim.id,
-        "kind": claim.kind,
-        "ours": claim.ours,
-        "statement": claim.statement,
-        "quote": claim.quote,
-        "locator": claim.locator,
-        "endpoint": headline["endpoint"] if headline else "",
-        "setting": word,
-        "robustness": robust,
-        "verdict": rules.verdict(word, robust, claim.ours, fidelity, None if share is None else (share, len(setting))),
-        "undecidable": claim.not_decidable.get(fidelity, ""),
-        "deciding": place if parts else None,
-        "share": share,
-        "scattered": scattered,
-        "unvaried": list(claim.unvaried),
-        "beside": list(claim.beside),
-        "alone": _alone(claim, fidelity),
-        **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
-        "alpha": alpha,
-        "spent": _spent(claim, setting, undecidable, look, alpha, earlier),
-        "looks": (claim.added or [headline["planned"]]) if headline and headline["planned"] else [],
-        "look": look,
-        "runs": sorted({run for part in parts for run in part["runs"]}),
-        "parts": parts,
-        "reported": results(reported),
-        "controls": [
-            {
-                "name": name,
-                "word": tried[name][0],
-                "strict": tried[name][1],
-                "deciding": deciding(tried[name][0], found, alpha),
-                "share": _share(tried[name][0], found, alpha=alpha),
-                "parts": results(found),
-            }
-            for name, found in controls.items()
-        ],
-    }
+    first = parts[place] if parts else None
+    planned = (first.planned,) if first and first.planned else ()
+    return Verdict(
+        id=claim.id,
+        kind=claim.kind,
+        ours=claim.ours,
+        statement=claim.statement,
+        quote=claim.quote,
+        locator=claim.locator,
+        endpoint=first.endpoint if first else "",
+        setting=word,
+        robustness=robust,
+        verdict=rules.verdict(word, robust, claim.ours, fidelity, None if share is None else (share, len(setting))),
+        undecidable=claim.not_decidable.get(fidelity, ""),
+        deciding=place if parts else None,
+        share=share,
+        scattered=scattered,
+        unvaried=claim.unvaried,
+        beside=claim.beside,
+        alone=_alone(claim, fidelity),
+        n=first.n if first else 0,
+        effect=first.effect if first else None,
+        unit=first.unit if first else "",
+        interval=first.interval if first else None,
+        level=first.level if first else None,
+        detectable=first.detectable if first else None,
+        alpha=alpha,
+        spent=_spent(claim, setting, undecidable, look, alpha, earlier),
+        looks=claim.added or planned if planned else (),
+        look=look,
+        runs=tuple(sorted({run for part in parts for run in part.runs})),
+        parts=parts,
+        reported=results(reported),
+        controls=tuple(under(name, of) for name, of in controls.items()),
+        suggestion=None,
+    )
 
 
 def deciding(word: str, parts: Parts, alpha: float) -> int:
@@ -119,7 +186,7 @@ def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: floa
     return rules.ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
 
 
-def _alone(claim: Claim, fidelity: str) -> dict[str, list[int]]:
+def _alone(claim: Claim, fidelity: str) -> dict[str, tuple[int, int]]:
     """The first and the last of the seeds that alone decide, by control: "" is the paper's setting."""
     own = {"": claim.alone(fidelity)} | {name: claim.alone(fidelity, name) for name in claim.control_seeds}
-    return {name: [seeds[0], seeds[-1]] for name, seeds in own.items() if seeds is not None}
+    return {name: (seeds[0], seeds[-1]) for name, seeds in own.items() if seeds is not None}

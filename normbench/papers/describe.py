@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from normbench.draw.panels import Panel
 from normbench.draw.text import minus, show
 from normbench.papers import rules
+from normbench.papers.decide import ControlVerdict, Verdict
+from normbench.papers.parts import PartResult
 
 MOST_DIGITS = 7  # of the ends of an interval that look alike
 APART = 2.0  # times, from which a difference of curves is plain
-Node = Mapping[str, Any]  # of verdicts.json
 WHY = {  # what keeps a part from a word
     "no runs": "no runs of {about}",
     "no planned runs": "no runs with the planned seeds of {about}",
@@ -64,116 +64,114 @@ _SUGGESTIONS = {
 # --- a claim ---------------------------------------------------------------------------------------------------------
 
 
-def evidence(claim: Node) -> str:
+def evidence(claim: Verdict) -> str:
     """The answer, what the controls say, and what else a reader has to know."""
     texts = [answer(claim), *_controls(claim)]
     texts += [
-        f"besides, {_compared(part)} ({part['word']})"
-        for part in claim["reported"]
-        if part["id"] in claim["beside"] and part["n"]
+        f"besides, {_compared(part)} ({part.word})" for part in claim.reported if part.id in claim.beside and part.n
     ]
-    alone = {name: "judged" if not name else f"under {name}" for name in claim["alone"]}
-    seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim["alone"].items()]
+    alone = {name: "judged" if not name else f"under {name}" for name in claim.alone}
+    seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim.alone.items()]
     texts += [f"{', '.join(seeds)} alone"] if seeds else []
     return "; ".join(texts)
 
 
-def answer(claim: Node) -> str:
+def answer(claim: Verdict) -> str:
     """One sentence with one number: that of the part which decides."""
     return "; ".join(finding(claim))
 
 
-def finding(claim: Node) -> list[str]:
+def finding(claim: Verdict) -> list[str]:
     """The number, then how sure it is: `["BN is 23 points worse than LN ...", "95 % interval 21 to 25, 5 seeds"]`."""
-    part, parts = deciding(claim), claim["parts"]
-    if claim["undecidable"] or part is None:
-        return [str(claim["undecidable"])]
-    if len(parts) == 1 or claim["setting"] in (rules.NOT_RUN, rules.NOT_DECIDABLE):
+    part, parts = deciding(claim), claim.parts
+    if claim.undecidable or part is None:
+        return [str(claim.undecidable)]
+    if len(parts) == 1 or claim.setting in (rules.NOT_RUN, rules.NOT_DECIDABLE):
         return _finding(part)
-    if claim["kind"] == "exact" and claim["setting"] == rules.HOLDS:
+    if claim.kind == "exact" and claim.setting == rules.HOLDS:
         return [f"{len(parts)} of {len(parts)} computed numbers hold"]
     return [*_finding(part), _count(claim, part)]
 
 
-def _count(claim: Node, part: Node) -> str:
+def _count(claim: Verdict, part: PartResult) -> str:
     """How many of several parts have a word, and why one that has it alone does not decide."""
-    parts = claim["parts"]
-    counts = Counter(one["word"] for one in parts)
-    what = "numbers" if claim["kind"] == "exact" else "comparisons"
-    if claim["share"] is not None:
-        return f"{claim['share']} of {len(parts)} {what} {verb(rules.NEGLIGIBLE, claim['share'])}"
-    words = (rules.OPPOSITE, rules.NEGLIGIBLE) if claim["setting"] == rules.UNDECIDED else ()
+    parts = claim.parts
+    counts = Counter(one.word for one in parts)
+    what = "numbers" if claim.kind == "exact" else "comparisons"
+    if claim.share is not None:
+        return f"{claim.share} of {len(parts)} {what} {verb(rules.NEGLIGIBLE, claim.share)}"
+    words = (rules.OPPOSITE, rules.NEGLIGIBLE) if claim.setting == rules.UNDECIDED else ()
     against = "".join(f", {counts[word]} {verb(word, counts[word])}" for word in words if counts[word])
-    strict = claim["setting"] == rules.UNDECIDED and part["word"] in words
+    strict = claim.setting == rules.UNDECIDED and part.word in words
     level = f" (alone, but not at the stricter level of {len(parts)} {what})" if strict else ""
     return f"{counts[rules.HOLDS]} of {len(parts)} {what} {verb(rules.HOLDS, counts[rules.HOLDS])}{against}{level}"
 
 
-def deciding(claim: Node) -> Node | None:
+def deciding(claim: Verdict) -> PartResult | None:
     """The part whose effect stands for the claim; None where it has no parts."""
-    return claim["parts"][claim["deciding"]] if claim["parts"] else None
+    return claim.parts[claim.deciding or 0] if claim.parts else None
 
 
-def _controls(claim: Node) -> list[str]:
+def _controls(claim: Verdict) -> list[str]:
     """The word under each control, with its number."""
-    if not claim["robustness"]:
+    if not claim.robustness:
         return []
-    word, gaps = claim["setting"], (rules.NOT_RUN, rules.NOT_DECIDABLE)
+    word, gaps = claim.setting, (rules.NOT_RUN, rules.NOT_DECIDABLE)
     names: dict[str, list[str]] = {}
     named: set[str] = set()
-    for control in claim["controls"]:
-        found = control["word"] if control["word"] in (word, *gaps) else control["strict"]
+    for control in claim.controls:
+        found = control.word if control.word in (word, *gaps) else control.strict
         if found not in (*rules.DECIDED, *gaps):
             found = rules.UNDECIDED
         number = "" if found == rules.NOT_RUN else _under(claim, control, named)
-        names.setdefault("the same" if found == word else found, []).append(control["name"] + number)
+        names.setdefault("the same" if found == word else found, []).append(control.name + number)
     texts = [f"{found} under {', '.join(own)}" for found, own in names.items()]
-    texts += ["no comparison is negligible under all of them"] if claim["scattered"] else []
-    suggested = claim["suggestion"] and claim["suggestion"]["kind"] == "control"  # which says so
-    if claim["unvaried"] and not suggested:
-        texts.append(f"no control varies the {' and the '.join(claim['unvaried'])}")
+    texts += ["no comparison is negligible under all of them"] if claim.scattered else []
+    suggested = claim.suggestion and claim.suggestion.kind == "control"  # which says so
+    if claim.unvaried and not suggested:
+        texts.append(f"no control varies the {' and the '.join(claim.unvaried)}")
     return texts
 
 
-def _under(claim: Node, control: Node, named: set[str]) -> str:
+def _under(claim: Verdict, control: ControlVerdict, named: set[str]) -> str:
     """` (0.9 times)`: of the part that decides at the paper's setting; where the control has another word, of one that
     has it or leaves it open, with what it compares unless that has been `named`; of how many parts, where negligible.
     """
-    if control["share"] is not None:
-        return f" ({control['share']} of {len(claim['parts'])})"
-    other = control["word"] in rules.DECIDED and control["word"] != claim["setting"]
-    if not control["parts"]:
+    if control.share is not None:
+        return f" ({control.share} of {len(claim.parts)})"
+    other = control.word in rules.DECIDED and control.word != claim.setting
+    if not control.parts:
         return ""
-    part = control["parts"][control["deciding"] if other else claim["deciding"]]
-    if control["word"] not in rules.DECIDED and part["word"] in rules.DECIDED:  # another one leaves the control open
-        part = next((one for one in control["parts"] if one["word"] not in rules.DECIDED), part)
+    part = control.parts[control.deciding if other else claim.deciding or 0]
+    if control.word not in rules.DECIDED and part.word in rules.DECIDED:  # another one leaves the control open
+        part = next((one for one in control.parts if one.word not in rules.DECIDED), part)
         other = True
-    if part["effect"] is None:
+    if part.effect is None:
         return ""
-    full = other and len(claim["parts"]) > 1 and part["id"] not in named
-    named |= {part["id"]} if full else set()
-    return f" ({_compared(part) if full else size(part, part['effect'])})"
+    full = other and len(claim.parts) > 1 and part.id not in named
+    named |= {part.id} if full else set()
+    return f" ({_compared(part) if full else size(part, part.effect)})"
 
 
-def suggestion(claim: Node) -> str:
+def suggestion(claim: Verdict) -> str:
     """Which runs would decide an open claim; the command that trains them is `suggestion.command`."""
-    found = claim["suggestion"]
+    found = claim.suggestion
     if not found:
         return ""
-    cost = [f"{found['runs']} runs"] if found["kind"] == "seeds" else []
-    cost += [f"about {found['hours']:.12g} core-hours"] if found["hours"] is not None else []
-    under = f" under {', '.join(found['under'])}" if found["under"] else ""
-    return _SUGGESTIONS[found["kind"]].format(
-        missing="1 planned run is missing" if found["runs"] == 1 else f"{found['runs']} planned runs are missing",
+    cost = [f"{found.runs} runs"] if found.kind == "seeds" else []
+    cost += [f"about {found.hours:.12g} core-hours"] if found.hours is not None else []
+    under = f" under {', '.join(found.under)}" if found.under else ""
+    return _SUGGESTIONS[found.kind].format(
+        missing="1 planned run is missing" if found.runs == 1 else f"{found.runs} planned runs are missing",
         cost=f" ({', '.join(cost)})" if cost else "",
-        seeds=found["seeds"],
-        under=" and the ".join(found["under"]) if found["kind"] == "control" else under,
+        seeds=found.seeds,
+        under=" and the ".join(found.under) if found.kind == "control" else under,
     )
 
 
-def in_full(claim: Node) -> str:
+def in_full(claim: Verdict) -> str:
     """The evidence, and what would decide where something is open."""
-    command = claim["suggestion"] and claim["suggestion"]["command"]
+    command = claim.suggestion and claim.suggestion.command
     texts = (evidence(claim), suggestion(claim) + (f": {command}" if command else ""))
     return "; ".join(text for text in texts if text)
 
@@ -181,117 +179,118 @@ def in_full(claim: Node) -> str:
 # --- a part ----------------------------------------------------------------------------------------------------------
 
 
-def sentence(part: Node) -> str:
+def sentence(part: PartResult) -> str:
     """`LN is 4.1 points better than BN in final test error; 95 % interval 1.2 to 7, 5 seeds`."""
     return "; ".join(_finding(part))
 
 
-def _finding(part: Node) -> list[str]:
-    if not part["n"] or part["why"] in ("no record", "hardly begun"):
+def _finding(part: PartResult) -> list[str]:
+    if not part.n or part.why in ("no record", "hardly begun"):
         return [_why(part) or "no seed has a run of every arm that is compared"]
-    if part["kind"] == "exact":
-        return [f"{part['id']}: {_number(part['effect'])}{_unit(part)} (required: {_required(part['required'])})"]
+    if part.required is not None and part.effect is not None:
+        return [f"{part.id}: {_number(part.effect)}{_unit(part)} (required: {_required(part.required)})"]
     return [text for text in (_compared(part), *_sure(part), _why(part)) if text]
 
 
-def short(part: Node) -> str:
+def short(part: PartResult) -> str:
     """A part by its id, with its number and interval: for tables and beside an answer."""
-    if not part["n"]:
-        return f"{part['id']}: {rules.NOT_RUN}"
-    return f"{part['id']}: {effect(part)}"
+    if not part.n:
+        return f"{part.id}: {rules.NOT_RUN}"
+    return f"{part.id}: {effect(part)}"
 
 
-def effect(part: Node) -> str:
+def effect(part: PartResult) -> str:
     """`0.6 times (0.14 to 2.6)`, `1.8 points better (2.5 worse to 6.2 better)`; counts where runs give no mean."""
-    if part["effect"] is None:
-        return _order(part) if part["sign_test"] else _lost(part) or "no number"
-    median = "median " if part["test"] == "sign" else ""
-    span = f" ({_span(part, part['interval'])}{_level(part)})" if part["interval"] else ""
-    return f"{median}{size(part, part['effect'])}{span}"
+    if part.effect is None:
+        return _order(part) if part.sign_test else _lost(part) or "no number"
+    median = "median " if part.test == "sign" else ""
+    span = f" ({_span(part, part.interval)}{_level(part)})" if part.interval else ""
+    return f"{median}{size(part, part.effect)}{span}"
 
 
-def size(part: Node, value: float, unit: bool = True, digits: int = 2) -> str:
+def size(part: PartResult, value: float, unit: bool = True, digits: int = 2) -> str:
     """`0.6 times`, `1.8 points better`, `0.28 lower`; of a single cell the number itself; digits: at least so many."""
-    if part.get("scale") == "log" or part["unit"] == "log ratio":
+    if part.scale == "log" or part.unit == "log ratio":
         return f"{_number(math.exp(value), ratio=True, digits=digits)}{' times' if unit else ''}"
     if not _turned(part):
         return f"{_number(value, digits=digits)}{_unit(part) if unit else ''}"
-    words = ("better", "worse") if part["better"] else ("lower", "higher")
-    words = ("sooner", "later") if part.get("clock") else words
+    words = ("better", "worse") if part.better else ("lower", "higher")
+    words = ("sooner", "later") if part.clock else words
     side = words[(value > 0) != _rises(part)] if value else ""
     return f"{_number(abs(value), digits=digits)}{_unit(part) if unit else ''} {side}".rstrip()
 
 
-def _compared(part: Node) -> str:
+def _compared(part: PartResult) -> str:
     """What is compared, with the effect."""
-    value, sides = part["effect"], part["sides"]
+    value, sides = part.effect, part.sides
     if value is None:
-        return f"{part['id']}: {_order(part) if part['sign_test'] else _lost(part) or 'no number'}"
-    median = "in the median " if part["test"] == "sign" else ""
-    at = f" {part['place']}" if part["place"] else ""
-    if part["kind"] == "size" and len(sides) == 1:
-        return f"the {part['quantity']} of {sides[0]}{at} is {size(part, value)}"
+        return f"{part.id}: {_order(part) if part.sign_test else _lost(part) or 'no number'}"
+    median = "in the median " if part.test == "sign" else ""
+    at = f" {part.place}" if part.place else ""
+    if part.kind == "size" and len(sides) == 1:
+        return f"the {part.quantity} of {sides[0]}{at} is {size(part, value)}"
     if len(sides) != 2:
-        return f"{part['id']}: {median}{size(part, value)}"
+        return f"{part.id}: {median}{size(part, value)}"
     one, other = sides
-    if part["clock"] and part["scale"] == "log":
+    if part.clock and part.scale == "log":
         times = _number(math.exp(value), ratio=True)
-        return f"{one} takes {median}{times} times as many {part['clock']} as {other} to reach {part['quantity']}{at}"
-    if part["scale"] == "log":
-        return f"the {part['quantity']} of {one} is {median}{size(part, value)} that of {other}{at}"
+        return f"{one} takes {median}{times} times as many {part.clock} as {other} to reach {part.quantity}{at}"
+    if part.scale == "log":
+        return f"the {part.quantity} of {one} is {median}{size(part, value)} that of {other}{at}"
     if not value:
-        return f"{one} and {other} are alike{f' {median}'.rstrip()} in {part['quantity']}{at}"
-    return f"{one} is {median}{size(part, value)} than {other} in {part['quantity']}{at}"
+        return f"{one} and {other} are alike{f' {median}'.rstrip()} in {part.quantity}{at}"
+    return f"{one} is {median}{size(part, value)} than {other} in {part.quantity}{at}"
 
 
-def _sure(part: Node) -> list[str]:
+def _sure(part: PartResult) -> list[str]:
     """How sure the effect is: its interval and n; the smallest effect where it decides."""
-    counts = part.get("unpaired") or [part["n"]]
+    counts = part.unpaired or [part.n]
     seeds = f"{' against '.join(map(str, counts))} seed{'' if counts == [1] else 's'}"
-    seeds += f" × {part['examples']} test examples" if part["examples"] else ""
-    seeds += "".join(f", {text}" for text in (_lost(part),) if text and part["effect"] is not None)
-    if part["kind"] == "size":
+    seeds += f" × {part.examples} test examples" if part.examples else ""
+    seeds += "".join(f", {text}" for text in (_lost(part),) if text and part.effect is not None)
+    if part.kind == "size":
         return [*_paper(part), seeds]
-    if part["kind"] == "no_worse" and part["word"] == rules.HOLDS:
+    if part.kind == "no_worse" and part.word == rules.HOLDS:
         return [f"not worse by {_margin(part)} or more", seeds]
-    if part["tost"] and part["word"] == (rules.HOLDS if part["kind"] == "equivalence" else rules.NEGLIGIBLE):
-        within = f"within {_margin(part)}" if part["scale"] == "log" else f"less than the {_margin(part)} that matter"
+    if part.tost and part.word == (rules.HOLDS if part.kind == "equivalence" else rules.NEGLIGIBLE):
+        within = f"within {_margin(part)}" if part.scale == "log" else f"less than the {_margin(part)} that matter"
         return [f"surely {within}, {seeds}"]
-    if not part["interval"]:
+    if not part.interval:
         return [seeds]
-    level = f"{_percent(part['level'])} interval"
-    if part["word"] in (rules.HOLDS, rules.OPPOSITE):
-        claimed = _claimed(part) if part["word"] == rules.OPPOSITE else []
-        return [f"{level} {_span(part, part['interval'])}, {seeds}", *claimed]
-    low, high = _ends(part, part["interval"])
+    level = f"{_percent(part)} interval"
+    if part.word in (rules.HOLDS, rules.OPPOSITE):
+        claimed = _claimed(part) if part.word == rules.OPPOSITE else []
+        return [f"{level} {_span(part, part.interval)}, {seeds}", *claimed]
+    low, high = _ends(part, part.interval)
     ends = f"{size(part, low).removesuffix(' times')} to {size(part, high)}"
     usual = "" if _usual(part) else f" ({level})"
-    claimed = [f"claimed is worse by less than {_margin(part)}"] if part["kind"] == "no_worse" else _claimed(part)
+    claimed = [f"claimed is worse by less than {_margin(part)}"] if part.kind == "no_worse" else _claimed(part)
     return [f"with {seeds} anything from {ends} is possible{usual}", *claimed]
 
 
-def _paper(part: Node) -> list[str]:
+def _paper(part: PartResult) -> list[str]:
     """The paper's number, and where one more run would lie."""
-    single = len(part["sides"]) == 1 and part["scale"] != "log"  # a number that the paper gives with its digits
-    paper = f"{show(part['paper'])}{_unit(part)}" if single else size(part, part["paper"])
-    band = f"within {_margin(part)}" if part["scale"] == "log" else f"± {_number(part['band'])}"
-    more = [f"one more run would have {_span(part, part['prediction'])}"] if part["prediction"] else []
+    assert part.paper is not None and part.band is not None
+    single = len(part.sides) == 1 and part.scale != "log"  # a number that the paper gives with its digits
+    paper = f"{show(part.paper)}{_unit(part)}" if single else size(part, part.paper)
+    band = f"within {_margin(part)}" if part.scale == "log" else f"± {_number(part.band)}"
+    more = [f"one more run would have {_span(part, part.prediction)}"] if part.prediction else []
     return [f"the paper has {paper}, {band}", *more]
 
 
-def _claimed(part: Node) -> list[str]:
+def _claimed(part: PartResult) -> list[str]:
     """What was claimed of a number that is not the difference of two sides."""
-    if part["kind"] != "direction" or part["better"] or len(part["sides"]) == 2:
+    if part.kind != "direction" or part.better or len(part.sides) == 2:
         return []
-    return [f"claimed is {'below' if part['expect'] == 'negative' else 'above'} {1 if part['scale'] == 'log' else 0}"]
+    return [f"claimed is {'below' if part.expect == 'negative' else 'above'} {1 if part.scale == 'log' else 0}"]
 
 
-def _span(part: Node, interval: Sequence[float]) -> str:
+def _span(part: PartResult, interval: Sequence[float]) -> str:
     """Both ends, the better one last; each with its side where they differ; of logged runs with as many digits as tell
     them apart. Published answers keep their words."""
     low, high = _ends(part, interval)
     texts: list[str] = []
-    for digits in range(2, MOST_DIGITS + 1 if part.get("logged") else 3):
+    for digits in range(2, MOST_DIGITS + 1 if part.logged else 3):
         if (low < 0) == (high < 0) and _turned(part):
             texts = [_number(end, digits=digits) for end in sorted((abs(low), abs(high)))]
         else:
@@ -301,52 +300,51 @@ def _span(part: Node, interval: Sequence[float]) -> str:
     return " to ".join(texts)
 
 
-def _ends(part: Node, interval: Sequence[float]) -> tuple[float, float]:
+def _ends(part: PartResult, interval: Sequence[float]) -> tuple[float, float]:
     low, high = interval
-    return (high, low) if _turned(part) and part["better"] and not _rises(part) else (low, high)
+    return (high, low) if _turned(part) and part.better and not _rises(part) else (low, high)
 
 
-def _rises(part: Node) -> bool:
+def _rises(part: PartResult) -> bool:
     """Whether more is better: of a time less is, whatever the metric."""
-    return bool(part["better"] == "higher") and not part.get("clock")
+    return bool(part.better == "higher") and not part.clock
 
 
-def _turned(part: Node) -> bool:
+def _turned(part: PartResult) -> bool:
     """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
-    single = len(part.get("sides", ())) == 1 and not part["better"]
-    return part.get("scale", "log") != "log" and not single
+    single = len(part.sides) == 1 and not part.better
+    return part.scale != "log" and not single
 
 
-def _order(part: Node) -> str:
+def _order(part: PartResult) -> str:
     """In how many seeds which side is ahead, where a run without a number leaves no mean."""
-    counts = part["sign_test"]
-    fewer, more = ("sooner", "later") if part.get("clock") else ("lower", "higher")
-    text = (
-        f"{fewer} in {counts['below']:g}, {more} in {counts['above']:g} of {part['n']} seeds, p = {show(counts['p'])}"
-    )
-    if part["n"] in (counts["below"], counts["above"]) and counts["p"] > rules.ALPHA:
+    counts = part.sign_test or {}
+    fewer, more = ("sooner", "later") if part.clock else ("lower", "higher")
+    text = f"{fewer} in {counts['below']:g}, {more} in {counts['above']:g} of {part.n} seeds, p = {show(counts['p'])}"
+    if part.n in (counts["below"], counts["above"]) and counts["p"] > rules.ALPHA:
         text += ": too few seeds for a sign test"
     return "; ".join(filter(None, [text, _lost(part)]))
 
 
-def _lost(part: Node) -> str:
-    texts = {"censored": "not reached in {} of the runs", "diverged": "{} runs diverged"}
-    return ", ".join(text.format(part[key]) for key, text in texts.items() if part[key])
+def _lost(part: PartResult) -> str:
+    texts = [f"not reached in {part.censored} of the runs"] if part.censored else []
+    return ", ".join([*texts, f"{part.diverged} runs diverged"] if part.diverged else texts)
 
 
-def _why(part: Node) -> str:
-    if part["why"] not in WHY:
-        return str(part["why"])
-    needed = max(part["planned"] or 0, rules.FEWEST)
-    margin = _margin(part) if part["delta"] or part["within"] else ""
-    about = part["about"] if "{about[" in WHY[part["why"]] else ", ".join(part["about"])
+def _why(part: PartResult) -> str:
+    if part.why not in WHY:
+        return str(part.why)
+    needed = max(part.planned or 0, rules.FEWEST)
+    margin = _margin(part) if part.delta or part.within else ""
+    about = part.about if "{about[" in WHY[part.why] else ", ".join(part.about)
     planned = f"{needed} planned" if needed > rules.FEWEST else needed
-    return WHY[part["why"]].format(about=about, needed=planned, margin=margin)
+    return WHY[part.why].format(about=about, needed=planned, margin=margin)
 
 
-def _margin(part: Node) -> str:
-    margin = part[{"equivalence": "within", "no_worse": "within", "size": "band"}.get(part["kind"], "delta")]
-    if part["scale"] == "log":
+def _margin(part: PartResult) -> str:
+    margin = {"equivalence": part.within, "no_worse": part.within, "size": part.band}.get(part.kind, part.delta)
+    assert margin is not None
+    if part.scale == "log":
         return f"a factor of {_number(math.exp(margin), True)}"
     return f"{show(margin)}{_unit(part)}"
 
@@ -361,10 +359,10 @@ def _required(bounds: Mapping[str, float | None]) -> str:
     return " and ".join(f"{words}{show(bound)}" for words, bound in found.items() if bound is not None)
 
 
-def _unit(part: Node) -> str:
+def _unit(part: PartResult) -> str:
     """None where the unit only says that it is a number, or is the quantity."""
-    bare = ("absolute", "relative", "count", "share", "log ratio", part.get("quantity"))
-    return "" if part["unit"] in bare else f" {part['unit']}"
+    bare = ("absolute", "relative", "count", "share", "log ratio", part.quantity)
+    return "" if part.unit in bare else f" {part.unit}"
 
 
 def _number(value: float, ratio: bool = False, digits: int = 2) -> str:
@@ -373,16 +371,16 @@ def _number(value: float, ratio: bool = False, digits: int = 2) -> str:
     return show(float(f"{value:.{digits}g}")) if digits <= 3 else minus(f"{value:.{digits}g}")
 
 
-def _usual(part: Node) -> bool:
-    return part["level"] in (None, 1 - rules.ALPHA)
+def _usual(part: PartResult) -> bool:
+    return part.level in (None, 1 - rules.ALPHA)
 
 
-def _level(part: Node) -> str:
-    return "" if _usual(part) else f", {_percent(part['level'])} interval"
+def _level(part: PartResult) -> str:
+    return "" if _usual(part) else f", {_percent(part)} interval"
 
 
-def _percent(level: float) -> str:
-    return f"{100 * level:.3g} %"
+def _percent(part: PartResult) -> str:
+    return f"{100 * (part.level or 0.0):.3g} %"
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -417,28 +415,28 @@ def _end(interval: tuple[float, float] | None, place: int) -> float:
 # --- several claims --------------------------------------------------------------------------------------------------
 
 
-def tally(claims: Sequence[Node], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False) -> str:
+def tally(claims: Sequence[Verdict], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False) -> str:
     """`Of 3 claims, 2 are reproduced; 1 is undecided.`: how many verdicts begin with which word; `kind`: one, several.
 
     at_setting: how many have which word at the paper's setting, whatever the controls say, and which these are.
     """
-    words = [claim["setting"] if at_setting else word(claim) for claim in claims]
+    words = [claim.setting if at_setting else word(claim) for claim in claims]
     clauses = []
     for one in _VERBS:
-        if own := [claim["id"] for claim, found in zip(claims, words, strict=True) if found == one]:
+        if own := [claim.id for claim, found in zip(claims, words, strict=True) if found == one]:
             clauses.append(f"{len(own)} {verb(one, len(own))}" + (f" ({', '.join(own)})" if at_setting else ""))
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
 
 
-def decided(claims: Sequence[Node]) -> int:
+def decided(claims: Sequence[Verdict]) -> int:
     """How many have an answer, of whatever kind and fidelity."""
-    return sum(news(claim["verdict"]) not in ("open", "none") for claim in claims)
+    return sum(news(claim.verdict) not in ("open", "none") for claim in claims)
 
 
-def word(claim: Node) -> str:
+def word(claim: Verdict) -> str:
     """The first word of its verdict; whole where that is a gap of two."""
-    first = str(claim["verdict"]).partition(" ")[0]
-    return first if news(first) != "none" else str(claim["setting"])
+    first = str(claim.verdict).partition(" ")[0]
+    return first if news(first) != "none" else str(claim.setting)
 
 
 def news(verdict: str) -> str:
@@ -451,7 +449,7 @@ def verb(word: str, claims: int) -> str:
     return _VERBS[word][claims != 1] if word in _VERBS else word
 
 
-def settings(claims: Sequence[Node]) -> list[list[str]]:
+def settings(claims: Sequence[Verdict]) -> list[list[str]]:
     """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
 
     Of claims of several parts and of those that have runs of a control; a computed number has no such row. If a part's
@@ -460,25 +458,24 @@ def settings(claims: Sequence[Node]) -> list[list[str]]:
     tried = [
         c
         for c in claims
-        if any(p["n"] for control in c["controls"] for p in control["parts"])
-        or (c["kind"] != "exact" and len(c["parts"]) > 1 and any(p["n"] for p in c["parts"]))
+        if any(p.n for control in c.controls for p in control.parts)
+        or (c.kind != "exact" and len(c.parts) > 1 and any(p.n for p in c.parts))
     ]
-    names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
+    names = list(dict.fromkeys(control.name for claim in tried for control in claim.controls))
     rows = []
     for claim in tried:
-        under = {control["name"]: {p["id"]: p for p in control["parts"]} for control in claim["controls"]}
-        for part in claim["parts"]:
-            cells = [part, *(under[name].get(part["id"]) if name in under else {} for name in names)]
-            over_examples = any(cell and cell["examples"] for cell in cells)
-            rows.append([claim["id"], part["id"], *(_cell(cell, over_examples) for cell in cells)])
+        under = {control.name: {p.id: p for p in control.parts} for control in claim.controls}
+        for part in claim.parts:
+            tested = {"": part} | {name: parts.get(part.id) for name, parts in under.items()}
+            over_examples = any(result and result.examples for result in tested.values())
+            cells = [_cell(tested[name], over_examples) if name in tested else "" for name in ("", *names)]
+            rows.append([claim.id, part.id, *cells])
     return [["claim", "comparison", "the paper's setting", *names], *rows] if rows else []
 
 
-def _cell(part: Node | None, over_examples: bool) -> str:
-    """`0.02 nats better (…): undecided`; "" of {}, a control that the claim does not have."""
-    if part is not None and not part:
-        return ""
-    if part is None or not part["n"]:
+def _cell(part: PartResult | None, over_examples: bool) -> str:
+    """`0.02 nats better (…): undecided`."""
+    if part is None or not part.n:
         return rules.NOT_RUN
-    alone = " (over seeds alone)" if over_examples and not part["examples"] else ""
-    return f"{effect(part)}{alone}: {part['word']}"
+    alone = " (over seeds alone)" if over_examples and not part.examples else ""
+    return f"{effect(part)}{alone}: {part.word}"

@@ -215,9 +215,53 @@ def _miss(part: Part, number: float) -> float:
     return math.inf if math.isnan(number) else max(misses)
 
 
-def result(
-    seen: Observed, word: str, alpha: float = rules.ALPHA, names: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PartResult:
+    """A part of a claim in verdicts.json: one comparison with its effect, or a computed number."""
+
+    id: str
+    kind: str
+    test: str  # "" of a computed number
+    endpoint: str
+    unit: str
+    sides: tuple[str, ...]  # the names of what is compared, if it is a pair or a single cell
+    quantity: str
+    place: str
+    scale: str
+    better: str  # lower or higher, "" where neither is
+    clock: str
+    word: str
+    why: str  # what keeps it from a word, a key of `describe.WHY`
+    about: tuple[str, ...]  # what that speaks of
+    effect: float | None
+    interval: Interval | None
+    level: float | None
+    n: int  # seeds; runs of a computed number
+    planned: int | None  # seeds
+    sd: float | None  # of one seed's effect, with that of the test examples if they were kept
+    correlation: float | None  # between the two sides, over the seeds
+    prediction: Interval | None  # of one more run
+    expect: str | None
+    required: Mapping[str, float | None] | None  # the bounds of a computed number
+    paper: float | None
+    within: float | None
+    band: float | None
+    delta: float | None
+    tost: Interval | None  # 90 %
+    detectable: float | None  # the effect that so many seeds show with 80 % power
+    sign_test: Mapping[str, float] | None
+    signed_rank: float | None  # p of Wilcoxon's test, which decides nothing
+    censored: int  # runs that did not reach the level
+    diverged: int  # runs
+    examples: int  # of the test set, where their results were kept
+    seeds: tuple[int, ...]
+    cells: tuple[Mapping[str, Any], ...]  # each with its weight and the value of each run
+    runs: tuple[str, ...]
+    logged: bool | None = None  # of logged runs
+    unpaired: tuple[int, ...] | None = None  # of logged runs that form no pairs: how many each side has
+
+
+def result(seen: Observed, word: str, alpha: float = rules.ALPHA, names: Mapping[str, str] | None = None) -> PartResult:
     """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it.
 
     names: what sentences call arms, variants and values of axes.
@@ -227,41 +271,41 @@ def result(
     by_order = seen.effects and (part.test == "sign" or not seen.whole)
     plus, minus = ([side[place] for side in seen.sides] for place in (0, 1))
     statistical = part.kind != "exact"
-    return {
-        "id": part.id,
-        "kind": part.kind,
-        "test": part.test if statistical else "",
-        "endpoint": str(part.endpoint),
-        "unit": part.unit,
+    return PartResult(
+        id=part.id,
+        kind=part.kind,
+        test=part.test if statistical else "",
+        endpoint=str(part.endpoint),
+        unit=part.unit,
         **compared(part, names or {}),
-        "word": word,
-        "why": _why(seen, word, alpha),
-        "about": list(seen.about),
-        "effect": seen.effect,
-        "interval": _finite(seen.interval(1 - alpha)),
-        "level": 1 - alpha if statistical else None,
-        "n": len(seen.runs) if not statistical else len(seen.seeds),
-        "planned": seen.least if statistical else None,
-        "sd": seen.sd,
-        "correlation": paired(plus, minus).correlation if any(minus) else None,
-        "prediction": seen.prediction(1 - alpha),
-        "expect": part.expect,
-        "required": None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
-        "paper": part.paper,
-        "within": part.within,
-        "band": part.band,
-        "delta": seen.delta,
-        "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
-        "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
-        "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
-        "signed_rank": _signed_rank(seen) if seen.numbers and seen.whole and part.kind != "size" else None,
-        "censored": seen.censored,
-        "diverged": seen.diverged,
-        "examples": seen.spread.examples if seen.spread else 0,
-        "seeds": list(seen.seeds),
-        "cells": list(seen.cells),
-        "runs": list(seen.runs),
-    }
+        word=word,
+        why=_why(seen, word, alpha),
+        about=seen.about,
+        effect=seen.effect,
+        interval=_finite(seen.interval(1 - alpha)),
+        level=1 - alpha if statistical else None,
+        n=len(seen.runs) if not statistical else len(seen.seeds),
+        planned=seen.least if statistical else None,
+        sd=seen.sd,
+        correlation=paired(plus, minus).correlation if any(minus) else None,
+        prediction=seen.prediction(1 - alpha),
+        expect=part.expect,
+        required=None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
+        paper=part.paper,
+        within=part.within,
+        band=part.band,
+        delta=seen.delta,
+        tost=_finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
+        detectable=None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
+        sign_test={"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
+        signed_rank=_signed_rank(seen) if seen.numbers and seen.whole and part.kind != "size" else None,
+        censored=seen.censored,
+        diverged=seen.diverged,
+        examples=seen.spread.examples if seen.spread else 0,
+        seeds=tuple(seen.seeds),
+        cells=tuple(seen.cells),
+        runs=seen.runs,
+    )
 
 
 def _why(seen: Observed, word: str, alpha: float) -> str:

@@ -5,10 +5,9 @@ runs, effects by test example, and samples of its models. Smoke runs and a user'
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from normbench import extras
 from normbench.config import plan
@@ -22,6 +21,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import is_of_today, verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
+from normbench.papers.verdicts import Verdicts
 from normbench.runs import files, own, pack, samples
 from normbench.runs.record import RunRecord
 
@@ -37,11 +37,11 @@ def judge(
     artifact: Artifact,
     runs: Sequence[RunRecord],
     fidelity: str,
-    previous: Mapping[str, Any] | None,
+    previous: Verdicts | None,
     pack_sha256: str = "",
     contrasts: Contrasts | None = None,
     samples_sha256: str = "",
-) -> dict[str, Any]:
+) -> Verdicts:
     """Sealed verdicts on `runs`, those of the pack with that hash, and on the effects of their test examples.
 
     `previous` are the last verdicts. They may be of another pack, as after a kill between pack and verdicts. Smoke runs
@@ -52,13 +52,15 @@ def judge(
     if fidelity == SMOKE:
         artifact = replace(artifact, claims=(), amendments=())
     judged = verdicts.judge(artifact, runs, fidelity, previous, planned, contrasts.spread)
-    for claim, found in zip(artifact.claims, judged["claims"], strict=True):
-        found["suggestion"] = suggested_runs(artifact, claim, found, runs, fidelity, planned)
-        found["answer"] = describe.answer(found)
+    claims = []
+    for claim, verdict in zip(artifact.claims, judged.claims, strict=True):
+        suggestion = suggested_runs(artifact, claim, verdict, runs, fidelity, planned)
+        claims.append(replace(verdict, suggestion=suggestion, answer=describe.answer(verdict)))
+    judged = replace(judged, claims=tuple(claims))
     return verdicts.sealed(judged, pack_sha256, contrasts.sha256, samples_sha256)
 
 
-def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | None:
+def last(results: Path, artifact: Artifact, fidelity: str) -> Verdicts | None:
     """The verdicts that are there, None without any; NormbenchError where they cannot be read, or were moved there."""
     path = folder(results, artifact, fidelity) / "verdicts.json"
     if not path.exists():
@@ -87,7 +89,7 @@ def publish(
     results: Path,
     drop_stale: bool = False,
     others: Sequence[Path] = (),
-) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
+) -> tuple[Verdicts, list[RunRecord], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
     The pack keeps its runs: n never falls. Runs whose configuration is no longer that of the experiment are left out if
@@ -120,9 +122,9 @@ def publish(
         archive, left = sample_archive.collect(runs, samples.of_raw([results, *others]), archive_before)
         if left:
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
-        if before and before.get("samples_sha256", "") not in ("", archive_before.sha256):
+        if before and before.samples_sha256 not in (None, archive_before.sha256):
             notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
-        lacking = not published.sha256 and before and before["contrasts_sha256"] not in ("", examples.sha256)
+        lacking = not published.sha256 and before and before.contrasts_sha256 not in ("", examples.sha256)
         if lacking:
             notes.append(f"{place / per_example_effects.NAME}: {per_example_effects.GONE}")
         if before and lacking and same and is_of_today(artifact, before, packed.sha256):
@@ -132,7 +134,7 @@ def publish(
                            archive.sha256)  # fmt: skip
         shown = pages(artifact, fidelity, judged, runs)
         # verdicts are written last: with them, and the same pages, the figure is of this pack
-        is_drawn = before is not None and before["pack_sha256"] == judged["pack_sha256"]
+        is_drawn = before is not None and before.pack_sha256 == judged.pack_sha256
         unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)
         drawn = _bytes(place / "figure.svg") if is_drawn else b""
         if drawn and not unchanged and not extras.is_installed("matplotlib"):  # its curves are of the same runs
@@ -169,7 +171,7 @@ def publish(
     return judged, runs, notes
 
 
-def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
+def pages(artifact: Artifact, fidelity: str, judged: Verdicts, runs: Sequence[RunRecord]) -> dict[str, bytes]:
     """The files for readers that follow from the runs and their verdicts, by name."""
     entries = artifacts.table(artifact, runs)
     return {
@@ -192,10 +194,10 @@ def _figure(panels: Sequence[Panel]) -> bytes | None:
 
 
 def _page(
-    artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
+    artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: Verdicts, runs: Sequence[RunRecord]
 ) -> str:
     """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
-    summary = describe.tally(judged["claims"], at_setting=True) if judged["claims"] else ""
+    summary = describe.tally(judged.claims, at_setting=True) if judged.claims else ""
     paragraphs = [
         artifact.question,
         artifacts.caution(artifact, runs),
@@ -206,23 +208,22 @@ def _page(
     words = "".join(f"{tables.escape(text)}\n\n" for text in paragraphs if text)
     e = tables.escape
     rows = "".join(
-        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(describe.in_full(c))} |\n"
-        for c in judged["claims"]
+        f"| {e(c.id)} | {e(c.statement)} | **{e(c.verdict)}** | {e(describe.in_full(c))} |\n" for c in judged.claims
     )
     decided = f"| claim | statement | verdict | answer |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
-    tried = describe.settings(judged["claims"])
+    tried = describe.settings(judged.claims)
     across = (
         f"Each comparison, at the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
     )
     of_seeds = _describe_seeds(entries)
-    wrong = judged["expected_wrong"]  # of computed numbers none
+    wrong = judged.expected_wrong  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""
     named = "".join(f"- {e(name)}: {e(words)}\n" for name, words in artifacts.meanings(artifact, runs))
     meanings = f"Arms and controls, by the experiment {e(artifact.experiment)}:\n\n{named}\n" if named else ""
-    deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
+    deviations = "\n".join(f"- {e(text)}" for text in judged.deviations)
     amended: dict[tuple[str, str], list[str]] = {}
-    for entry in judged["amendments"]:
-        amended.setdefault((entry["change"], entry["reason"]), []).append(entry["claim"])
+    for entry in judged.amendments:
+        amended.setdefault((entry.change, entry.reason), []).append(entry.claim)
     amendments = "".join(
         f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
     )
@@ -235,7 +236,7 @@ def _page(
         f"{meanings}"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
-        + f"Command: `{judged['command']}`\n"
+        + f"Command: `{judged.command}`\n"
     )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from normbench import reading
 from normbench.config import FIDELITIES
@@ -14,6 +13,9 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
+from normbench.papers.decide import Verdict
+from normbench.papers.parts import PartResult
+from normbench.papers.verdicts import Verdicts
 from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
 
@@ -27,7 +29,7 @@ class Published:
     name: str
     fidelity: str
     place: Path
-    verdicts: Mapping[str, Any]
+    verdicts: Verdicts
     runs: Sequence[RunRecord]
     artifact: Artifact | None
     own: bool = False  # a smoke run, or the user's own: no finding about a paper
@@ -84,13 +86,13 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
     packed = pack.read(place / pack.NAME)
-    if verdicts["pack_sha256"] != packed.sha256:
+    if verdicts.pack_sha256 != packed.sha256:
         raise BadInput(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
             f"checkout), or judge again: {again}"
         )
     contrasts = place / per_example_effects.NAME  # without it, verdicts are kept and not judged again
-    if contrasts.exists() and verdicts["contrasts_sha256"] != per_example_effects.load(contrasts).sha256:
+    if contrasts.exists() and verdicts.contrasts_sha256 != per_example_effects.load(contrasts).sha256:
         raise BadInput(
             f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
             f"Restore both (git checkout), or judge again: {again}"
@@ -103,45 +105,40 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
     return Published(name, fidelity, place, verdicts, () if partly else packed.runs, artifact)
 
 
-def is_of_today(artifact: Artifact, verdicts: Mapping[str, Any], pack_sha256: str) -> bool:
+def is_of_today(artifact: Artifact, verdicts: Verdicts, pack_sha256: str) -> bool:
     """Whether the verdicts are of this pack, and of today's rules, claims and plans."""
-    if verdicts["pack_sha256"] != pack_sha256:
+    if verdicts.pack_sha256 != pack_sha256:
         return False
     try:
-        plan = artifacts.Plan(artifact, verdicts["fidelity"])
-        judged = [claim["rules_sha256"] for claim in verdicts["claims"]]
+        plan = artifacts.Plan(artifact, verdicts.fidelity)
+        judged = [claim.rules_sha256 for claim in verdicts.claims]
         return judged == [plan.sha256(claim) for claim in artifact.claims] or not judged
     except (KeyError, NormbenchError):  # a fidelity that its experiment offers no more
         return True
 
 
-def verdicts_of(name: str, fidelity: str, path: Path) -> dict[str, Any]:
+def verdicts_of(name: str, fidelity: str, path: Path) -> Verdicts:
     """As `read_verdicts`; refuses those of another artifact or fidelity, which were moved there."""
     found = read_verdicts(path)
-    if (found["artifact"], found["fidelity"]) != (name, fidelity):
+    if (found.artifact, found.fidelity) != (name, fidelity):
         raise BadInput(
-            f"{path} is of {found['artifact']} ({found['fidelity']}): it was moved. Restore it (git checkout) or "
-            "delete it."
+            f"{path} is of {found.artifact} ({found.fidelity}): it was moved. Restore it (git checkout) or delete it."
         )
     return found
 
 
-def read_verdicts(path: Path) -> dict[str, Any]:
+def read_verdicts(path: Path) -> Verdicts:
     """The content of a verdicts.json, as it was written: its hash says so. Else NormbenchError with one line."""
     try:
-        content = reading.decode(reading.read(path, LARGEST))
-        if not isinstance(content, dict) or type(content.get("schema")) is not int:
-            raise ValueError("it has no schema")
-        judging.check_seal(content, path)
+        return judging.restored(reading.decode(reading.read(path, LARGEST)), path)
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
-    return content
 
 
-def parts(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def parts(claim: Verdict) -> Iterator[PartResult]:
     """All parts of a claim: the deciding ones, those that are only reported, those under control settings."""
-    yield from claim["parts"]
-    yield from claim["reported"]
-    for control in claim["controls"]:
-        yield from control["parts"]
+    yield from claim.parts
+    yield from claim.reported
+    for control in claim.controls:
+        yield from control.parts

@@ -9,30 +9,32 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
+from normbench.papers.decide import Suggestion, Verdict
+from normbench.papers.parts import PartResult
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, within
 
 MOST = 1000  # seeds that are within reach
 
-Suggestion = dict[str, Any]  # runs, hours, seeds, under, command and kind
-NOTHING: Suggestion = {"runs": None, "hours": None, "seeds": None, "under": [], "command": ""}
+NOTHING = Suggestion(runs=None, hours=None, seeds=None, under=(), command="", kind="")
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
 def suggested_runs(
-    artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Plan
+    artifact: Artifact, claim: Claim, judged: Verdict, runs: Sequence[RunRecord], fidelity: str, plan: Plan
 ) -> Suggestion | None:
     """None where nothing is open, else by `kind`: planned runs are `missing`; fresh `seeds` have to be planned; or why
     no seeds help: a `control` is not planned, `single runs` spread, there is `no mean`, an effect is `out of reach`.
     """
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return None
-    word, robust = judged["setting"], judged["robustness"]
+    word, robust = judged.setting, judged.robustness
     if fidelity != "paper" and word == rules.NOT_DECIDABLE:  # as a size is there
         return None
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
@@ -41,14 +43,14 @@ def suggested_runs(
     if first:
         return _missing(artifact, claim, first, runs, fidelity)
     if word not in rules.DECIDED:
-        return _seeds_needed(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
+        return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
     if controls := _lacking(claim, claim.controls, runs, plan, fidelity):
         return _missing(artifact, claim, controls, runs, fidelity)
-    open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
+    open_ones = [control for control in judged.controls if control.word == rules.UNDECIDED]
     if not open_ones and claim.unvaried:
-        return {**NOTHING, "kind": "control", "under": list(claim.unvaried)}
-    parts = [part for control in open_ones for part in control["parts"]]
-    return _seeds_needed(claim, parts, runs, word, judged["alpha"], [control["name"] for control in open_ones])
+        return replace(NOTHING, kind="control", under=claim.unvaried)
+    parts = [part for control in open_ones for part in control.parts]
+    return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in open_ones])
 
 
 def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
@@ -74,76 +76,77 @@ def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[Run
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
     hours = _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
-    return {
-        **NOTHING,
-        "kind": "missing",
-        "runs": len(left),
-        "hours": _rounded(hours),
-        "command": " ".join(words),
-    }
+    return replace(
+        NOTHING,
+        kind="missing",
+        runs=len(left),
+        hours=_rounded(hours),
+        command=" ".join(words),
+    )
 
 
 def _seeds_needed(
     claim: Claim,
-    parts: Sequence[Mapping[str, Any]],
+    parts: Sequence[PartResult],
     runs: Sequence[RunRecord],
     word: str,
     alpha: float = rules.ALPHA,
     under: Sequence[str] = (),
 ) -> Suggestion | None:
     """How many seeds would show what was seen, if it is what it looks like; `under`: the controls that are open."""
-    open_parts = [part for part in parts if part["word"] != word and (part["effect"] is not None or part["sign_test"])]
-    if open_parts and all(part["kind"] == "size" for part in open_parts):
-        return {**NOTHING, "kind": "single runs"}
-    if any(part["effect"] is None and part["n"] and part["test"] == "t" for part in parts):
-        return {**NOTHING, "kind": "no mean", "seeds": rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts)))}
-    needed = [_seeds(part, alpha) for part in open_parts if part["kind"] != "size"]
+    open_parts = [part for part in parts if part.word != word and (part.effect is not None or part.sign_test)]
+    if open_parts and all(part.kind == "size" for part in open_parts):
+        return replace(NOTHING, kind="single runs")
+    if any(part.effect is None and part.n and part.test == "t" for part in parts):
+        return replace(NOTHING, kind="no mean", seeds=rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts))))
+    needed = [_seeds(part, alpha) for part in open_parts if part.kind != "size"]
     if not needed:
         return None
     if None in needed:
-        return {**NOTHING, "kind": "out of reach", "under": list(under)}
+        return replace(NOTHING, kind="out of reach", under=tuple(under))
     most = max(n for n in needed if n is not None)
     places = dict.fromkeys(tuple(place_of(cell).items()) for part in claim.parts for _, cell in part.contrast)
     asked = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
     settings = max(1, len(under))
     hours = _hours(asked * most, runs)
     hours = None if hours is None else _rounded(hours * settings)
-    return {
-        **NOTHING,
-        "kind": "seeds",
-        "seeds": most,
-        "runs": len(asked) * most * settings,
-        "hours": hours,
-        "under": list(under),
-    }
+    return replace(
+        NOTHING,
+        kind="seeds",
+        seeds=most,
+        runs=len(asked) * most * settings,
+        hours=hours,
+        under=tuple(under),
+    )
 
 
-def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
+def _seeds(part: PartResult, alpha: float) -> int | None:
     """Of one part; None where more than MOST would be needed."""
-    if part["test"] == "sign":
-        above, below = part["sign_test"]["above"], part["sign_test"]["below"]
+    if part.test == "sign":
+        counts = part.sign_test or {}
+        above, below = counts["above"], counts["below"]
         if above == below or (needed := signs_needed(above / (above + below), alpha, limit=MOST)) is None:
             return None
-        seeds = math.ceil(needed * part["n"] / (above + below))  # ties do not count
+        seeds = math.ceil(needed * part.n / (above + below))  # ties do not count
         return seeds if seeds <= MOST else None
-    margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
-    if not sd or part["prediction"] is None:  # up to rounding all seeds alike
+    margin, small, sd = part.within or part.delta, part.tost, part.sd
+    if not sd or part.prediction is None or part.effect is None:  # up to rounding all seeds alike
         return None
     if within(small, margin):  # small already, on seeds that had been seen
-        return int(part["n"])
-    alone = _of_seeds(part) if part["examples"] else sd
-    fixed = max(0.0, sd**2 - alone**2) / part["n"]  # by the choice of the test examples
-    if part["kind"] in ("equivalence", "no_worse"):
-        worse = -part["effect"] if part["better"] == "higher" else part["effect"]
-        room = margin - (worse if part["kind"] == "no_worse" else abs(worse))
+        return part.n
+    alone = _of_seeds(part) if part.examples else sd
+    fixed = max(0.0, sd**2 - alone**2) / part.n  # by the choice of the test examples
+    if part.kind in ("equivalence", "no_worse"):
+        worse = -part.effect if part.better == "higher" else part.effect
+        room = (margin or 0.0) - (worse if part.kind == "no_worse" else abs(worse))
         return seeds_needed(room, alone, 1 - 2 * alpha, rules.POWER, fixed=fixed) if room > 0 else None
-    return seeds_needed(part["effect"], alone, 1 - alpha, rules.POWER, fixed=fixed)
+    return seeds_needed(part.effect, alone, 1 - alpha, rules.POWER, fixed=fixed)
 
 
-def _of_seeds(part: Mapping[str, Any]) -> float:
+def _of_seeds(part: PartResult) -> float:
     """The spread of single seeds, which the prediction interval is made of."""
-    half = (part["prediction"][1] - part["prediction"][0]) / 2
-    return half / t_quantile(part["n"] - 1, part["level"]) / math.sqrt(1 + 1 / part["n"])
+    low, high = part.prediction or (0.0, 0.0)
+    return (high - low) / 2 / t_quantile(part.n - 1, part.level or 1 - rules.ALPHA) / math.sqrt(1 + 1 / part.n)
 
 
 def _rounded(hours: float | None) -> float | None:

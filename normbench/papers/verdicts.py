@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from normbench import keys
 from normbench.errors import BadInput
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
-from normbench.papers.claims import Artifact, Claim, Part
+from normbench.papers.claims import Amendment, Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather
@@ -26,14 +26,34 @@ SCHEMA = 4
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
+@dataclass(frozen=True)
+class Verdicts:
+    """The content of verdicts.json."""
+
+    schema: int
+    sha256: str  # the seal: of all else
+    pack_sha256: str  # of the pack that was judged
+    contrasts_sha256: str  # of the effects by test example, "" without any
+    artifact: str
+    fidelity: str
+    command: str  # that makes the runs
+    deviations: tuple[str, ...]  # of the runs from the paper
+    claims_sha256: str
+    amendments: tuple[Amendment, ...]
+    note: str  # what is irregular
+    expected_wrong: float  # at most so many words at the paper's setting are wrong by chance
+    claims: tuple[Verdict, ...]
+    samples_sha256: str | None = None  # of the samples, if there are any
+
+
 def judge(
     artifact: Artifact,
     runs: Sequence[RunRecord],
     fidelity: str,
-    previous: Mapping[str, Any] | None,
+    previous: Verdicts | None,
     planned: Plan,
     examples: Examples = lambda part, control, seeds: None,
-) -> dict[str, Any]:
+) -> Verdicts:
     """The content of verdicts.json for runs of one fidelity; `previous` is the last such content, of this artifact.
 
     `examples` gives the spread over test examples where the runs stored their outcomes. `expected_wrong` is the sum of
@@ -45,19 +65,23 @@ def judge(
     claims = [_Evidence(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     controls = " --controls" if any(run.control for run in runs) else ""
-    content = {
-        "schema": SCHEMA,
-        "artifact": artifact.id,
-        "fidelity": fidelity,
-        "command": f"{artifact.command} --fidelity {fidelity}{controls}",
-        "deviations": [*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)],
-        "claims_sha256": artifact.claims_sha256,
-        "amendments": keys.plain(artifact.amendments),
-        "note": _describe_note(artifact, previous),
-        "expected_wrong": math.fsum(claim["spent"] for claim in claims),
-        "claims": claims,
-    }
-    return dict(_json_rounded(content))
+    content = Verdicts(
+        schema=SCHEMA,
+        sha256="",
+        pack_sha256="",
+        contrasts_sha256="",
+        artifact=artifact.id,
+        fidelity=fidelity,
+        command=f"{artifact.command} --fidelity {fidelity}{controls}",
+        deviations=(*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)),
+        claims_sha256=artifact.claims_sha256,
+        amendments=artifact.amendments,
+        note=_describe_note(artifact, previous),
+        expected_wrong=math.fsum(claim.spent for claim in claims),
+        claims=tuple(claims),
+    )
+    rounded: Verdicts = keys.read(Verdicts, _json_rounded(keys.plain(content)))
+    return rounded
 
 
 class _Evidence:
@@ -81,14 +105,13 @@ class _Evidence:
             [(part, self.observe(part, "")) for part in parts] for parts in (claim.parts, claim.reported)
         )
         controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        amendments = [entry for entry in self.artifact.amendments if entry.claim == claim.id]
+        amendments = tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id)
         earlier = sum(self.fidelity in (entry.looked or {}) for entry in amendments)
         look, names = self.look(""), self.artifact.names
-        found = decide(claim, self.fidelity, setting, controls, reported, look, names, earlier=earlier)
-        for control in found["controls"]:
-            control["parts"] = control["parts"] if self.groups[control["name"]] else []
-        found |= {"suggestion": None, "rules_sha256": self.plan.sha256(claim)}
-        return {**found, "amendments": keys.plain(amendments)}
+        judged = decide(claim, self.fidelity, setting, controls, reported, look, names, earlier=earlier)
+        tried = [control if self.groups[control.name] else replace(control, parts=()) for control in judged.controls]
+        sha256 = self.plan.sha256(claim)
+        return replace(judged, controls=tuple(tried), rules_sha256=sha256, amendments=amendments)
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""
@@ -130,21 +153,29 @@ class _Evidence:
         return further and found >= set(planned)
 
 
-def sealed(
-    content: Mapping[str, Any], pack_sha256: str, contrasts_sha256: str = "", samples_sha256: str = ""
-) -> dict[str, Any]:
+def sealed(content: Verdicts, pack_sha256: str, contrasts_sha256: str = "", samples_sha256: str = "") -> Verdicts:
     """Verdicts with the hashes of what they were judged on ("": none), where models drew some with that of the samples,
     and with `sha256`, the seal over all else.
     """
-    hashes = {"pack_sha256": pack_sha256, "contrasts_sha256": contrasts_sha256}
-    samples = {"samples_sha256": samples_sha256} if samples_sha256 else {}
-    whole = {key: value for key, value in content.items() if key != "sha256"} | {"schema": SCHEMA} | hashes | samples
-    return {"schema": SCHEMA, "sha256": files.seal(whole)} | hashes | whole
+    whole = replace(
+        content,
+        pack_sha256=pack_sha256,
+        contrasts_sha256=contrasts_sha256,
+        samples_sha256=samples_sha256 or content.samples_sha256,
+    )
+    return replace(whole, sha256=_seal(keys.plain(whole)))
 
 
-def check_seal(content: Mapping[str, Any], path: Path) -> None:
-    """Refuse verdicts of another schema (NormbenchError with the way out), or whose seal does not fit (ValueError)."""
-    schema = content["schema"]
+def _seal(content: Mapping[str, Any]) -> str:
+    return files.seal({key: value for key, value in content.items() if key != "sha256"})
+
+
+def restored(content: Any, path: Path) -> Verdicts:
+    """The verdicts of a file's content. NormbenchError with the way out for another schema; else ValueError where it is
+    not what was written.
+    """
+    if not isinstance(content, dict) or type(schema := content.get("schema")) is not int:
+        raise ValueError("it has no schema")
     if schema > SCHEMA:
         raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
     if schema < SCHEMA:
@@ -152,13 +183,15 @@ def check_seal(content: Mapping[str, Any], path: Path) -> None:
         command = again(f"{place.parent.name}/{place.name}", fidelity)
         raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
                              f"delete it and judge again: {command}")  # fmt: skip
-    if content.get("sha256") != files.seal({k: v for k, v in content.items() if k != "sha256"}):
+    if content.get("sha256") != _seal(content):
         raise ValueError("its seal, sha256, does not fit its content")
+    verdicts: Verdicts = keys.read(Verdicts, content)
+    return verdicts
 
 
-def as_file(content: Mapping[str, Any]) -> bytes:
+def as_file(content: Verdicts) -> bytes:
     """The content of verdicts.json."""
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(keys.plain(content), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _data_deviations(runs: Sequence[RunRecord]) -> list[str]:
@@ -170,12 +203,12 @@ def _data_deviations(runs: Sequence[RunRecord]) -> list[str]:
     return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
 
 
-def _describe_note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:
-    if previous is None or len(artifact.amendments) > len(previous["amendments"]):
+def _describe_note(artifact: Artifact, previous: Verdicts | None) -> str:
+    if previous is None or len(artifact.amendments) > len(previous.amendments):
         return ""
     # Once written, the note stays until the change is accounted for: the next verdicts carry the new hash.
-    changed = previous["claims_sha256"] != artifact.claims_sha256
-    return "claims changed without an amendment" if changed else str(previous["note"])
+    changed = previous.claims_sha256 != artifact.claims_sha256
+    return "claims changed without an amendment" if changed else previous.note
 
 
 def _json_rounded(value: Any) -> Any:

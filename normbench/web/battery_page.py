@@ -102,14 +102,10 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
         "cells": {c.against: (CHIPS[c.word], c, format_effect(c)) for c in outcome.chief},
         "panels": [figures.drawing(panel, captions.of_panel(panel)) | {"title": ""} for panel in drawings],
         "table": grid(entries, "") if entries else None,
-        "effects": forest.plots((c, _part_of(c)) for c in outcome.comparisons if c.has_number),
+        "effects": forest.plots((c, _effect_of(c)) for c in outcome.comparisons if c.has_number),
     }
 
 
-def _part_of(c: Comparison) -> dict[str, Any]:
-    """A comparison as the forest plot reads it, without a claim."""
-    return {
-        "kind": "direction", "effect": c.difference.mean, "unit": c.unit, "expect": None, "paper": None,
-        "interval": c.difference.interval, "within": None, "prediction": None, "tost": None,
-        "better": "higher" if c.difference.rising else "lower",
-    }  # fmt: skip
+def _effect_of(c: Comparison) -> forest.Effect:
+    better = "higher" if c.difference.rising else "lower"
+    return forest.Effect(c.difference.mean, c.unit, better, c.difference.interval)

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from normbench.draw.panels import linear_ticks, log_ticks
 from normbench.draw.tables import one_format
 from normbench.draw.text import minus
+from normbench.papers.parts import PartResult
 
-Part = Mapping[str, Any]
 Span = tuple[float, float]
 SIDES = {"lower": ("better", "worse"), "higher": ("worse", "better"), "": ("lower", "higher")}
 MOST_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect without a claim: what a plot reads of a part."""
+
+    effect: float | None
+    unit: str
+    better: str
+    interval: Span | None
+    kind: str = "direction"
+    expect: str | None = None
+    paper: float | None = None
+    within: float | None = None
+    prediction: Span | None = None
+    tost: Span | None = None
+
+
+Part = PartResult | Effect
 
 
 @dataclass(frozen=True)
@@ -57,23 +76,23 @@ def plots(items: Iterable[tuple[Any, Part]]) -> list[Plot]:
 
 def _axis(part: Part) -> tuple[str, str, bool]:
     """Unit, better side, and whether it is a logarithm; sizes lie beside the paper's number."""
-    if part["effect"] is None or part["kind"] == "exact":
+    if part.effect is None or part.kind == "exact":
         return "", "", False
-    log = part["unit"] == "log ratio"
-    unit = "ratio" if log else str(part["unit"])
+    log = part.unit == "log ratio"
+    unit = "ratio" if log else str(part.unit)
     if _centre(part):
-        return f"{unit} {'to' if log else 'from'} the paper's number", part["better"], log
-    return unit, part["better"], log
+        return f"{unit} {'to' if log else 'from'} the paper's number", part.better, log
+    return unit, part.better, log
 
 
 def _centre(part: Part) -> float:
     """The zero of its axis."""
-    return float(part["paper"]) if part["kind"] == "size" and part["expect"] is None and part["paper"] else 0.0
+    return float(part.paper) if part.kind == "size" and part.expect is None and part.paper else 0.0
 
 
 def _numbers(part: Part) -> list[float]:
     """The effect and, if it has one, both ends of its interval, from the zero of its axis."""
-    return [value - _centre(part) for value in (part["effect"], *(part["interval"] or ()))]
+    return [value - _centre(part) for value in (part.effect, *(part.interval or ()))]
 
 
 def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) -> Plot:
@@ -94,14 +113,14 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
 
     def row(item: Any, part: Part) -> Row:
         effect, *ends = _numbers(part)
-        prediction = [end - _centre(part) for end in part["prediction"] or ()]
+        prediction = [end - _centre(part) for end in part.prediction or ()]
         claimed = None
-        if part["within"] is not None:
-            claimed = span(-part["within"], part["within"])
-        elif part["kind"] == "size":
+        if part.within is not None:
+            claimed = span(-part.within, part.within)
+        elif part.kind == "size":
             claimed = span(*prediction) if prediction else None
-        elif part["expect"] is not None:
-            claimed = span(0.0, high) if part["expect"] == "positive" else span(low, 0.0)
+        elif part.expect is not None:
+            claimed = span(0.0, high) if part.expect == "positive" else span(low, 0.0)
         return Row(
             item,
             part,
@@ -110,8 +129,8 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
             span(*ends) if ends else None,
             (ends[0] < low, ends[1] > high) if ends else (False, False),
             claimed,
-            span(*part["tost"]) if part["tost"] else None,
-            None if part["paper"] is None else x(part["paper"] - _centre(part)),
+            span(*part.tost) if part.tost else None,
+            None if part.paper is None else x(part.paper - _centre(part)),
         )
 
     ticks = log_ticks(math.exp(low), math.exp(high), MOST_TICKS) if log else linear_ticks(low, high, MOST_TICKS)
@@ -127,11 +146,11 @@ def _range(parts: Sequence[Part]) -> Span:
     """
     inside, ends = [0.0], [0.0]
     for part in parts:
-        inside += [part[key] - _centre(part) for key in ("effect", "paper") if part[key] is not None]
-        inside += [] if part["within"] is None else [-part["within"], part["within"]]
-        also = part["prediction"] if part["kind"] == "size" else ()
-        ends += [end - _centre(part) for end in (*(part["interval"] or ()), *(also or ()))]
-    far = 3 * statistics.median(max(abs(end) for end in (*(part["interval"] or ()), part["effect"])) for part in parts)
+        inside += [value - _centre(part) for value in (part.effect, part.paper) if value is not None]
+        inside += [] if part.within is None else [-part.within, part.within]
+        also = part.prediction if part.kind == "size" else ()
+        ends += [end - _centre(part) for end in (*(part.interval or ()), *(also or ()))]
+    far = 3 * statistics.median(max(abs(end) for end in (*(part.interval or ()), part.effect)) for part in parts)
     low, high = (edge([*inside, *(min(max(end, -far), far) for end in ends)]) for edge in (min, max))
     room = 0.07 * (high - low) or 1.0
     return low - room, high + room

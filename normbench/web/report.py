@@ -23,6 +23,7 @@ from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact
+from normbench.papers.decide import Verdict
 from normbench.papers.published import Published
 from normbench.papers.rules import NEWS, NOT_DECIDABLE
 from normbench.runs import pack
@@ -135,7 +136,7 @@ def _samples_of(
     """The samples of its runs, in the order of the figure's arms; raw runs may have more than the archive."""
     try:
         archive = sample_archive.load(entry.place / sample_archive.NAME)
-        if archive.sha256 != entry.verdicts.get("samples_sha256", ""):
+        if archive.sha256 != (entry.verdicts.samples_sha256 or ""):
             raise BadInput(
                 f"{entry.place / sample_archive.NAME} is gone, or not the one that verdicts.json has the hash of. "
                 f"Restore it (git checkout), or publish again: {entry.again}"
@@ -187,7 +188,7 @@ def _write(
         render("checks.html", "checks.html", checks=checks, titles=titles)
     for place, page in enumerate(pages):
         own = folder / Path(page.file).stem
-        key = hashlib.sha256(f"{normbench.__version__} {page.entry.verdicts['sha256']}".encode()).hexdigest()
+        key = hashlib.sha256(f"{normbench.__version__} {page.entry.verdicts.sha256}".encode()).hexdigest()
         if page.content is None:
             if key in _text(before / page.file):
                 shutil.copyfile(before / page.file, folder / page.file)
@@ -209,7 +210,7 @@ def _checks(results: Path, pages: Sequence[_Page], damaged: list[published.Damag
 
     A file that cannot be read is added to the damaged ones.
     """
-    files = {page.entry.verdicts["pack_sha256"]: page.file for page in pages}
+    files = {page.entry.verdicts.pack_sha256: page.file for page in pages}
     checks = []
     for path in sorted((results / "check").glob("*.json")):
         try:
@@ -236,8 +237,8 @@ def _text(path: Path) -> str:
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     counted, own = [page for page in pages if _judged(page)], [page for page in pages if page.entry.own]
     rows = [row for page in counted for row in _claims(page)]
-    decidable = {(row["title"], row["claim"]["id"]) for row in rows if row["word"] != NOT_DECIDABLE}  # at any fidelity
-    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or (row["title"], row["claim"]["id"]) not in decidable]
+    decidable = {(row["title"], row["claim"].id) for row in rows if row["word"] != NOT_DECIDABLE}  # at any fidelity
+    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or (row["title"], row["claim"].id) not in decidable]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # known words first
     return {
@@ -249,7 +250,7 @@ def _index(pages: Sequence[_Page]) -> dict[str, Any]:
         "total": len(rows),
         "forests": _forests(rows),
         "expected_wrong": sum(
-            page.entry.verdicts["expected_wrong"] or 0 for page in counted if page.entry.fidelity == "paper"
+            page.entry.verdicts.expected_wrong or 0 for page in counted if page.entry.fidelity == "paper"
         ),
     }
 
@@ -261,20 +262,20 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
 
 def _judged(page: _Page) -> bool:
     """Whether it is published and a claim of it has runs enough to be judged."""
-    return not page.entry.own and any(describe.news(describe.word(c)) != "none" for c in page.entry.verdicts["claims"])
+    return not page.entry.own and any(describe.news(describe.word(c)) != "none" for c in page.entry.verdicts.claims)
 
 
 def _claims(page: _Page) -> list[dict[str, Any]]:
     """The index entries of the claims of one artifact."""
     entry = page.entry
-    amended = {a["claim"] for a in entry.verdicts["amendments"]}
+    amended = {a.claim for a in entry.verdicts.amendments}
     return [
         {
             "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
-            "paper": page.paper, "ours": bool(claim.get("ours")), "word": describe.word(claim),
-            "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": describe.deciding(claim),
+            "paper": page.paper, "ours": claim.ours, "word": describe.word(claim),
+            "amended": claim.id in amended, "exact": claim.kind == "exact", "part": describe.deciding(claim),
         }
-        for claim in entry.verdicts["claims"]
+        for claim in entry.verdicts.claims
     ]  # fmt: skip
 
 
@@ -356,7 +357,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "paper": paper,
         "locator": artifact.locator if artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
-        "claims": [_claim(claim, entry) for claim in entry.verdicts["claims"]],
+        "claims": [_claim(claim, entry) for claim in entry.verdicts.claims],
         "question": artifact.question if artifact else "",
         "findings": _findings(entry, panels),
         "words": artifacts.explanation(artifact, runs) if artifact else [],
@@ -380,24 +381,24 @@ def _by_name(panel: Panel) -> Panel:
     return replace(panel, lines=[replace(line, arm=line.look.name) for line in panel.lines])
 
 
-def _claim(claim: Mapping[str, Any], entry: Published) -> dict[str, Any]:
+def _claim(claim: Verdict, entry: Published) -> dict[str, Any]:
     """A claim with its effects by axis, and what happened to it."""
-    of_controls = [(control["name"], part) for control in claim["controls"] for part in control["parts"]]
+    of_controls = [(control.name, part) for control in claim.controls for part in control.parts]
     return {
         "claim": claim,
-        "plots": forest.plots(("", part) for part in claim["parts"]),
-        "hows": list(dict.fromkeys(site.how(part) for part in claim["parts"])),
-        "reported": forest.plots(("", part) for part in claim["reported"]),
+        "plots": forest.plots(("", part) for part in claim.parts),
+        "hows": list(dict.fromkeys(site.how(part) for part in claim.parts)),
+        "reported": forest.plots(("", part) for part in claim.reported),
         "controls": forest.plots(of_controls),
-        "not_run": [control["name"] for control in claim["controls"] if not control["parts"]],
-        "amendments": [(a["change"], a["reason"]) for a in entry.verdicts["amendments"] if a["claim"] == claim["id"]],
-        "runs": " ".join(claim["runs"]),
+        "not_run": [control.name for control in claim.controls if not control.parts],
+        "amendments": [(a.change, a.reason) for a in entry.verdicts.amendments if a.claim == claim.id],
+        "runs": " ".join(claim.runs),
     }
 
 
 def _findings(entry: Published, panels: Sequence[Panel]) -> list[str]:
     """How many claims have which word, a caution, and what the curves plainly show."""
-    claims, artifact = entry.verdicts["claims"], entry.artifact
+    claims, artifact = entry.verdicts.claims, entry.artifact
     found = [describe.tally(claims)] if claims else []
     if artifact is None:
         return found

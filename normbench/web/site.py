@@ -7,7 +7,7 @@ import importlib.metadata
 import importlib.resources
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,8 @@ from normbench.draw.text import show, visible
 from normbench.errors import BadInput, class_of
 from normbench.papers import describe
 from normbench.papers.claims import format_cell
+from normbench.papers.decide import Verdict
+from normbench.papers.parts import PartResult
 from normbench.runs import files
 
 PLOTLY = "plotly.min.js"
@@ -126,20 +128,20 @@ def _unbroken(value: Any) -> Any:
     return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
 
 
-def how(part: Mapping[str, Any]) -> str:
+def how(part: PartResult) -> str:
     """How a part of this kind is decided, at the level it was judged at."""
-    level = part["level"] or 0.95
-    return HOW.get("sign" if part["test"] == "sign" else part["kind"], "").format(
+    level = part.level or 0.95
+    return HOW.get("sign" if part.test == "sign" else part.kind, "").format(
         level=100 * level, both=100 * (2 * level - 1)
     )
 
 
-def _sentence(part: Mapping[str, Any]) -> str:
+def _sentence(part: PartResult) -> str:
     """The sentence of a part, which stands beside its id."""
-    return describe.sentence(part).removeprefix(f"{part['id']}: ")
+    return describe.sentence(part).removeprefix(f"{part.id}: ")
 
 
-def _besides(claim: Mapping[str, Any]) -> str:
+def _besides(claim: Verdict) -> str:
     """The evidence without the answer, which stands above it."""
     return describe.evidence(claim).removeprefix(describe.answer(claim)).removeprefix("; ")
 

@@ -181,7 +181,7 @@ LOOKS = {"one claim, two looks, either": (5, 10), "one claim, a look after each 
 
 
 def _decided(asked: Any, found: list[RunRecord], words: tuple[str, ...]) -> bool:
-    return any(claim["setting"] in words for claim in judge(asked, found))
+    return any(claim.setting in words for claim in judge(asked, found))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from normbench import ci, imports
+from normbench.papers import published
 
 ROOT = Path(__file__).parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -228,6 +229,6 @@ def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
     found = {re.search(str(labels.arm.path), name.replace("$seed", "3"))[1] for name in trained}
     assert found == {cell["arm"] for _, cell in claims["claims"][0]["parts"][0]["contrast"]}
     (row,) = [line for line in page.splitlines() if line.startswith("| LN-")]
-    published = json.loads((ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json").read_text())["claims"]
-    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", published)], []).splitlines()
+    verdicts = published.read_verdicts(ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json")
+    assert row in ci.markdown("ln2016/fig6", [ci.Judged("ln2016/fig6", verdicts.claims)], []).splitlines()
     assert all(f"`{word}`" in page for word in ci.WORDS)

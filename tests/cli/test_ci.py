@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,20 @@ import pytest
 from normbench import ci
 from normbench.errors import NormbenchError
 from normbench.papers import rules
+from normbench.papers.decide import Verdict
+from normbench.papers.published import read_verdicts
 
 RESULTS = Path(__file__).parents[2] / "results"
-PUBLISHED: dict[str, Any] = json.loads((RESULTS / "bln2022" / "fig6" / "paper" / "verdicts.json").read_text())[
-    "claims"
-][0]
+PUBLISHED = read_verdicts(RESULTS / "bln2022" / "fig6" / "paper" / "verdicts.json").claims[0]
 HOSTILE = "a|b <img src=x> `c` @someone [x](http://y) \x00\x1b[31m\u202e\ud800\n# end ]]> \\|"
 
 
-def claim(setting: str = "holds", verdict: str = "", **changes: Any) -> dict[str, Any]:
+def claim(setting: str = "holds", verdict: str = "", **changes: Any) -> Verdict:
     """A published claim of one comparison, with another word."""
-    return copy.deepcopy(PUBLISHED) | {"id": "C1", "setting": setting, "verdict": verdict or setting} | changes
+    return replace(PUBLISHED, **{"id": "C1", "setting": setting, "verdict": verdict or setting} | changes)
 
 
-def one(*claims: dict[str, Any]) -> list[ci.Judged]:
+def one(*claims: Verdict) -> list[ci.Judged]:
     return [ci.Judged("ci/claims.yaml", claims)]
 
 
@@ -72,22 +72,22 @@ def test_a_comment_holds_any_name() -> None:
 
 @pytest.mark.parametrize("name", ["ln2016/fig6", "ln2016/table1", "bln2022/fig6"])
 def test_markdown_has_the_published_verdicts(name: str) -> None:
-    claims = json.loads((RESULTS / name / "paper" / "verdicts.json").read_text())["claims"]
+    claims = read_verdicts(RESULTS / name / "paper" / "verdicts.json").claims
     written = ci.markdown(name, [ci.Judged(name, claims)], ["undecided"])
     rows = [line for line in written.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == len(claims)
     for judged in claims:
-        (row,) = [row for row in rows if row.startswith(f"| {judged['id']}: ")]
-        assert row.endswith(f" | {judged['n']} |") and judged["verdict"] in row
-        assert (f"- **{judged['id']}** undecided: " in written) == (judged["setting"] == "undecided")
+        (row,) = [row for row in rows if row.startswith(f"| {judged.id}: ")]
+        assert row.endswith(f" | {judged.n} |") and judged.verdict in row
+        assert (f"- **{judged.id}** undecided: " in written) == (judged.setting == "undecided")
     assert written.rstrip().endswith(ci.LOOKS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("longer", [20, 5000])
 def test_a_comment_is_cut_after_the_claims_that_fail(longer: int) -> None:
-    many = [claim() | {"id": f"C{k}", "statement": "@" * longer} for k in range(900)]
-    many[-1] |= {"setting": "opposite"}
+    many = [claim(id=f"C{k}", statement="@" * longer) for k in range(899)]
+    many.append(claim("opposite", "holds", id="C899", statement="@" * longer))
     written = ci.markdown("x", one(*many), ["opposite"])
     shown = sum(line.startswith("| C") for line in written.splitlines())
     assert len(written) <= ci.LONGEST < 1.15 * len(written)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import tiny
 from normbench.config import compose
 from normbench.config.compose import conf_dir
 from normbench.launch import run_missing
-from normbench.papers import verdicts
+from normbench.papers import published, verdicts
 from normbench.runs import checkpoint_file, directory, pack
 from normbench.runs.table import Runs
 
@@ -282,7 +283,7 @@ def test_the_share_of_decided_claims_is_reported_before_and_after(normbench, cap
     place = tmp_path / "results" / "ln2016" / "table1" / "paper"
     shutil.copytree(PUBLISHED / "ln2016" / "table1" / "paper", place)
     path = place / "verdicts.json"
-    content = json.loads(path.read_text())
+    before = published.read_verdicts(path)
     words = [
         "undecided",
         "undecided",
@@ -291,8 +292,9 @@ def test_the_share_of_decided_claims_is_reported_before_and_after(normbench, cap
         "reproduced",
         "not decidable here",
     ]  # as other rules had judged
-    content["claims"] = [{**c, "verdict": word} for c, word in zip(content["claims"], words, strict=True)]
-    path.write_bytes(verdicts.as_file(verdicts.sealed(content, content["pack_sha256"], content["contrasts_sha256"])))
+    claims = tuple(replace(claim, verdict=word) for claim, word in zip(before.claims, words, strict=True))
+    content = verdicts.sealed(replace(before, claims=claims), before.pack_sha256, before.contrasts_sha256)
+    path.write_bytes(verdicts.as_file(content))
     command = ("reproduce", "ln2016/table1", "ln2016/fig6", "--max-time", "0")
     assert normbench(*command) == 0
     assert "\n  decided   6 of 11 claims, 1 before this command\n" in capfd.readouterr().out

@@ -66,7 +66,7 @@ def claims(*entries: dict[str, Any], **keys: Any) -> Artifact:
 
 def word(runs: Sequence[RunRecord], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:
     (found,) = judge(claims(claim(endpoint), length=length), runs)
-    return str(found["setting"])
+    return str(found.setting)
 
 
 @pytest.mark.parametrize("endpoint", [FINAL, AREA, TIME, BEST], ids=lambda end: end["kind"])
@@ -88,21 +88,21 @@ def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) ->
     assert word(better, endpoint, "common") == "holds"
     far = arms(lambda seed: run("a", seed, -0.1, STEPS[:7] if seed == 3 else STEPS), of("b"))
     (found,) = judge(claims(claim(endpoint), length="common"), far)
-    assert found["setting"] == "undecided" and found["parts"][0]["why"] == "cut short"
-    assert "a seed 3 ends at 60" in found["answer"]
+    assert found.setting == "undecided" and found.parts[0].why == "cut short"
+    assert "a seed 3 ends at 60" in found.answer
 
 
 def test_a_number_before_the_end_is_not_called_final() -> None:
     runs = arms(lambda seed: run("a", seed, -0.1, STEPS[:10] if seed == 3 else STEPS), of("b"))
     (found,) = judge(claims(claim(), length="common"), runs)
-    assert "in valid loss at step 90" in found["answer"] and "final" not in found["answer"]
-    assert "the last step that all have is 90 of 100" in found["compared"]
+    assert "in valid loss at step 90" in found.answer and "final" not in found.answer
+    assert "the last step that all have is 90 of 100" in found.compared
 
 
 def test_an_arm_is_not_chosen_by_the_numbers_that_are_compared() -> None:
     for endpoint in (BEST | {"split": "valid"}, BEST | {"split": "valid", "epoch": "own"}):
         (found,) = judge(claims(claim(endpoint)), arms(of("a", worse=-0.1), of("b")))
-        assert found["setting"] == "not decidable here" and "chosen on valid" in found["answer"]
+        assert found.setting == "not decidable here" and "chosen on valid" in found.answer
 
 
 def test_steps_that_are_nowhere_common_decide_nothing() -> None:
@@ -117,10 +117,10 @@ def test_seeds_that_are_not_shared_are_compared_by_welch(seeds) -> None:
     ends = [[dict(record)["loss"] for record in one.records][-1] for one in runs]
     welch = stats.ttest_ind(ends[:7], ends[7:], equal_var=False)
     low, high = welch.confidence_interval(0.95)
-    assert found["effect"] == pytest.approx(np.mean(ends[:7]) - np.mean(ends[7:]), rel=1e-12)
-    assert found["interval"] == pytest.approx((low, high), rel=1e-9)
-    assert found["setting"] == "holds" and "Welch" in found["compared"]
-    assert found["parts"][0]["unpaired"] == [7, 5]
+    assert found.effect == pytest.approx(np.mean(ends[:7]) - np.mean(ends[7:]), rel=1e-12)
+    assert found.interval == pytest.approx((low, high), rel=1e-9)
+    assert found.setting == "holds" and "Welch" in found.compared
+    assert found.parts[0].unpaired == (7, 5)
 
 
 @pytest.mark.parametrize("seeds", [(SEEDS, SEEDS[:5]), (SEEDS[:5], SEEDS)], ids=["more of a", "more of b"])
@@ -129,10 +129,10 @@ def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
     (found,) = judge(claims(claim()), runs)
     ends = {arm: [dict(one.records[-1])["loss"] for one in runs if one.arm == arm] for arm in "ab"}
     low, high = stats.ttest_ind(ends["a"], ends["b"], equal_var=False).confidence_interval(0.95)
-    assert found["interval"] == pytest.approx((low, high), rel=1e-9) and found["setting"] == "holds"
-    assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found["compared"]
+    assert found.interval == pytest.approx((low, high), rel=1e-9) and found.setting == "holds"
+    assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found.compared
     one_more = arms(of("a"), of("b"), (SEEDS, SEEDS[:6]))
-    assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0]["compared"]
+    assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0].compared
 
 
 @pytest.mark.parametrize("further", [2, 12])
@@ -149,13 +149,13 @@ def test_bad_runs_without_a_partner_refute_a_good_mean(further) -> None:
 def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_runs(n, found) -> None:
     for seeds in ((range(n), range(100, 105)), (range(100, 105), range(n))):
         (judged,) = judge(claims(claim()), arms(of("a", worse=-0.1), of("b"), seeds))
-        assert judged["setting"] == found and ("train 6 of the smaller side" in judged["answer"]) == (n == 11)
+        assert judged.setting == found and ("train 6 of the smaller side" in judged.answer) == (n == 11)
 
 
 def test_runs_of_other_controls_are_named() -> None:
     runs = [*arms(of("a", worse=-0.1), of("b")), *(run("a", seed, 9.0, control="low") for seed in (1, 2))]
     (found,) = judge(claims(claim()), runs)
-    assert found["setting"] == "holds" and "2 runs of the control low are left out" in found["compared"]
+    assert found.setting == "holds" and "2 runs of the control low are left out" in found.compared
 
 
 @pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["the same seeds", "other seeds"])
@@ -170,9 +170,9 @@ def test_an_axis_that_the_cell_does_not_name_is_not_averaged_over(seeds, counts)
         word(runs)
     assert "env=easy" in str(error.value)
     easy = [one for one in runs if one.axes["env"] == "easy"]
-    assert judge(claims(claim()), easy)[0]["n"] == min(counts)
+    assert judge(claims(claim()), easy)[0].n == min(counts)
     each = [[weight, cell | {"env": "easy"}] for weight, cell in claim()["parts"][0]["contrast"]]
-    assert judge(claims(claim(contrast=each)), runs)[0]["n"] == min(counts)
+    assert judge(claims(claim(contrast=each)), runs)[0].n == min(counts)
 
 
 def test_runs_of_other_options_are_not_averaged() -> None:
@@ -194,7 +194,7 @@ def test_one_arm_may_be_of_several_imports() -> None:
 
 def test_what_needs_pairs_has_no_word_without_them() -> None:
     runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, range(11, 18)))
-    assert judge(claims(claim(test="sign")), runs)[0]["setting"] == "not decidable here"
+    assert judge(claims(claim(test="sign")), runs)[0].setting == "not decidable here"
 
 
 @pytest.mark.parametrize(("lost", "found"), [("a", "diverged"), ("b", "undecided"), ("ab", "undecided")])
@@ -206,9 +206,9 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
     short = STEPS[:6]  # where it was lost its log ends
     a, b = (of(arm, lost=True, steps=short) if arm in lost else of(arm) for arm in "ab")
     (judged,) = judge(claims(claim(endpoint)), arms(a, b, seeds))
-    assert judged["setting"] == found and judged["diverged"] == (found == "diverged")
-    assert judged["verdict"] == f"{found}, as logged"
-    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged["compared"]
+    assert judged.setting == found and judged.diverged == (found == "diverged")
+    assert judged.verdict == f"{found}, as logged"
+    assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged.compared
 
 
 def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
@@ -219,13 +219,13 @@ def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_few_seeds_are_undecided_and_the_answer_says_so(n) -> None:
     (found,) = judge(claims(claim()), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
-    assert found["setting"] == "undecided" and found["parts"][0]["why"] == "incomplete"
-    assert "no verdict below 5 seeds" in found["answer"]
+    assert found.setting == "undecided" and found.parts[0].why == "incomplete"
+    assert "no verdict below 5 seeds" in found.answer
 
 
 def test_an_arm_without_runs_is_not_run() -> None:
     (found,) = judge(claims(claim(contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])), [run("b", s) for s in SEEDS])
-    assert found["setting"] == "not run" and found["verdict"] == "not run, as logged"
+    assert found.setting == "not run" and found.verdict == "not run, as logged"
 
 
 def test_the_claims_of_a_file_share_holms_adjustment() -> None:
@@ -240,15 +240,15 @@ def test_the_claims_of_a_file_share_holms_adjustment() -> None:
     p = [float(stats.ttest_1samp([ends[n, s] - ends["b", s] for s in SEEDS], 0).pvalue) for n in names]
     rejected = [value <= 0.05 for value in holm(p)]
     assert 0 < sum(rejected) < sum(value <= 0.05 for value in p), "the adjustment changes a word"
-    assert [one["setting"] in ("holds", "opposite") for one in found] == rejected
+    assert [one.setting in ("holds", "opposite") for one in found] == rejected
 
 
 def test_no_worse_holds_by_its_margin() -> None:
     runs = arms(of("a", worse=0.01), of("b"))
     margins = {within: judge(claims(claim(kind="no_worse", within=within)), runs)[0] for within in (0.001, 0.1)}
-    assert margins[0.1]["verdict"] == "supported, as logged" and margins[0.001]["setting"] == "undecided"
+    assert margins[0.1].verdict == "supported, as logged" and margins[0.001].setting == "undecided"
     worse = arms(of("a", worse=1.0), of("b"))
-    assert judge(claims(claim(kind="no_worse", within=0.1)), worse)[0]["verdict"] == "refuted, as logged"
+    assert judge(claims(claim(kind="no_worse", within=0.1)), worse)[0].verdict == "refuted, as logged"
 
 
 EPOCHS = {"about": {"clocks": ["epoch"]}}
@@ -297,7 +297,7 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
         facts = {"metrics": {"loss": {"goal": "min", **({"log": True} if log else {})}}}
         runs = arms(of("a", **facts), of("b", **facts))
         (found,) = judge(claims(claim(AREA)), runs)
-        areas[log] = float(found["parts"][0]["cells"][0]["values"][0])
+        areas[log] = float(found.parts[0].cells[0]["values"][0])
     loss = np.array([dict(record)["loss"] for record in run("a", 1).records if record["split"] == "valid"])
     assert areas[False] == pytest.approx(integrate.trapezoid(loss, STEPS) / 100, rel=5e-3)
     assert areas[True] == pytest.approx(np.exp(integrate.trapezoid(np.log(loss), STEPS) / 100), rel=5e-3)
@@ -311,8 +311,8 @@ def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
         return curves(arm, seed, {("valid", "loss"): {0: 3.0, 10: end}})
 
     (found,) = judge(claims(claim()), arms(partial(narrow, "a"), partial(narrow, "b")))
-    low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", found["answer"])[0]
-    assert found["setting"] == "opposite" and 0.05 <= float(low) < float(high) <= 0.0501
+    low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", found.answer)[0]
+    assert found.setting == "opposite" and 0.05 <= float(low) < float(high) <= 0.0501
 
 
 FILE_ERRORS = {
@@ -349,7 +349,7 @@ def curves(arm: str, seed: int, blocks: dict[tuple[str, str], dict[int, Any]], *
 def test_a_claim_that_no_run_can_decide_is_not_supported() -> None:
     entry = claim() | {"parts": [], "not_decidable": "nobody logged it"}
     (found,) = judge(claims(entry), arms(of("a"), of("b")))
-    assert found["setting"] == "not decidable here" and "nobody logged it" in found["answer"]
+    assert found.setting == "not decidable here" and "nobody logged it" in found.answer
 
 
 def test_a_longer_time_is_worse_whatever_the_metric() -> None:
@@ -362,7 +362,7 @@ def test_a_longer_time_is_worse_whatever_the_metric() -> None:
     reach = {"kind": "time_to_level", "split": "valid", "metric": "acc", "level": 0.5, "clock": "step"}
     runs = arms(partial(acc, "a"), partial(acc, "b"))
     (found,) = judge(claims(claim(reach, kind="no_worse", within=10.0, unit="updates")), runs)
-    assert found["setting"] == "opposite" and "later" in found["answer"]
+    assert found.setting == "opposite" and "later" in found.answer
 
 
 def test_the_best_is_chosen_first_and_read_then() -> None:
@@ -386,13 +386,13 @@ def test_a_run_that_was_not_finite_on_the_way_is_named() -> None:
         return curves(arm, seed, {("valid", "loss"): values | ({50: math.nan} if (arm, seed) == ("b", 3) else {})})
 
     (found,) = judge(claims(claim(FINAL)), arms(partial(own, "a"), partial(own, "b")))
-    assert "finite again: b seed 3" in found["compared"]
+    assert "finite again: b seed 3" in found.compared
 
 
 def test_a_run_that_was_lost_is_read_at_the_common_steps_too() -> None:
     fine = of("a", lost=True, steps=range(0, 101))
     (found,) = judge(claims(claim(TIME)), arms(fine, of("b")))
-    assert found["setting"] == "diverged" and "7 of 7 runs of arm a" in found["compared"]
+    assert found.setting == "diverged" and "7 of 7 runs of arm a" in found.compared
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_which_way_is_better_is_not_assumed() -> None:
     bare = {"metrics": {"loss": {}}, "monitor": None}
     runs = arms(of("a", worse=-0.1, **bare), of("b", **bare))
     (found,) = judge(claims(claim()), runs)
-    assert found["setting"] == "holds" and "lower than" in found["answer"] and "better" not in found["answer"]
+    assert found.setting == "holds" and "lower than" in found.answer and "better" not in found.answer
     with pytest.raises(NormbenchError, match="better"):
         judge(claims(claim(kind="no_worse", within=0.1)), runs)
 
@@ -419,12 +419,12 @@ def test_which_way_is_better_is_not_assumed() -> None:
 def test_the_answer_says_where_runs_are_compared_and_what_else_differs() -> None:
     runs = arms(of("a", steps=STEPS[:3], axes={"optim.lr": 0.1}), of("b", axes={"optim.lr": 0.01}))
     (found,) = judge(claims(claim(AREA), length="common"), runs)
-    assert "up to step 20 of 100" in found["compared"] and "differ in optim.lr: 0.1 and 0.01" in found["compared"]
+    assert "up to step 20 of 100" in found.compared and "differ in optim.lr: 0.1 and 0.01" in found.compared
 
 
 def test_the_answer_says_how_many_steps_are_common() -> None:
     runs = arms(of("a", steps=STEPS[::2]), of("b"))
-    assert "at the 6 steps that all have, of 11" in judge(claims(claim(AREA)), runs)[0]["compared"]
+    assert "at the 6 steps that all have, of 11" in judge(claims(claim(AREA)), runs)[0].compared
 
 
 def test_a_run_without_a_partner_that_ends_early_is_not_left_out() -> None:
@@ -437,19 +437,19 @@ def test_a_run_without_a_partner_that_ends_early_is_not_left_out() -> None:
 def test_a_run_that_diverged_later_than_the_others_end_diverged() -> None:
     late = of("b", lost=True, steps=range(0, 151, 10))
     (found,) = judge(claims(claim()), arms(of("a"), late))
-    assert found["setting"] == "undecided" and "7 of 7 runs of arm b" in found["compared"]
+    assert found.setting == "undecided" and "7 of 7 runs of arm b" in found.compared
 
 
 def test_another_claim_makes_no_word_stronger() -> None:
     """Where the level of two claims misses the smallest effect, there is no sign either."""
     runs = [*arms(of("a", worse=-0.1), of("b")), *map(of("c"), SEEDS)]
     (plain,) = judge(claims(claim()), runs)
-    half = (plain["interval"][1] - plain["interval"][0]) / 2  # at 95 %
+    half = (plain.interval[1] - plain.interval[0]) / 2  # at 95 %
     ninety = half * stats.t.ppf(0.95, len(SEEDS) - 1) / stats.t.ppf(0.975, len(SEEDS) - 1)
-    first = claim(delta={"is": float(abs(plain["effect"]) + (half + ninety) / 2), "why": "s"})
+    first = claim(delta={"is": float(abs(plain.effect) + (half + ninety) / 2), "why": "s"})
     other = claim(id="C2", contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])
-    assert [one["setting"] for one in judge(claims(first), runs)] == ["negligible"]
-    assert judge(claims(first, other), runs)[0]["setting"] == "undecided"
+    assert [one.setting for one in judge(claims(first), runs)] == ["negligible"]
+    assert judge(claims(first, other), runs)[0].setting == "undecided"
 
 
 @pytest.mark.parametrize("part", [{"scale": "log", "unit": "log ratio"}, {"endpoint": AREA}], ids=["scale", "map"])
@@ -471,7 +471,7 @@ def test_one_gap_in_a_curve_is_no_divergence() -> None:
         return curves(arm, seed, {("valid", "loss"): loss | ({50: "NaN"} if arm == "a" and seed < 3 else {})})
 
     (found,) = judge(claims(claim(AREA)), arms(partial(gap, "a"), partial(gap, "b")))
-    assert found["setting"] == "not decidable here" and "a seed 1 and 1 more" in found["answer"]
+    assert found.setting == "not decidable here" and "a seed 1 and 1 more" in found.answer
 
 
 def test_one_control_is_judged_and_of_several_one_is_chosen() -> None:
@@ -484,7 +484,7 @@ def test_one_control_is_judged_and_of_several_one_is_chosen() -> None:
 def test_counted_seeds_are_no_pairs() -> None:
     counted = {"about": {"clocks": ["step"], "counted_seeds": True}}
     (found,) = judge(claims(claim()), arms(of("a", **counted), of("b", **counted)))
-    assert "Welch" in found["compared"]
+    assert "Welch" in found.compared
 
 
 FIGURE = {"rows": [{"name": "NLL", "split": "test", "metric": "nll"}]}

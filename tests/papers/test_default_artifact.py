@@ -120,7 +120,7 @@ def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifa
     place = results / "own" / "me2030" / "net" / "paper"
     judged, *_ = publish.publish(own, madeup.runs(), "paper", results)
     assert {"figure.svg", "table.md"} <= {path.name for path in place.iterdir()}
-    assert judged["command"].startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
+    assert judged.command.startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
     index = report.build(results, config_dir=tmp_path).index
     assert "me2030" in index.read_text() and "Mine · MNIST" in index.read_text()
     page = (index.parent / "own-me2030-net-paper.html").read_text()

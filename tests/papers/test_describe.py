@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import ERROR, TIME, Plan, arms, artifact, direction, only, timed_run
+from judged import ERROR, TIME, Plan, arms, artifact, direction, only, part_result, timed_run
 
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published
@@ -14,7 +14,7 @@ from normbench.papers.claims import Delta
 
 RESULTS = Path(__file__).parents[2] / "results"
 VERDICTS = sorted(RESULTS.glob("*/*/*/verdicts.json"))
-LOWER = {"kind": "direction", "scale": "linear", "sides": ["LN", "BN"], "better": "lower", "unit": "points"}
+LOWER = part_result(sides=("LN", "BN"), better="lower", unit="points")
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ LOWER = {"kind": "direction", "scale": "linear", "sides": ["LN", "BN"], "better"
         ({}, 0.0506, "0.051 points worse"),
         ({"better": "higher", "scale": "percent"}, 17.76, "18 points better"),
         ({"better": "higher"}, -17.76, "18 points worse"),
-        ({"better": "", "sides": []}, -0.28, "0.28 points lower"),
-        ({"better": "", "sides": ["LN"]}, -0.28, "−0.28 points"),  # a number, no difference
+        ({"better": "", "sides": ()}, -0.28, "0.28 points lower"),
+        ({"better": "", "sides": ("LN",)}, -0.28, "−0.28 points"),  # a number, no difference
         ({}, 0.0, "0 points"),
     ],
 )
 def test_a_number_is_a_ratio_or_has_a_side(part: dict[str, Any], value: float, text: str) -> None:
-    assert describe.size(LOWER | part, value) == text
+    assert describe.size(replace(LOWER, **part), value) == text
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_a_sentence_on_training_mode_says_so() -> None:
         for run in arms(-1.0)
     ]
     parts = [direction(replace(ERROR, mode=mode), name=mode) for mode in ("eval", "train")]
-    evaluated, trained = map(describe.sentence, only(artifact(*parts), runs)["parts"])
+    evaluated, trained = map(describe.sentence, only(artifact(*parts), runs).parts)
     assert evaluated != trained == evaluated.replace(" in final test error", " in final test error in training mode")
 
 
 def test_runs_without_a_number_are_counted_by_seed() -> None:
     part = direction(TIME, scale="log", test="sign", unit="log ratio")
     runs = [timed_run(arm, s, epoch) for s in range(6) for arm, epoch in (("ln", 3), ("bn", None))]
-    (found,) = only(artifact(part), runs)["parts"]
+    (found,) = only(artifact(part), runs).parts
     assert re.findall(r"\d+(?:\.\d+)?", describe.effect(found)) == ["6", "0", "6", "0.0312", "6"]
 
 
@@ -105,13 +105,13 @@ def test_the_questions_of_the_papers_are_asked() -> None:
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.parent.parent.name)
 def test_published_sentences_use_the_words_of_readers(path: Path) -> None:
-    for claim in published.read_verdicts(path)["claims"]:
-        texts = [describe.in_full({**claim, "suggestion": claim["suggestion"]})]
+    for claim in published.read_verdicts(path).claims:
+        texts = [describe.in_full(claim)]
         texts += [describe.sentence(part) for part in published.parts(claim)]
         for text in texts:
             assert text and not re.search(r"log ratio|None|nan|[{}]|\n|;;|  | ,|error_published", text), text
-        answer = claim["answer"]
+        answer = claim.answer
         assert answer == describe.answer(claim)
-        assert claim["setting"] in ("not run", "not decidable here") or re.search(r"\d", answer), answer
-        if claim["kind"] != "exact":
+        assert claim.setting in ("not run", "not decidable here") or re.search(r"\d", answer), answer
+        if claim.kind != "exact":
             assert not re.search(r"\[|−", answer.partition(";")[0]), f"no signs: {answer}"

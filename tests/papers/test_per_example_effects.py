@@ -15,6 +15,7 @@ from judged import judge
 from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects
 from normbench.papers.claims import Artifact, Claim, Delta, Endpoint, Part
+from normbench.papers.decide import Verdict
 from normbench.papers.per_example_effects import Contrasts, collect, key, load
 from normbench.runs import directory, outcomes
 from normbench.runs.record import RunRecord
@@ -91,9 +92,9 @@ def published(path: Path, found: Contrasts) -> Contrasts:
     return load(path / per_example_effects.NAME)
 
 
-def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> dict[str, Any]:
-    (claim,) = judge(claims, runs, "paper", examples=known.spread)["claims"]
-    return dict(claim)
+def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> Verdict:
+    (claim,) = judge(claims, runs, "paper", examples=known.spread).claims
+    return claim
 
 
 def test_a_fresh_clone_judges_as_whoever_has_the_raw_runs(tmp_path: Path) -> None:
@@ -115,10 +116,10 @@ def test_intervals_are_those_of_seeds_and_examples_together(tmp_path: Path) -> N
     assert found.variance == pytest.approx(expected.variance, rel=1e-2) and found.examples == 60
     told = only(artifact(part()), runs, collect(artifact(part()), runs, [tmp_path], Contrasts({})))
     alone = only(artifact(part()), runs, Contrasts({}))
-    assert told["interval"] == pytest.approx(expected.interval(), abs=1e-3)
-    assert alone["interval"] == pytest.approx(t_interval(table.mean(axis=1)).interval, abs=1e-3)
-    assert told["parts"][0]["examples"] == 60
-    assert told["interval"][1] - told["interval"][0] > 3 * (alone["interval"][1] - alone["interval"][0])
+    assert told.interval == pytest.approx(expected.interval(), abs=1e-3)
+    assert alone.interval == pytest.approx(t_interval(table.mean(axis=1)).interval, abs=1e-3)
+    assert told.parts[0].examples == 60
+    assert told.interval[1] - told.interval[0] > 3 * (alone.interval[1] - alone.interval[0])
 
 
 def test_error_rates_are_told_in_points(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_patterns_of_variants_are_averaged(tmp_path: Path) -> None:
         )
         expected.append((tt + tf) / 2 - ff)
     assert found and found.by_seed == pytest.approx(expected, abs=1e-3)
-    assert only(artifact(averaged), runs, Contrasts({}))["effect"] == pytest.approx(found.mean, abs=1e-3)
+    assert only(artifact(averaged), runs, Contrasts({})).effect == pytest.approx(found.mean, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +276,8 @@ def test_a_downstream_task_is_judged_over_its_sentences_too(tmp_path: Path) -> N
         last = {**run.records[-1], "mode": "stage", "error": run.records[-1]["error"] + 2e-5}
         runs.append(replace(run, records=[*run.records, last]))
     claims = artifact(part(endpoint=end, scale="percent"))
-    (told,) = only(claims, runs, collect(claims, runs, [tmp_path], Contrasts({})))["parts"]
-    assert told["examples"] == 60
+    (told,) = only(claims, runs, collect(claims, runs, [tmp_path], Contrasts({}))).parts
+    assert told.examples == 60
 
 
 def test_controls_have_their_own(tmp_path: Path) -> None:

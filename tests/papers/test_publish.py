@@ -57,7 +57,7 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
     before = (place / pack.NAME).read_bytes()
     for found in ([], [ln]):  # an experiment that was edited by mistake; one that was trained anew in part
         judged, runs, (note,) = _publish(found, tmp_path)
-        assert runs == found and {claim["verdict"] for claim in judged["claims"]} == {"not run"}
+        assert runs == found and {claim.verdict for claim in judged.claims} == {"not run"}
         assert note.startswith("2 of 2 published runs have another configuration by now: left out. There are")
         assert "nothing is written" in note and "--drop-stale" in note
         assert [path.name for path in place.iterdir()] == [pack.NAME] and (place / pack.NAME).read_bytes() == before
@@ -80,8 +80,8 @@ def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monke
 def test_the_page_lists_amendments_once(tmp_path: Path):
     judged, _, _ = _publish(_runs("ln"), tmp_path)
     page = (publish.folder(tmp_path, ARTIFACT, "reduced") / "table.md").read_text()
-    entry = judged["amendments"][0]
-    assert f"first written down:\n\n- LN-F4: {entry['change']}. Why: the same experiment" in page
+    entry = judged.amendments[0]
+    assert f"first written down:\n\n- LN-F4: {entry.change}. Why: the same experiment" in page
     assert "\n- LN-F1, LN-F1b, LN-F2, LN-F3, LN-F4: tanh and" in page, "one change of several claims"
 
 
@@ -104,7 +104,7 @@ def test_a_figure_is_drawn_again_unless_the_verdicts_name_its_pack(tmp_path: Pat
     (place / "figure.svg").write_bytes(b"of matplotlib's next version")
     _publish([], tmp_path)
     assert (place / "figure.svg").read_bytes() == b"of matplotlib's next version"
-    other = verdicts.sealed(json.loads((place / "verdicts.json").read_text()), "of another pack")
+    other = verdicts.sealed(published.read_verdicts(place / "verdicts.json"), "of another pack")
     (place / "verdicts.json").write_bytes(verdicts.as_file(other))
     _publish([], tmp_path)
     assert (place / "figure.svg").read_bytes() == b"drawn"
@@ -167,7 +167,7 @@ def test_a_changed_digit_of_the_verdicts_is_refused_by_all_who_read_them(tmp_pat
     path = _unpublished(tmp_path, _runs("ln", "none", seeds=2)) / "verdicts.json"
     whole = path.read_text()
     read = published.read(path.parent)
-    assert read.verdicts["pack_sha256"] == pack.sha256(read.runs) and len(read.runs) == 4
+    assert read.verdicts.pack_sha256 == pack.sha256(read.runs) and len(read.runs) == 4
     digits = [place for place, letter in enumerate(whole) if letter.isdigit()]
     for place in (*digits[:70], *digits[70::20]):  # schema, seal, hash of the pack; and of the rest some
         path.write_text(whole[:place] + str((int(whole[place]) + 1) % 10) + whole[place + 1 :])
@@ -216,19 +216,19 @@ def test_without_contrasts_verdicts_stay_until_the_runs_change(tmp_path: Path, m
     monkeypatch.setattr(publish, "_figure", lambda panels: None)
     judged, _, _ = _publish(_runs("ln"), tmp_path)
     path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
-    shipped = verdicts.sealed(judged | {"note": "with contrasts"}, judged["pack_sha256"], "a hash")
+    shipped = verdicts.sealed(replace(judged, note="with contrasts"), judged.pack_sha256, "a hash")
     path.write_bytes(verdicts.as_file(shipped))
     again, _, (note,) = _publish([], tmp_path)
     assert again == shipped and note.startswith(f"{path.with_name('contrasts.npz')}: it is not there")
     changed, _, (note,) = _publish(_runs("none"), tmp_path)
-    assert changed["contrasts_sha256"] == "" and "over the seeds alone" in note
+    assert changed.contrasts_sha256 == "" and "over the seeds alone" in note
 
 
 @pytest.mark.parametrize("name, fidelity", [("ln2016/fig6", "paper"), ("ln2016/fig1", "reduced")])
 def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: str, tmp_path: Path):
     path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
-    content = json.loads(path.read_text()) | {"artifact": name, "fidelity": fidelity}
-    path.write_bytes(verdicts.as_file(verdicts.sealed(content, content["pack_sha256"])))
+    content = replace(published.read_verdicts(path), artifact=name, fidelity=fidelity)
+    path.write_bytes(verdicts.as_file(verdicts.sealed(content, content.pack_sha256)))
     for reader in (lambda: published.read(path.parent), lambda: _publish([], tmp_path)):
         with pytest.raises(NormbenchError, match=rf"{path} is of {name} \({fidelity}\): it was moved"):
             reader()
@@ -249,5 +249,5 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
         assert "\n" not in str(caught.value)
     path.write_bytes(whole)
     judged, _, _ = _publish([], tmp_path)
-    assert judged["contrasts_sha256"] == "" and not path.exists()
+    assert judged.contrasts_sha256 == "" and not path.exists()
     assert published.read(path.parent).verdicts == judged

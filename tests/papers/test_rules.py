@@ -53,7 +53,7 @@ def test_at_exactly_the_smallest_effect_nothing_is_negligible() -> None:
 def test_seen_seeds_make_nothing_negligible_and_give_no_side_to_what_is_small() -> None:
     for mean in (0.0, 0.5, -0.5):
         assert word(effects(mean, 0.4), delta=1.0, fresh=False) == "undecided"
-        assert result(seen(direction(), effects(mean, 0.4), 1.0, fresh=False), "undecided")["why"] == "seen seeds"
+        assert result(seen(direction(), effects(mean, 0.4), 1.0, fresh=False), "undecided").why == "seen seeds"
     assert word(effects(1.5, 1.0), delta=1.0, fresh=False) == "holds"
     assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "opposite"
 
@@ -64,7 +64,7 @@ def test_an_unplanned_second_look_makes_nothing_negligible_nor_equivalent() -> N
     equal = direction(kind="equivalence", expect=None, within=1.0)
     assert word(effects(0.0, 0.4), part=equal) == "holds"
     assert word(effects(0.0, 0.4), part=equal, planned=False) == "undecided"
-    assert result(seen(equal, effects(0.0, 0.4), planned=False), "undecided")["why"] == "second look"
+    assert result(seen(equal, effects(0.0, 0.4), planned=False), "undecided").why == "second look"
     assert word(effects(3.0, 0.4), part=equal, planned=False) == "opposite"
 
 
@@ -83,9 +83,9 @@ def test_a_spread_that_is_rounding_alone_decides_nothing() -> None:
         final_run(arm, seed, (seed * 7 + more) / 625) for seed in range(1, 9) for arm, more in (("ln", 3), ("bn", 2))
     ]
     found = only(artifact(direction(scale="percent", delta=Delta(0.1, "w"))), runs)
-    assert 0 < found["parts"][0]["sd"] < 1e-12  # one example of 625 in every seed
-    assert (found["verdict"], found["robustness"]) == ("undecided", "")
-    assert found["parts"][0]["why"] == "alike"
+    assert 0 < found.parts[0].sd < 1e-12  # one example of 625 in every seed
+    assert (found.verdict, found.robustness) == ("undecided", "")
+    assert found.parts[0].why == "alike"
 
 
 def test_a_run_without_a_number_leaves_means_undecided_and_signs_not() -> None:
@@ -101,7 +101,7 @@ def test_where_a_value_is_censored_nothing_is_negligible() -> None:
     assert word(small, delta=0.1, part=signed) == "negligible"
     censored: list[Any] = [*small[:-1], (0.2, math.inf)]
     assert word(censored, delta=0.1, part=signed) == "undecided"
-    assert result(seen(signed, censored, 0.1), "undecided")["why"] == "censored"
+    assert result(seen(signed, censored, 0.1), "undecided").why == "censored"
 
 
 # --- an equivalence, a size, an order, an exact number ---------------------------------------------------------------
@@ -183,10 +183,10 @@ def test_an_order_is_smallest_first_pair_by_pair(tmp_path: Path) -> None:
         part = {"id": "o", "endpoint": end, "scale": "linear", "unit": "points", "order": list(order)}
         return only(load(written(tmp_path, claim_data("order", part))), runs)
 
-    assert verdict(cells)["setting"] == "holds"
-    assert verdict(cells[::-1])["setting"] == "opposite"
+    assert verdict(cells).setting == "holds"
+    assert verdict(cells[::-1]).setting == "opposite"
     swapped = verdict([cells[0], cells[2], cells[1]])
-    assert [part["word"] for part in swapped["parts"]] == ["holds", "opposite"] and swapped["setting"] == "opposite"
+    assert [part.word for part in swapped.parts] == ["holds", "opposite"] and swapped.setting == "opposite"
 
 
 # --- a claim of k parts ----------------------------------------------------------------------------------------------
@@ -299,8 +299,8 @@ def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger
     signed, small = compared(effects(1.2, 0.5)), effects(0.5, 0.4)  # from 0.7, and up to 0.8: they may be the same
     controls = [run for name in ("lr-low", "lr-high") for run in compared(small, control=name)]
     found = only(claims, signed + controls)
-    assert (found["setting"], found["robustness"]) == ("holds", "undecided")
-    assert only(claims, compared(effects(3.0, 0.5)) + controls)["robustness"] == "depends"
+    assert (found.setting, found.robustness) == ("holds", "undecided")
+    assert only(claims, compared(effects(3.0, 0.5)) + controls).robustness == "depends"
 
 
 def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_larger() -> None:
@@ -308,11 +308,11 @@ def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_l
     same = compared(effects(0.2, 0.4), control="lr-low")
     for mean, robust in ((3.0, "depends"), (-3.0, "depends"), (1.2, "undecided")):  # the last from 0.7, and here to 0.6
         found = only(claims, compared(effects(0.2, 0.4)) + same + compared(effects(mean, 0.5), control="lr-high"))
-        assert (found["setting"], found["robustness"]) == ("negligible", robust)
+        assert (found.setting, found.robustness) == ("negligible", robust)
     hardly = effects(0.5, 0.55)  # 90 %: up to 0.92; 95 %: 1.05
     own, low, high = compared(hardly), compared(hardly, control="lr-low"), compared(effects(3, 0.5), control="lr-high")
     found = only(claims, own + low + high)
-    assert (found["setting"], found["robustness"]) == ("negligible", "undecided")
+    assert (found.setting, found.robustness) == ("negligible", "undecided")
 
 
 @pytest.mark.parametrize(("controls", "parts"), [(2, 1), (1, 2), (2, 2)])

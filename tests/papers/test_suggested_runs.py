@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judged import arms, artifact, direction
+from judged import arms, artifact, direction, part_result
 from ruled import UNIT, effects
 
 from normbench.keys import Range
@@ -16,12 +16,10 @@ from normbench.stats import statistics as stats
 LOW, HIGH = (arms(-2.0, control=name) for name in ("lr-low", "lr-high"))
 UNSURE = arms(-0.9, spread=5.0, control="lr-low")
 THIRD = stats.signs_needed(1 / 3) or 0
-PART: dict[str, Any] = {  # undecided, of a spread of 1
-    "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
-    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None,
-    "better": "lower",
-    "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
-}  # fmt: skip
+PART = part_result(  # undecided, of a spread of 1
+    word="undecided", effect=-0.1, sd=1.0, tost=(-2.0, 1.0),
+    prediction=stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
+)  # fmt: skip
 
 
 class Five:
@@ -37,7 +35,7 @@ class Five:
         return 1.0
 
 
-def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
+def judged(claims: Any, runs: Any, **more: Any) -> verdicts.Verdicts:
     return verdicts.judge(claims, runs, "paper", None, Five(), **more)
 
 
@@ -56,28 +54,28 @@ def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
 def test_what_would_decide_and_its_cost(runs: Any, kind: str | None, number: int, hours: float) -> None:
     claims = artifact(direction(), open=["learning rate"])
     found = suggested(claims, [replace(run, seconds=36.0) for run in runs])
-    assert (found and (found["kind"], found["runs"], found["hours"])) == (kind and (kind, number, hours))
+    assert (found and (found.kind, found.runs, found.hours)) == (kind and (kind, number, hours))
     if kind == "missing":
         controls = " --controls" if number == 20 else ""
-        assert found and found["command"] == f"normbench reproduce x/fig --only C1{controls}"
+        assert found and found.command == f"normbench reproduce x/fig --only C1{controls}"
 
 
 def suggested(claims: Any, runs: Any, fidelity: str = "paper") -> dict[str, Any] | None:
-    (found,) = verdicts.judge(claims, runs, fidelity, None, Five())["claims"]
+    (found,) = verdicts.judge(claims, runs, fidelity, None, Five()).claims
     return suggested_runs.suggested_runs(claims, claims.claims[0], found, runs, fidelity, Five())
 
 
 def test_a_choice_that_no_control_varies_has_to_be_planned() -> None:
     claims = artifact(direction(), open=["rate", "task"], unvaried=("task",))
     found = suggested(claims, arms(-3.0) + LOW + HIGH)
-    assert found and (found["kind"], found["under"]) == ("control", ["task"])
+    assert found and (found.kind, found.under) == ("control", ("task",))
 
 
 def test_a_missing_run_costs_as_much_as_those_of_its_arm() -> None:
     slow = [replace(run, seconds=360.0 if run.arm == "bn" else 36.0) for run in arms(-3.0)]
     for runs, hours in ((slow[2:], 0.11), ([run for run in slow if (run.arm, run.seed) != ("bn", 1)], 0.1)):
         found = suggested(artifact(direction()), runs)
-        assert found and found["hours"] == hours
+        assert found and found.hours == hours
 
 
 def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
@@ -93,14 +91,14 @@ def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
         (size, "reduced", 5, None),  # it is not decidable there
     ):  # fmt: skip
         found = suggested(claims, arms(-3.0, n=n, fidelity=fidelity), fidelity)
-        assert (found and found["runs"]) == runs
+        assert (found and found.runs) == runs
 
 
 @pytest.mark.parametrize(
     ("part", "kind", "seeds"),
     [
         ({}, "seeds", 787),
-        ({"delta": 1.0, "tost": [-0.5, 0.5]}, "seeds", 5),  # small already, on seeds that had been seen
+        ({"delta": 1.0, "tost": (-0.5, 0.5)}, "seeds", 5),  # small already, on seeds that had been seen
         ({"test": "sign", "n": 12, "sign_test": {"above": 4, "below": 8}, "effect": None}, "seeds", THIRD),
         ({"test": "sign", "n": 36, "sign_test": {"above": 4, "below": 8}}, "seeds", 3 * THIRD),  # two in three tie
         ({"test": "sign", "sign_test": {"above": 0, "below": 5}}, "seeds", 6),
@@ -118,9 +116,9 @@ def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
 )
 def test_the_seeds_that_would_decide_follow_the_kind_of_part(part: Any, kind: str, seeds: int | None) -> None:
     claim = artifact(direction()).claims[0]
-    found = suggested_runs._seeds_needed(claim, [PART | part], [], rules.HOLDS)
-    assert found and (found["kind"], found["seeds"]) == (kind, seeds)
+    found = suggested_runs._seeds_needed(claim, [replace(PART, **part)], [], rules.HOLDS)
+    assert found and (found.kind, found.seeds) == (kind, seeds)
     if not part:
-        for parts, alpha in (([PART], 0.025), ([PART, PART | {"effect": -0.05}], 0.05)):  # two looks; the most
+        for parts, alpha in (([PART], 0.025), ([PART, replace(PART, effect=-0.05)], 0.05)):  # two looks; the most
             more = suggested_runs._seeds_needed(claim, parts, [], rules.HOLDS, alpha)
-            assert more and (more["seeds"] or 1001) > 787
+            assert more and (more.seeds or 1001) > 787

@@ -1,6 +1,5 @@
 """From runs to verdicts: a table of (runs, what was planned -> word), and the numbers behind the words."""
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -102,7 +101,7 @@ def fresh(runs: Sequence[RunRecord], by: int = 5) -> list[RunRecord]:
 )  # fmt: skip
 def test_the_word_of_one_part(part: Part, runs: list[RunRecord], word: str, why: str) -> None:
     found = only(artifact(part, kind=part.kind), runs)
-    assert (found["verdict"], found["parts"][0]["why"]) == (word, why)
+    assert (found.verdict, found.parts[0].why) == (word, why)
     ours = {"reproduced": "supported", "contradicted": "refuted"}
     assert verdict(artifact(part, kind=part.kind, ours=True), runs) == ours.get(word, word)
 
@@ -111,8 +110,8 @@ def test_the_word_of_one_part(part: Part, runs: list[RunRecord], word: str, why:
 def test_no_word_below_five_seeds(n: int) -> None:
     for effect, plan in ((-5.0, None), (5.0, None), (5.0, Plan(n))):  # the last as at smoke fidelity
         claim = only(artifact(direction()), arms(effect, n=n, spread=0.01), planned=plan)
-        assert (claim["verdict"], claim["n"], claim["parts"][0]["why"]) == ("undecided", n, "incomplete")
-        assert (claim["interval"] is None) == (n == 1)
+        assert (claim.verdict, claim.n, claim.parts[0].why) == ("undecided", n, "incomplete")
+        assert (claim.interval is None) == (n == 1)
 
 
 def probe(value: Any, name: str = "probe") -> RunRecord:
@@ -143,8 +142,8 @@ def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
     part = Part("e", "exact", end, "relative", ((1.0, {}),), scale="linear", **bounds)  # type: ignore[arg-type]
     claim = artifact(part, kind="exact")
     content = judge(claim, [probe(value, name) for name, value in zip("abc", values, strict=False)], "paper")
-    (found,) = content["claims"]
-    assert (found["verdict"], found["effect"], found["level"], content["expected_wrong"]) == (word, worst, None, 0)
+    (found,) = content.claims
+    assert (found.verdict, found.effect, found.level, content.expected_wrong) == (word, worst, None, 0)
     assert verdict(claim, []) == "not run"
     for records in ([recorded(other=1)], [recorded(gap=1), recorded(gap=2)]):
         assert verdict(claim, [replace(probe(0), records=records)]) == "not decidable here"
@@ -152,24 +151,24 @@ def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
 
 def test_the_numbers_of_a_verdict() -> None:
     content = judge(artifact(direction()), arms(-1.0), "paper")
-    assert content["command"] == "normbench reproduce x/fig --fidelity paper" and content["deviations"] == ["d"]
+    assert content.command == "normbench reproduce x/fig --fidelity paper" and content.deviations == ("d",)
     controlled = judge(artifact(direction()), [*arms(-1.0), *LOW(-1.0)], "paper")
-    assert controlled["command"] == f"{content['command']} --controls"
-    (claim,) = content["claims"]
-    assert (claim["n"], claim["level"], claim["alpha"], claim["unit"]) == (5, 0.95, 0.05, "points")
-    assert claim["effect"] == pytest.approx(-1.02)
+    assert controlled.command == f"{content.command} --controls"
+    (claim,) = content.claims
+    assert (claim.n, claim.level, claim.alpha, claim.unit) == (5, 0.95, 0.05, "points")
+    assert claim.effect == pytest.approx(-1.02)
     sd = 0.23874673
-    assert claim["interval"] == pytest.approx([-1.02 + s * 2.776445 * sd / 5**0.5 for s in (-1, 1)], rel=1e-5)
-    assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
-    assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
-    (part,) = claim["parts"]
-    assert part["word"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [1, 2, 3, 4, 5]
-    assert part["prediction"] == pytest.approx([-1.75, -0.29], abs=0.01) and part["signed_rank"] == 0.0625
+    assert claim.interval == pytest.approx([-1.02 + s * 2.776445 * sd / 5**0.5 for s in (-1, 1)], rel=1e-5)
+    assert claim.detectable == pytest.approx(1.682 * sd, rel=1e-3)
+    assert len(claim.runs) == 10 and claim.runs == tuple(sorted(claim.runs))
+    (part,) = claim.parts
+    assert part.word == "holds" and part.correlation > 0.9 and part.seeds == (1, 2, 3, 4, 5)
+    assert part.prediction == pytest.approx([-1.75, -0.29], abs=0.01) and part.signed_rank == 0.0625
 
 
 def test_only_seeds_of_every_cell_count() -> None:
     claim = only(artifact(direction()), [run for run in arms(-1.0, n=7) if (run.arm, run.seed) != ("ln", 2)])
-    assert claim["n"] == 6 and not any("-2-" in run for run in claim["runs"])
+    assert claim.n == 6 and not any("-2-" in run for run in claim.runs)
 
 
 def test_scales_and_cells() -> None:
@@ -178,13 +177,13 @@ def test_scales_and_cells() -> None:
     values = {("ln", 4): 0.04, ("ln", 128): 0.02, ("bn", 4): 0.16, ("bn", 128): 0.04}
     runs = [final_run(arm, s, v, axes={"b": b}) for (arm, b), v in values.items() for s in range(5)]
     for scale, effect in (("linear", -0.1), ("percent", -10.0), ("log", -0.693147)):
-        assert only(artifact(direction(contrast=contrast, scale=scale)), runs)["effect"] == pytest.approx(effect)
+        assert only(artifact(direction(contrast=contrast, scale=scale)), runs).effect == pytest.approx(effect)
     zero = [final_run(arm, s, v, "nll") for s in range(5) for arm, v in (("ln", 0.0), ("bn", 1e-12))]
-    assert only(artifact(direction(NLL, scale="log")), zero)["effect"] == 0.0
+    assert only(artifact(direction(NLL, scale="log")), zero).effect == 0.0
     four = [{"arm": "ln", "b": b} for b in (1, 2, 3, 4)]
     tie = tuple(zip((1.0, 1.0, -1.0, -1.0), four, strict=True))
     runs = [final_run("ln", s, v, axes={"b": b}) for s in range(5) for b, v in ((1, 0.1), (2, 0.2), (3, 0.3), (4, 0.0))]
-    assert 0.1 + 0.2 - 0.3 != 0 and only(artifact(direction(contrast=tie)), runs)["effect"] == 0
+    assert 0.1 + 0.2 - 0.3 != 0 and only(artifact(direction(contrast=tie)), runs).effect == 0
 
 
 def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
@@ -203,7 +202,7 @@ def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
 
     for gained, expected in ((0.05, "reproduced"), (-0.05, "contradicted")):
         found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
-        assert found["verdict"] == expected and found["effect"] == pytest.approx(100 * gained, abs=0.1)
+        assert found.verdict == expected and found.effect == pytest.approx(100 * gained, abs=0.1)
     assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "not decidable here"
 
 
@@ -220,11 +219,11 @@ def test_examples_of_the_test_set_widen_the_interval() -> None:
         return only(claim, runs, examples=examples)
 
     narrow, wide, plain = found(0.1), found(10.0), only(claim, runs)
-    assert [one["verdict"] for one in (narrow, wide, plain)] == ["reproduced", "undecided", "reproduced"]
-    assert [one["parts"][0]["examples"] for one in (narrow, wide, plain)] == [20, 20, 0]
-    assert narrow["effect"] == wide["effect"] == plain["effect"] and asked[0] == ("", list(range(1, 11)))
+    assert [one.verdict for one in (narrow, wide, plain)] == ["reproduced", "undecided", "reproduced"]
+    assert [one.parts[0].examples for one in (narrow, wide, plain)] == [20, 20, 0]
+    assert narrow.effect == wide.effect == plain.effect and asked[0] == ("", list(range(1, 11)))
     lost = replace(runs[0], status="diverged", records=runs[0].records[:1])
-    assert found(0.1, [lost, *runs[1:]])["parts"][0]["examples"] == 0, "one seed has no number"
+    assert found(0.1, [lost, *runs[1:]]).parts[0].examples == 0, "one seed has no number"
 
 
 # --- runs without a number -------------------------------------------------------------------------------------------
@@ -232,16 +231,16 @@ def test_examples_of_the_test_set_widen_the_interval() -> None:
 
 def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
     slow = [timed_run("bn", seed, None if seed % 2 else 6) for seed in range(6)]
-    (part,) = only(artifact(SIGN), REACHED + slow)["parts"]
-    assert (part["word"], part["effect"], part["interval"], part["censored"]) == ("holds", None, None, 3)
-    assert part["sign_test"] == {"above": 0, "below": 6, "p": 0.03125}
-    assert part["cells"][1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
+    (part,) = only(artifact(SIGN), REACHED + slow).parts
+    assert (part.word, part.effect, part.interval, part.censored) == ("holds", None, None, 3)
+    assert part.sign_test == {"above": 0, "below": 6, "p": 0.03125}
+    assert part.cells[1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
     small = replace(SIGN, delta=Delta(0.9, "w"))
     runs = [timed_run(arm, s, epoch) for s in range(1, 13) for arm, epoch in (("ln", 3), ("bn", 4 + s % 2))]
     assert verdict(artifact(small), runs) == "negligible"
-    (part,) = only(artifact(small), [runs[0], timed_run("bn", 1, None), *runs[2:]])["parts"]
-    assert (part["word"], part["delta"]) == ("holds", None), "an unobserved time cannot show that an effect is small"
-    assert only(artifact(direction(test="sign")), OUTLIER)["effect"] == -1.15, "the median"
+    (part,) = only(artifact(small), [runs[0], timed_run("bn", 1, None), *runs[2:]]).parts
+    assert (part.word, part.delta) == ("holds", None), "an unobserved time cannot show that an effect is small"
+    assert only(artifact(direction(test="sign")), OUTLIER).effect == -1.15, "the median"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,7 @@ def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
     ],
 )
 def test_pairs_without_known_order_do_not_count(ln: RunRecord, bn: RunRecord, counts: tuple[int, int]) -> None:
-    test = only(artifact(direction(TIME, scale="log")), [*REACHED[:5], *NEVER[:5], ln, bn])["parts"][0]["sign_test"]
+    test = only(artifact(direction(TIME, scale="log")), [*REACHED[:5], *NEVER[:5], ln, bn]).parts[0].sign_test
     assert (test["above"], test["below"]) == counts
 
 
@@ -270,10 +269,10 @@ def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
         return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, "done", 9, records=records)
 
     def part(endpoint: Endpoint, *runs: RunRecord) -> Any:
-        return only(artifact(direction(endpoint, scale="log")), runs)["parts"][0]
+        return only(artifact(direction(endpoint, scale="log")), runs).parts[0]
 
     def steps(endpoint: Endpoint, *runs: RunRecord) -> list[str]:
-        return [cell["values"] for cell in part(endpoint, *runs)["cells"]]
+        return [cell["values"] for cell in part(endpoint, *runs).cells]
 
     time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", level=Level(0.5, "best"), clock="step")
     ln, bn = run("ln", 1, 1.0, 0.6, 0.2, 0.3), run("bn", 1, 1.2, 1.1, 0.8, 0.5)
@@ -288,7 +287,7 @@ def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
         levels = [Level(0.5, of, least) for of in (LN, BN, "best")]
         chosen, area = Endpoint("chosen", **where, epoch="best", least=least), Endpoint("area", **where, least=least)
         for endpoint in (chosen, area, *(replace(time, level=level) for level in levels)):
-            assert (part(endpoint, ln, bn)["why"] != "hardly begun") == begun
+            assert (part(endpoint, ln, bn).why != "hardly begun") == begun
 
 
 @pytest.mark.parametrize(("endpoint", "expect"), [(ERROR, "negative"), (ACCURACY, "positive")])
@@ -297,17 +296,17 @@ def test_a_diverged_run_is_worst(endpoint: Endpoint, expect: str) -> None:
     runs[0] = replace(runs[0], status="diverged", records=runs[0].records[:1])  # bn, seed 1
     claim = artifact(direction(endpoint, expect, test="sign"))
     found = only(claim, runs)
-    assert (found["verdict"], found["parts"][0]["diverged"], found["effect"]) == ("reproduced", 1, None)
-    assert found["parts"][0]["cells"][1]["values"][0] == "diverged"
+    assert (found.verdict, found.parts[0].diverged, found.effect) == ("reproduced", 1, None)
+    assert found.parts[0].cells[1]["values"][0] == "diverged"
     assert verdict(artifact(direction(endpoint, expect)), runs) == "undecided", "it has no mean"
     runs[1] = replace(runs[1], status="diverged", records=runs[1].records[:1])  # now ln, seed 1 as well
     assert verdict(claim, runs) == "undecided"
     infinite = [*arms(-1.0)[2:], final_run("bn", 1, "Infinity"), final_run("ln", 1, 1.0)]
-    assert only(artifact(direction()), infinite)["parts"][0]["diverged"] == 1
+    assert only(artifact(direction()), infinite).parts[0].diverged == 1
     late = times(4, 4, 4, 4, 5)
     late[0] = replace(late[0], status="diverged")  # after it had reached the level
-    (part,) = only(artifact(direction(TIME, scale="log")), late)["parts"]
-    assert (part["word"], part["diverged"]) == ("holds", 1)
+    (part,) = only(artifact(direction(TIME, scale="log")), late).parts
+    assert (part.word, part.diverged) == ("holds", 1)
 
 
 def test_the_order_of_a_lost_run_is_known_over_any_number_of_cells() -> None:
@@ -318,7 +317,7 @@ def test_the_order_of_a_lost_run_is_known_over_any_number_of_cells() -> None:
     assert verdict(claim, runs) == "reproduced"
     for places, counts in (("a", (10, 0)), ("ad", (10, 0)), ("b", (9, 1)), ("ab", (9, 0))):  # the last: not known
         lost = [replace(run, status="diverged") if run.arm in places else run for run in runs[:4]]
-        test = only(claim, [*lost, *runs[4:]])["parts"][0]["sign_test"]
+        test = only(claim, [*lost, *runs[4:]]).parts[0].sign_test
         assert (test["above"], test["below"]) == counts, places
 
 
@@ -333,8 +332,8 @@ def test_the_signed_rank_test_decides_nothing() -> None:
         (direction(), runs, "undecided", 1.0),
         (size(3.0, 1.0), arms(-1.0), "opposite", None),
     ):
-        found = only(artifact(part, kind=part.kind), given_runs)["parts"][0]
-        assert (found["word"], found["signed_rank"]) == (word, p)
+        found = only(artifact(part, kind=part.kind), given_runs).parts[0]
+        assert (found.word, found.signed_rank) == (word, p)
 
 
 # --- several parts ---------------------------------------------------------------------------------------------------
@@ -362,8 +361,8 @@ def test_all_parts_must_hold_and_the_one_that_decides_is_shown(
 ) -> None:
     runs = [*(arms(first, axes={"b": 128}) if first is not None else []), *arms(second, axes={"b": 4})]
     found = only(artifact(at(128, "a"), at(4, "b")), runs)
-    assert (found["verdict"], found["deciding"]) == (word, shown)
-    assert found["effect"] == found["parts"][shown]["effect"]
+    assert (found.verdict, found.deciding) == (word, shown)
+    assert found.effect == found.parts[shown].effect
 
 
 @pytest.mark.parametrize(
@@ -379,12 +378,12 @@ def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, ru
     """Any of k parts may refute the claim: each at 5 %, a true one of 16 parts would be refuted half of the time."""
     assert verdict(artifact(part, kind=part.kind), runs) == "contradicted"
     found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=part.kind), runs)
-    assert found["verdict"] == "undecided" and found["parts"][0]["word"] == "opposite"
+    assert found.verdict == "undecided" and found.parts[0].word == "opposite"
 
 
 def test_reported_parts_never_decide() -> None:
     found = only(artifact(direction(), reported=(direction(expect="positive", name="r"),)), arms(-1.0))
-    assert found["verdict"] == "reproduced" and found["reported"][0]["word"] == "opposite"
+    assert found.verdict == "reproduced" and found.reported[0].word == "opposite"
 
 
 # --- seeds, looks and fidelities -------------------------------------------------------------------------------------
@@ -423,20 +422,20 @@ def test_planned_seeds_count_all_of_them_and_no_others(
     claim: Artifact, runs: list[RunRecord], plan: Plan, word: str, seeds: Sequence[int]
 ) -> None:
     found = only(claim, runs, planned=plan)
-    assert (found["verdict"], found["parts"][0]["seeds"]) == (word, list(seeds))
+    assert (found.verdict, found.parts[0].seeds) == (word, tuple(seeds))
 
 
 def test_the_levels_of_looks() -> None:
     claim = artifact(direction(), added=(5, 8))
     for n, level, look, spent in ((4, 0.95, 0, 0), (7, 0.95, 1, 0.05), (8, 0.975, 2, 0.075)):
         found = only(claim, arms(-0.235, n=n), planned=Plan(8))
-        assert (found["level"], found["look"], found["looks"], found["spent"]) == (level, look, [5, 8], spent)
+        assert (found.level, found.look, found.looks, found.spent) == (level, look, (5, 8), spent)
     one = artifact(direction(), direction(name="q"))
     many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in "abc"))
     for effect, n, wrong in ((-1.0, 5, 0.15), (0.0, 5, 0.15), (-1.0, 4, 0)):  # an undecided one could have been wrong
-        assert judge(many, arms(effect, n=n), "paper")["expected_wrong"] == wrong
+        assert judge(many, arms(effect, n=n), "paper").expected_wrong == wrong
     undecidable = artifact(direction(), not_decidable={"paper": "too short"})
-    assert judge(undecidable, arms(-1.0), "paper")["expected_wrong"] == 0
+    assert judge(undecidable, arms(-1.0), "paper").expected_wrong == 0
 
 
 @pytest.mark.parametrize(
@@ -452,7 +451,7 @@ def test_a_word_on_other_seeds_before_an_amendment_counts(claim: str, fidelity: 
     looked, plain = Amendment(claim, "c", "r", {fidelity: Range(11, 15)}), Amendment("C1", "c", "r")
     amended = replace(artifact(direction()), amendments=(looked, plain))
     found = judge(amended, arms(-1.0, n=n), "paper")
-    assert (found["claims"][0]["spent"], found["expected_wrong"]) == (spent, spent)
+    assert (found.claims[0].spent, found.expected_wrong) == (spent, spent)
 
 
 @pytest.mark.parametrize("fidelity", ["reduced", "proxy", "smoke"])
@@ -463,10 +462,10 @@ def test_below_paper_fidelity_the_words_are_weaker(fidelity: str) -> None:
     assert verdict(opened, arms(-1.0, fidelity=fidelity), fidelity) == f"holds ({fidelity}); controls not run"
     assert verdict(claim, [], fidelity) == "not run"
     undecidable = only(artifact(direction(), not_decidable={fidelity: "too few"}), arms(-1.0), fidelity)
-    assert (undecidable["verdict"], undecidable["undecidable"]) == ("not decidable here", "too few")
+    assert (undecidable.verdict, undecidable.undecidable) == ("not decidable here", "too few")
     compared_size = only(artifact(size(-1.0, 9.0), kind="size"), arms(-1.0), fidelity)
     why = "less training" if fidelity == "reduced" else "other data"
-    assert (compared_size["verdict"], compared_size["parts"][0]["why"]) == ("not decidable here", why)
+    assert (compared_size.verdict, compared_size.parts[0].why) == ("not decidable here", why)
 
 
 # --- controls --------------------------------------------------------------------------------------------------------
@@ -510,19 +509,19 @@ def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
         return arms(-1.0, control=control) + others
 
     found = only(artifact(sure, turns, open=["rate"]), [*runs("", -1.0), *runs("lr-low", -2.0), *runs("lr-high", 3.0)])
-    assert found["robustness"] == "depends" and [c["deciding"] for c in found["controls"]] == [0, 1]
+    assert found.robustness == "depends" and [c.deciding for c in found.controls] == [0, 1]
     own = artifact(direction(), open=["rate"], control_seeds={"lr-high": {"paper": Range(6, 10)}})
     late = fresh(HIGH(-1.0))
     found = only(own, [*arms(-1.0), *LOW(-1.0), *HIGH(0.0), *late], planned=Plan(5, 10))
-    assert found["alone"] == {"lr-high": [6, 10]} and found["controls"][1]["word"] == "holds"
-    assert found["controls"][1]["parts"][0]["seeds"] == [6, 7, 8, 9, 10]
+    assert found.alone == {"lr-high": (6, 10)} and found.controls[1].word == "holds"
+    assert found.controls[1].parts[0].seeds == (6, 7, 8, 9, 10)
 
 
 def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
     a, b = (direction(name=name, delta=Delta(delta, "w")) for name, delta in (("a", 1.5), ("b", 0.7)))
     claim = artifact(a, b, open=["rate"])
     found = only(claim, [*arms(0.0), *LOW(0.0), *HIGH(-0.6)])
-    assert found["verdict"] == "negligible (1 of 2 parts)" and [c["share"] for c in found["controls"]] == [2, 1]
+    assert found.verdict == "negligible (1 of 2 parts)" and [c.share for c in found.controls] == [2, 1]
     here, there = (
         direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta=Delta(0.7, "w")) for arm in ("rms", "ada")
     )
@@ -534,8 +533,8 @@ def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
 
     every = runs("", 0.0, -0.6) + runs("lr-low", 0.0, -0.6) + runs("lr-high", -0.6, 0.0)
     found = only(artifact(here, there, open=["rate"]), every)
-    assert found["verdict"] == "negligible (1 of 2 parts) at the paper's setting; controls undecided"
-    assert found["scattered"]
+    assert found.verdict == "negligible (1 of 2 parts) at the paper's setting; controls undecided"
+    assert found.scattered
 
 
 # --- the whole file --------------------------------------------------------------------------------------------------
@@ -549,14 +548,14 @@ def test_a_cell_that_mixes_settings_is_refused() -> None:
 def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
     claim = artifact(direction())
     first = judge(claim, arms(-1.0), "paper")
-    assert first["note"] == "" and judge(claim, arms(-1.0), "paper", first)["note"] == ""
+    assert first.note == "" and judge(claim, arms(-1.0), "paper", first).note == ""
     changed = replace(claim, claims_sha256="b" * 64)
     second = judge(changed, arms(-1.0), "paper", first)
-    assert second["note"] and judge(changed, arms(-1.0), "paper", second)["note"] == second["note"]
+    assert second.note and judge(changed, arms(-1.0), "paper", second).note == second.note
     amended = replace(changed, amendments=(Amendment("C1", "x", "y"),))
     third = judge(amended, arms(-1.0), "paper", second)
-    assert third["note"] == "" and third["claims"][0]["amendments"] == [{"claim": "C1", "change": "x", "reason": "y"}]
-    assert judge(replace(amended, claims_sha256="c" * 64), arms(-1.0), "paper", third)["note"] != ""
+    assert third.note == "" and third.claims[0].amendments == amended.amendments
+    assert judge(replace(amended, claims_sha256="c" * 64), arms(-1.0), "paper", third).note != ""
 
 
 def test_copies_of_the_data_are_among_the_deviations() -> None:
@@ -566,7 +565,7 @@ def test_copies_of_the_data_are_among_the_deviations() -> None:
 
     def deviations(*environments: Mapping[str, Any]) -> list[str]:
         runs = [replace(final_run("ln", seed, 0.1), environment=e) for seed, e in enumerate(environments)]
-        return list(judge(artifact(direction()), runs, "paper")["deviations"])
+        return list(judge(artifact(direction()), runs, "paper").deviations)
 
     assert deviations({}, official) == ["d"]
     assert deviations(copy, copy) == ["d", line]
@@ -588,14 +587,12 @@ def test_the_order_of_runs_never_matters_and_signs_flip(
     )
     expected = judge(artifact(part), runs, "paper")
     shuffler.shuffle(runs)
-    assert json.dumps(judge(artifact(part), runs, "paper")) == json.dumps(expected)
+    assert judge(artifact(part), runs, "paper") == expected
     swapped = [build("bn" if arm == "ln" else "ln", seed, value) for arm, seed, value in pairs]
-    flip = {"holds": "opposite", "opposite": "holds", "undecided": "undecided"}[
-        expected["claims"][0]["parts"][0]["word"]
-    ]
+    flip = {"holds": "opposite", "opposite": "holds", "undecided": "undecided"}[expected.claims[0].parts[0].word]
     for other, given_runs in (
         (part, swapped),
         (replace(part, contrast=((-1.0, LN), (1.0, BN))), runs),
         (replace(part, expect="positive"), runs),
     ):
-        assert only(artifact(other), given_runs)["parts"][0]["word"] == flip
+        assert only(artifact(other), given_runs).parts[0].word == flip

@@ -10,11 +10,13 @@ from typing import Any
 import madeup
 import plotly.graph_objects
 import pytest
+from judged import part_result
 
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.text import cut, show, told_apart, visible
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe
+from normbench.papers.parts import PartResult
 from normbench.web import figures, forest, site
 
 
@@ -86,20 +88,18 @@ def test_powers_of_ten_have_room_for_their_labels(power: int, dtick: int):
 
 
 def test_how_a_part_is_decided_is_told_by_its_test():
-    one = {"kind": "direction", "level": 0.975, "test": "t"}
+    one = part(level=0.975)
     assert site.how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
-    assert "by the exact sign test at the 97.5 % level" in site.how({**one, "test": "sign"})
-    assert site.how({"kind": "exact", "level": None, "test": ""}) == "is computed, without seeds"
+    assert "by the exact sign test at the 97.5 % level" in site.how(replace(one, test="sign"))
+    assert site.how(part(kind="exact", level=None, test="")) == "is computed, without seeds"
 
 
-def part(**changes: Any) -> dict[str, Any]:
-    base: dict[str, Any] = dict.fromkeys(("tost", "expect", "within", "paper", "prediction", "sign_test"))
-    base |= {"kind": "direction", "test": "t", "level": 0.95, "unit": "u", "effect": 1.0, "interval": [0.5, 1.5]}
-    base |= {"n": 8, "censored": 0, "diverged": 0, "better": "", "scale": "linear"}
-    return base | changes
+def part(**changes: Any) -> PartResult:
+    base = {"effect": 1.0, "interval": (0.5, 1.5), "unit": "u", "n": 8, "better": "", "expect": None, "tost": None}
+    return part_result(**base | {"prediction": None} | changes)
 
 
-def rows(*parts: dict[str, Any]) -> list[forest.Row]:
+def rows(*parts: PartResult) -> list[forest.Row]:
     """The rows of one plot."""
     (plot,) = forest.plots(("", part) for part in parts)
     return list(plot.rows)

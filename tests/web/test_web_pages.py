@@ -13,9 +13,10 @@ from typing import Any
 
 import madeup
 import pytest
+from judged import arms, artifact, direction, only
 
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe
+from normbench.papers import describe, published
 from normbench.web import report, samples, site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,11 +54,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_artifacts_page_answers_first_then_shows_it(built: Path):
     text = (built / "ln2016-fig6-paper.html").read_text()
-    verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    verdicts = published.read_verdicts(built / "ln2016-fig6-paper" / "verdicts.json")
     artifact = artifacts.load("ln2016/fig6")
     order = [
-        html.escape(artifact.question), describe.tally(verdicts["claims"]),
-        *[f'id="{claim["id"]}"' for claim in verdicts["claims"]],
+        html.escape(artifact.question), describe.tally(verdicts.claims),
+        *[f'id="{claim.id}"' for claim in verdicts.claims],
         'class="figure"', "<h2>Numbers</h2>", "<summary>All numbers", "<h2>Drawn by the trained models</h2>",
         "<summary>Choices and deviations", "<h2>Again, on your machine</h2>",
     ]  # fmt: skip
@@ -67,19 +68,19 @@ def test_an_artifacts_page_answers_first_then_shows_it(built: Path):
 
 def test_of_a_claim_only_the_answer_is_unfolded_and_nothing_is_printed_twice(built: Path):
     text = html.unescape((built / "ln2016-fig6-paper.html").read_text())
-    verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
-    for claim in verdicts["claims"]:
-        _, summary, folded = re.split("<details><summary>|</summary>", text.split(f'id="{claim["id"]}"')[1], maxsplit=2)
-        assert claim["statement"] in summary and describe.answer(claim) in summary and claim["quote"] in folded
-        assert summary.count(claim["statement"]) == 1 and claim["statement"] not in folded.split("</article>")[0]
-        assert not claim["n"] or describe.answer(claim) not in folded.split("</article>")[0]
+    verdicts = published.read_verdicts(built / "ln2016-fig6-paper" / "verdicts.json")
+    for claim in verdicts.claims:
+        _, summary, folded = re.split("<details><summary>|</summary>", text.split(f'id="{claim.id}"')[1], maxsplit=2)
+        assert claim.statement in summary and describe.answer(claim) in summary and claim.quote in folded
+        assert summary.count(claim.statement) == 1 and claim.statement not in folded.split("</article>")[0]
+        assert not claim.n or describe.answer(claim) not in folded.split("</article>")[0]
 
 
 def test_the_index_lists_every_claim_once_and_has_one_plot_per_unit(built: Path):
     page = Tags(built / "index.html")
-    verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    verdicts = published.read_verdicts(built / "ln2016-fig6-paper" / "verdicts.json")
     listed = [text for _, text in page.of("a", "id")]
-    assert sorted(listed) == sorted(claim["id"] for claim in verdicts["claims"])
+    assert sorted(listed) == sorted(claim.id for claim in verdicts.claims)
     words = {str(attrs["data-word"]) for attrs, _ in page.of("li", "finding")}
     assert {attrs["value"] for attrs, _ in page.of("input") if attrs["type"] == "checkbox"} == words
     plots = (built / "index.html").read_text().split('<section class="effects">')[1].split("<figure>")[1:]
@@ -98,8 +99,9 @@ def test_arms_of_one_name_have_one_entry_in_the_legend(tmp_path: Path):
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    claim = {"id": "C1", "verdict": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
-    claim |= {"setting": {"reproduced": "holds"}.get(claim["verdict"], claim["verdict"])}
+    verdict = changes.pop("verdict", "holds")
+    setting = {"reproduced": "holds"}.get(verdict, verdict)
+    claim = replace(only(artifact(direction()), arms(-1.0)), verdict=verdict, setting=setting)
     word = describe.word(claim)
     return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False, "word": word} | changes
 
@@ -107,8 +109,8 @@ def row(**changes: Any) -> dict[str, Any]:
 def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
     rows = [
         row(ours=True), row(fidelity="proxy"), *[row(exact=i < 5) for i in range(6)],
-        row(claim={"verdict": "opposite"}), row(claim={"verdict": "not run"}),
-        *[row(claim={"verdict": "reproduced"}) for _ in range(3)],
+        row(verdict="opposite"), row(verdict="not run"),
+        *[row(verdict="reproduced") for _ in range(3)],
     ]  # fmt: skip
     blocks = report._blocks(rows)
     assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]

@@ -102,17 +102,17 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path):
 
 
 def test_the_pages_say_what_the_verdicts_say(site: Path):
-    content = json.loads((site / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    content = published.read_verdicts(site / "ln2016-fig6-paper" / "verdicts.json")
     index = " ".join(" ".join(pages(site)["index.html"].text).split())
     page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
-    for claim in content["claims"]:
-        for text in (claim["id"], claim["statement"], describe.word(claim), describe.answer(claim)):
+    for claim in content.claims:
+        for text in (claim.id, claim.statement, describe.word(claim), describe.answer(claim)):
             assert text in index and text in page
-        for text in (*describe.evidence(claim).split("; "), claim["quote"], describe.suggestion(claim)):
+        for text in (*describe.evidence(claim).split("; "), claim.quote, describe.suggestion(claim)):
             assert text in page
-        assert not claim["suggestion"] or claim["suggestion"]["command"] in page
-    assert all(text in page for text in content["deviations"])
-    assert content["command"] in page and "not run" in page
+        assert not claim.suggestion or claim.suggestion.command in page
+    assert all(text in page for text in content.deviations)
+    assert content.command in page and "not run" in page
     assert "a plot of usage statistics, cited from" in index  # what cannot be reproduced is listed, with its reason
     assert len(pages(site)["ln2016-fig6-paper.html"].json) == 2  # batch 4 has no runs
 
