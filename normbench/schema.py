@@ -71,9 +71,7 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
             raise unknown(f"{place}.{key} is not an option.", f"{place}.{key}", names)
     for key in specs:
         if key not in node:
-            raise BadInput(
-                f"{place}.{key} is declared but has no value: give {place}.{key}=VALUE, or write it in the YAML file."
-            )
+            raise BadInput(f"{place}.{key} is declared but has no value: give {place}.{key}=VALUE.")
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
 
 

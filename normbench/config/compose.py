@@ -290,7 +290,7 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
         for key in (o.key_or_group for o in overrides):
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
-        raise BadInput("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
+        raise BadInput("no model given. Write model=NAME. (normbench list models)")
     chosen, keys = _chosen(tuple(sorted(selection.items())), config_dir)
     config: Config = _copied(chosen)
     for override in overrides:
