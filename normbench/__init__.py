@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from normbench import extras
+from normbench.core import extras
 from normbench.errors import BadInput, Busy, Diverged, Failed, NormbenchError
 
 if TYPE_CHECKING:

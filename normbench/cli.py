@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, get_args
 import typer
 from typer.core import TyperGroup
 
-from normbench import extras, output
+from normbench.core import extras, output
 from normbench.errors import BadInput, NormbenchError, class_of, did_you_mean, line_of, unknown
 
 EPILOG = """examples:

@@ -91,7 +91,9 @@ def line_of(error: BaseException) -> str:
     """' (residual.py, line 8)': the last line of a user's file that raised this, or ''."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if str(frame.f_globals.get("__name__")).startswith("normbench.user_code."):  # of which users' files are a part
+        if str(frame.f_globals.get("__name__")).startswith(
+            "normbench.core.user_code."
+        ):  # of which users' files are a part
             place = f" ({frame.f_code.co_filename.rpartition('/')[2]}, line {line})"
     return place
 

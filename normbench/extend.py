@@ -17,11 +17,11 @@ These names stay where they are; the modules behind them may change. Errors are 
 
 from __future__ import annotations
 
+from normbench.core.eval_variants import Variant
+from normbench.core.streams import stream
 from normbench.data import Dataset, Scale
 from normbench.data.examples import Ragged, Shared, Split
 from normbench.data.words import END, UNKNOWN
-from normbench.derivatives import clipped
-from normbench.eval_variants import Variant
 from normbench.library.norms import epoch
 from normbench.models.base import Classifier, Model, PerPlace, Sites
 from normbench.norms.base import (
@@ -37,6 +37,7 @@ from normbench.norms.base import (
     wide,
 )
 from normbench.norms.base import build as build_norm
+from normbench.norms.derivatives import clipped
 from normbench.norms.layers import NormedConv, NormedLinear
 from normbench.norms.modes import inference
 from normbench.norms.running import Averaging, average
@@ -45,7 +46,6 @@ from normbench.norms.sites import Site
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell, RNNCell
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import GRU, LSTM, RNN
-from normbench.streams import stream
 
 __all__ = [
     "END",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from normbench import kernel
+from normbench.norms import kernel
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import tiny
 
-from normbench import reading
 from normbench.config.spec import Spec
+from normbench.files import reading
 from normbench.runs import directory as directories
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench import keys
+from normbench.core import keys
 from normbench.papers import rules, verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.decide import Verdict

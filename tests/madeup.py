@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import plan
+from normbench.files.stored import LABELS
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish
 from normbench.runs import directory, files, pack
 from normbench.runs.record import RunRecord
-from normbench.stored import LABELS
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from normbench import keys
+from normbench.core import keys
+from normbench.core.keys import NULL, Before, Count, Range, Text, above, at_most, below, hidden, longer, of, one_of
 from normbench.errors import NormbenchError
-from normbench.keys import NULL, Before, Count, Range, Text, above, at_most, below, hidden, longer, of, one_of
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import fake
 import pytest
 import tiny
 
-from normbench import locks
 from normbench.commands import doctor
 from normbench.data import files as data_files
 from normbench.errors import BadInput, Busy, Failed, NormbenchError
+from normbench.files import locks
 from normbench.runs import directory, files
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_is_written_elsewhere_names_host_and_job(tmp_path: Path, monk
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from normbench import locks
+from normbench.files import locks
 with locks.held(Path(sys.argv[1])):
     if os.fork() == 0:  # as a data loader of a user's: lives on with a copy of whatever its parent has open
         sys.stdout.close()

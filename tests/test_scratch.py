@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from normbench import scratch
 from normbench.data import files
+from normbench.files import scratch
 
 
 def test_a_folder_is_there_for_the_block_alone(tmp_path: Path) -> None:

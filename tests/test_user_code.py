@@ -14,13 +14,13 @@ from typing import Any
 import child
 import pytest
 
-from normbench import user_code
+from normbench.core import user_code
 from normbench.errors import NormbenchError
 
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from normbench import user_code
+from normbench.core import user_code
 
 def endless():
     Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")

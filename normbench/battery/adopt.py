@@ -19,11 +19,12 @@ import torch
 import yaml
 from torch import nn
 
-from normbench import reading, scratch, user_code
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, Axes, Subject
 from normbench.config import choice_file, compose, grammar
+from normbench.core import user_code
 from normbench.errors import BadInput, NormbenchError, unknown
+from normbench.files import reading, scratch
 from normbench.norms import base
 from normbench.norms.sites import NOT
 from normbench.runs import files

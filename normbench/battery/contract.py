@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
+from normbench.core.eval_variants import DEFAULT, Variant
 from normbench.errors import NormbenchError, line_of
-from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms import base, modes
 from normbench.norms.context import ForwardContext
 from normbench.norms.sites import INVARIANT, NOT, least_eps

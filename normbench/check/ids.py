@@ -11,7 +11,7 @@ from typing import Any
 from normbench import runs
 from normbench.config import compose, identity
 from normbench.errors import BadInput, NormbenchError
-from normbench.stored import OWN
+from normbench.files.stored import OWN
 
 
 class Ids:

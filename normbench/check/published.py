@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
+from normbench.files import reading
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects, publish, sample_archive, shipped_results
 from normbench.papers import published as places

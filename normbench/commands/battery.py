@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from normbench import runs, user_code
+from normbench import runs
 from normbench.battery import answer, trials
 from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
@@ -25,6 +25,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, cell, say, show_rows
 from normbench.config import compose
 from normbench.config.spec import Spec
+from normbench.core import user_code
 from normbench.errors import BadInput
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing

@@ -17,7 +17,7 @@ from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.data import files
 from normbench.errors import BadInput, NormbenchError
-from normbench.reading import place
+from normbench.files.reading import place
 
 EPILOG = """examples:
   normbench data                                        list the data sets and their state

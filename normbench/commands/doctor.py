@@ -17,14 +17,15 @@ from packaging.requirements import Requirement
 from rich.text import Text
 
 import normbench
-from normbench import extras, locks, reading
 from normbench.commands import data as data_command
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Json, Results
 from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
+from normbench.core import extras
 from normbench.data import root as data_root
 from normbench.errors import NormbenchError
+from normbench.files import locks, reading
 from normbench.launch.base import cores
 
 EPILOG = """--json prints, shortened:
@@ -154,7 +155,7 @@ def _threads(results: Path) -> Iterator[Finding]:
 
 
 def _compiler(results: Path) -> Iterator[Finding]:
-    from normbench import kernel
+    from normbench.norms import kernel
 
     try:
         kernel.load()

@@ -11,14 +11,15 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
-from normbench import extras, scratch
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, argument, option
 from normbench.commands.terminal import say
 from normbench.compare import configuration
+from normbench.core import extras
 from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.export import tables, wandb_run
-from normbench.reading import place
+from normbench.files import scratch
+from normbench.files.reading import place
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.runs.table import Runs

@@ -15,7 +15,7 @@ from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
 from normbench.draw.text import format_seeds
 from normbench.errors import BadInput, NormbenchError
-from normbench.reading import place
+from normbench.files.reading import place
 from normbench.runs import imported, pack
 from normbench.runs.record import RunRecord
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from normbench.ci import Judged
 from normbench.commands import terminal, verdict_table
 from normbench.commands.judging import Judging
 from normbench.commands.options import argument, flag, option
 from normbench.errors import BadInput, did_you_mean
+from normbench.files.reading import place
+from normbench.judge.ci import Judged
 from normbench.papers.claims import EQUAL
-from normbench.reading import place
 from normbench.runs import files
 
 if TYPE_CHECKING:

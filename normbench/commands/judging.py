@@ -8,11 +8,11 @@ from typing import Annotated
 
 from rich.console import Console
 
-from normbench import ci
 from normbench.commands import options, terminal
 from normbench.commands.options import option
 from normbench.errors import BadInput, NormbenchError
-from normbench.reading import place
+from normbench.files.reading import place
+from normbench.judge import ci
 from normbench.runs import files
 
 STDOUT = Path("-")

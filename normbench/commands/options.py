@@ -9,10 +9,11 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from normbench import reading, runs
+from normbench import runs
 from normbench.commands import terminal
 from normbench.config import FIDELITY_HELP
 from normbench.errors import BadInput
+from normbench.files import reading
 
 
 class Command(TyperCommand):

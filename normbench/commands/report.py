@@ -8,7 +8,7 @@ from typing import Annotated
 
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Json, Results, option
-from normbench.reading import place
+from normbench.files.reading import place
 
 EPILOG = """examples:
   normbench report                                      write results/report/index.html; open it in a browser

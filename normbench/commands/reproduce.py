@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from normbench import runs
-from normbench.ci import Judged
 from normbench.commands import format, terminal, training, verdict_table
 from normbench.commands.judging import Judging
 from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option
@@ -24,6 +23,7 @@ from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.spec import Spec
 from normbench.draw import tables
 from normbench.errors import BadInput, NormbenchError
+from normbench.judge.ci import Judged
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.options import ConfigDir, Json, Results, Run, option
 from normbench.commands.progress import Bars
 from normbench.config import compose, plan
+from normbench.core.eval_variants import DEFAULT, text
 from normbench.errors import BadInput, Failed, NormbenchError
-from normbench.eval_variants import DEFAULT, text
+from normbench.files import scratch
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
 from normbench.runs.files import line

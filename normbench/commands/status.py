@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench import reading
 from normbench.commands import format
 from normbench.commands.options import ConfigDir, Json, Results
 from normbench.commands.terminal import console as terminal_console
@@ -19,6 +18,7 @@ from normbench.commands.terminal import say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
+from normbench.files import reading
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import imported, pack

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from rich.console import Console
 
-from normbench import runs, scratch, user_code
+from normbench import runs
 from normbench.commands import format, options, terminal
 from normbench.commands.options import ConfigDir, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
@@ -28,8 +28,10 @@ from normbench.commands.training import (
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.spec import Spec
+from normbench.core import user_code
 from normbench.draw.tables import one_format
 from normbench.errors import NormbenchError
+from normbench.files import scratch
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
 from normbench.runs.record import FINISHED

@@ -12,13 +12,13 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench import extras
 from normbench.commands import format
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
 from normbench.config.spec import Spec
+from normbench.core import extras
 from normbench.errors import BadInput
 from normbench.export import wandb_run
 from normbench.launch import base

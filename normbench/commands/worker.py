@@ -11,17 +11,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-from normbench import locks
 from normbench.commands.options import ConfigDir, Results, argument, option
 from normbench.commands.terminal import console, say
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
+from normbench.files import locks
+from normbench.files.reading import place
 from normbench.launch import queue
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool
 from normbench.launch.run_missing import ensure_runs
-from normbench.reading import place
 from normbench.runs import plans
 from normbench.runs.table import Runs
 

@@ -23,12 +23,13 @@ from typing import Any
 import orjson
 import yaml
 
-from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.spec import Spec
+from normbench.core import schema
 from normbench.errors import BadInput, NormbenchError, unknown
+from normbench.files import reading
+from normbench.files.stored import IMPORT, OWN, RUN_GROUPS
 from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
-from normbench.stored import IMPORT, OWN, RUN_GROUPS
 
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs

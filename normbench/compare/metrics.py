@@ -10,8 +10,8 @@ from pathlib import Path
 from normbench.compare import configuration
 from normbench.config import compose
 from normbench.errors import NormbenchError
+from normbench.files.stored import IMPORT
 from normbench.runs.record import EVALUATED, LOSSES, PLACE, RunRecord
-from normbench.stored import IMPORT
 
 NAMES = {"nll": "NLL"}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from normbench import reading
 from normbench.errors import BadInput
+from normbench.files import reading
 
 LARGEST = 1 << 20  # bytes
 

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.config.grammar import Override
+from normbench.core import schema, user_code
 from normbench.errors import BadInput, Failed, did_you_mean, unknown
+from normbench.files import reading
+from normbench.files.stored import LABELS, RUN_GROUPS
 from normbench.norms import sites
-from normbench.stored import LABELS, RUN_GROUPS
 
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from normbench import keys, schema
+from normbench.core import keys, schema
+from normbench.core.keys import NULL, Count, Text, at_least, check_names, longer, one_of
 from normbench.errors import BadInput, NormbenchError, did_you_mean
-from normbench.keys import NULL, Count, Text, at_least, check_names, longer, one_of
 from normbench.norms.sites import AXES, KINDS
 
 

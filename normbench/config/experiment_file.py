@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from normbench import keys
 from normbench.config import FIDELITIES, compose, grammar
 from normbench.config.grammar import Override
+from normbench.core import keys
+from normbench.core.keys import Count, Range, Text, above, at_least, format_value, longer, one_of
 from normbench.errors import BadInput, NormbenchError, unknown
-from normbench.keys import Count, Range, Text, above, at_least, format_value, longer, one_of
-from normbench.stored import LABELS, RUN_GROUPS
+from normbench.files.stored import LABELS, RUN_GROUPS
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+/-]+")  # of an axis: it is written into commands and read from them
 FORM = "such as train.batch_size: [128, 4]"

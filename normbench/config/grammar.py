@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from normbench.errors import BadInput
-from normbench.stored import LABELS, RUN_GROUPS
+from normbench.files.stored import LABELS, RUN_GROUPS
 
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)

@@ -26,11 +26,11 @@ from typing import Any
 
 import normbench
 from normbench import data as datasets
-from normbench import user_code
 from normbench.config import compose
 from normbench.config.updates import refuse_batches_of_one
+from normbench.core import user_code
+from normbench.files.stored import RUN_GROUPS
 from normbench.norms import sites
-from normbench.stored import RUN_GROUPS
 
 
 def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, sites.Choice]:

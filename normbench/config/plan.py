@@ -11,15 +11,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from normbench import schema
 from normbench.config import compose, experiment_file, grammar, identity
 from normbench.config.experiment_file import Experiment
 from normbench.config.grammar import Override
 from normbench.config.spec import Spec
 from normbench.config.updates import train_size, updates_per_epoch
+from normbench.core import schema
 from normbench.errors import BadInput, NormbenchError, unknown
+from normbench.files.stored import LABELS
 from normbench.norms import sites
-from normbench.stored import LABELS
 
 ADHOC = "adhoc"
 experiment = experiment_file.load

@@ -11,8 +11,8 @@ from typing import Any
 from normbench.config import compose, evaluation, identity
 from normbench.config.updates import updates_per_epoch
 from normbench.errors import Failed, NormbenchError
+from normbench.files.stored import LABELS, OWN
 from normbench.norms.sites import Choice, simpler
-from normbench.stored import LABELS, OWN
 
 
 @dataclass(frozen=True)

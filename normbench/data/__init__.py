@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normbench import reading, user_code
+from normbench.core import user_code
 from normbench.data import content, files, hub
 from normbench.errors import BadInput
+from normbench.files import reading
 
 if TYPE_CHECKING:
     from normbench.data.examples import Split

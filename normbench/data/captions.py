@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normbench import reading
+from normbench.core.streams import stream
 from normbench.data import Dataset, content, files, hub, words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import BadInput
-from normbench.streams import stream
+from normbench.files import reading
 
 Config = Mapping[str, Any]
 Words = Sequence[str]

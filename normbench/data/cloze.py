@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from normbench.core.streams import stream
 from normbench.data import Dataset, files, made_of, triples
 from normbench.data import words as of_words
 from normbench.data.content import text as read_text
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import Numbers, ranked, with_progress
 from normbench.errors import BadInput
-from normbench.streams import stream
 
 BLANK, ENTITY = 2, 3
 TEXTS = ("document", "question")

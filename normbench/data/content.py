@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normbench import reading
+from normbench.files import reading
 
 if TYPE_CHECKING:
     import numpy as np

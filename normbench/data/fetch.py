@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from normbench import durable
 from normbench.data import content, files, folder, function
 from normbench.errors import BadInput, class_of
+from normbench.files import durable
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
 Progress = Callable[[str, int, int | None], None]

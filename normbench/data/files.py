@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normbench import locks, reading, scratch
 from normbench.data import content
 from normbench.errors import BadInput, Busy
+from normbench.files import locks, reading, scratch
 
 if TYPE_CHECKING:
     import numpy as np

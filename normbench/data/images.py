@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from normbench.core.streams import stream
 from normbench.data import Dataset, content, files, hub
 from normbench.data.examples import Split
 from normbench.errors import BadInput
-from normbench.streams import stream
 
 Config = Mapping[str, Any]
 CHUNK = 1000  # images at once: what lies between bytes and floats stays small

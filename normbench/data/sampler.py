@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normbench.core.streams import stream
 from normbench.data.examples import Split
 from normbench.errors import BadInput
-from normbench.streams import stream
 
 
 class Sampler:

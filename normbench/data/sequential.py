@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normbench.core.streams import stream
 from normbench.data import Dataset, files, images, made_of, smoke
 from normbench.data.examples import Split
 from normbench.errors import BadInput
-from normbench.streams import stream
 
 Config = Mapping[str, Any]
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from normbench import scratch
+from normbench.core.streams import stream
 from normbench.data import Dataset, captions, cloze, images, imdb, strokes, triples
 from normbench.data.cloze import BLANK, ENTITY, check_words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END
 from normbench.errors import BadInput
-from normbench.streams import stream
+from normbench.files import scratch
 
 Config = Mapping[str, Any]
 

@@ -16,9 +16,10 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from normbench import durable, extras, reading
+from normbench.core import extras
 from normbench.data import content, files
 from normbench.errors import BadInput
+from normbench.files import durable, reading
 
 SIDE, CROP, FEATURES = 256, 224, 4096
 EVERY = 100  # images after which what is there is safe

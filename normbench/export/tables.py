@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from normbench.compare import configuration
-from normbench.eval_variants import text
+from normbench.core.eval_variants import text
 from normbench.runs import files
 from normbench.runs.curve import Block
 from normbench.runs.record import LABELS, RunRecord

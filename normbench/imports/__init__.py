@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from normbench import keys, reading
+from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
+from normbench.files import reading
 from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs.record import RunRecord

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from normbench import keys
+from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
 from normbench.imports.map_keys import Label, Labels, Map

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from normbench.core.keys import Before, Count, Text, format_value, longer, one_of
 from normbench.errors import did_you_mean, unknown
-from normbench.keys import Before, Count, Text, format_value, longer, one_of
 
 SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
 PLACES = ("path", "column", "config", "hparam", "value")  # of a label

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
 from normbench.errors import BadInput
+from normbench.files import reading
 from normbench.imports import tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log, refuse
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
+from normbench.files import reading
 from normbench.imports.log import UNPACKED, Log, check_size, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
+from normbench.files import reading
 from normbench.imports.log import Log, check_size, flat, refuse
 from normbench.imports.messages import declared as declare
 from normbench.imports.messages import parsed

@@ -8,10 +8,10 @@ from typing import Any
 
 from normbench.compare import metrics
 from normbench.errors import BadInput, unknown
+from normbench.files.stored import IMPORT
 from normbench.papers.claims import Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
-from normbench.stored import IMPORT
 
 
 def at_best(end: Endpoint) -> bool:

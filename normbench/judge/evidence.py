@@ -18,6 +18,7 @@ from normbench.compare import configuration
 from normbench.compare.difference import MOST_UNEVEN
 from normbench.draw.text import format_seeds
 from normbench.errors import BadInput
+from normbench.files.stored import IMPORT
 from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
@@ -27,7 +28,6 @@ from normbench.papers.parts import Observed, gather
 from normbench.runs.record import RunRecord
 from normbench.stats.series import series
 from normbench.stats.statistics import Interval, welch
-from normbench.stored import IMPORT
 
 Cells = Sequence[Mapping[int, RunRecord]]  # of each cell of the contrast the run of a seed
 

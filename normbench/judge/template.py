@@ -10,12 +10,12 @@ from typing import Any
 from normbench.compare import metrics
 from normbench.draw.text import visible
 from normbench.errors import BadInput, unknown
+from normbench.files.stored import IMPORT
 from normbench.judge.evidence import observe
 from normbench.papers import claims, rules
 from normbench.papers.claims import EQUAL
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import detectable_effect
-from normbench.stored import IMPORT
 
 
 def better(

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from normbench.errors import BadInput
+from normbench.files.stored import LOGGED
 from normbench.judge.evidence import Logged, Unpaired, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.runs.record import RunRecord
-from normbench.stored import LOGGED
 
 PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
 

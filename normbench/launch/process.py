@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from normbench import user_code
+from normbench.core import user_code
 from normbench.launch.run_one import train_one
 from normbench.launch.wandb_run import Logging
 from normbench.runs import directory

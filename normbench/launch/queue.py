@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench import slurm
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
+from normbench.launch import batch_jobs as slurm
 from normbench.launch.base import Outcome
 from normbench.runs import directory, plans
 from normbench.runs.plans import Plan

@@ -10,8 +10,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normbench import data, extras
+from normbench import data
 from normbench.config.spec import Spec
+from normbench.core import extras
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.launch.queue import left_to_others

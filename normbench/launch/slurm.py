@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from normbench import slurm
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
+from normbench.launch import batch_jobs as slurm
 from normbench.launch.base import KILLED, STOPPED, Listener, Outcome, python
 from normbench.launch.queue import job_name, left_to_others
 from normbench.runs import files, plans

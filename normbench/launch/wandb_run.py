@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from normbench.eval_variants import text
+from normbench.core.eval_variants import text
 from normbench.launch.run_missing import check_writable
 from normbench.runs import directory
 from normbench.runs.record import FINISHED, PLACE

@@ -11,11 +11,11 @@ import pandas
 from normbench.compare import configuration
 from normbench.errors import BadInput
 from normbench.export import tables
+from normbench.files.stored import RUN_GROUPS
 from normbench.runs import root
 from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
 from normbench.runs.table import Runs
 from normbench.stats.series import PARTS, best_step
-from normbench.stored import RUN_GROUPS
 
 
 def load_runs(*words: str, results: str | Path | None = None, records: bool = False) -> pandas.DataFrame:

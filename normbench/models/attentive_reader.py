@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.cloze import ENTITY
 from normbench.models import softmax
@@ -18,7 +19,6 @@ from normbench.models.base import Model, Sites
 from normbench.norms.layers import NormedLinear
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
-from normbench.streams import stream
 
 BIASES = {"document": True, "question": False, "context": False, "query": True, "mean": False}  # of the dense maps
 

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench import user_code
+from normbench.core import user_code
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.data.words import UNKNOWN
@@ -27,7 +28,6 @@ from normbench.norms.base import WeightNormalizer
 from normbench.norms.modes import pending, starting
 from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
-from normbench.streams import stream
 
 
 class PerPlace(NamedTuple):

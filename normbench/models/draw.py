@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.errors import BadInput
 from normbench.models import pictures
@@ -19,7 +20,6 @@ from normbench.norms.layers import NormedLinear
 from normbench.rnn import attention
 from normbench.rnn.cells import LSTMCell
 from normbench.rnn.layers import LSTM
-from normbench.streams import stream
 
 SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first glimpse
 

@@ -11,17 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.examples import Ragged
-from normbench.derivatives import clipped
 from normbench.errors import BadInput
 from normbench.models import pen
 from normbench.models.base import Model, Sites
+from normbench.norms.derivatives import clipped
 from normbench.norms.layers import NormedLinear
 from normbench.rnn import window
 from normbench.rnn.layers import LSTM
 from normbench.rnn.window import Text
-from normbench.streams import stream
 
 NUMBERS = 6  # of each Gaussian: weight, two means, two deviations, correlation
 MOST = 1 - 1e-6  # of a correlation

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from normbench.core.streams import stream
 from normbench.errors import BadInput, unknown
 from normbench.norms import sites
 from normbench.norms.base import own_parameters
 from normbench.norms.modes import start
 from normbench.norms.patterns import match_patterns
 from normbench.rnn.cells import Cell
-from normbench.streams import stream
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench.derivatives import differentiable
+from normbench.norms.derivatives import differentiable
 
 PAIRS = 2048  # at once: (16, 128, 1024) float32 stay in the cache
 AT = (1, 5, 10)  # R@K

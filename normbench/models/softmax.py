@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.derivatives import differentiable
+from normbench.norms.derivatives import differentiable
 from normbench.rnn.matmul import empty
 
 ROWS = 512  # at once

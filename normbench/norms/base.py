@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from normbench import user_code
+from normbench.core import user_code
+from normbench.core.eval_variants import Variant, text
 from normbench.errors import BadInput, kind
-from normbench.eval_variants import Variant, text
 from normbench.norms.context import ForwardContext
 from normbench.norms.fused import ELEMENT, FusedSpec, elementwise
 from normbench.norms.scalars import Scalars

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from normbench.core.eval_variants import DEFAULT, Variant
 from normbench.errors import BadInput
-from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.fused import BATCH, FIXED, VALID, FusedSpec
 from normbench.norms.running import Averaging, average

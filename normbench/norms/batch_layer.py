@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.eval_variants import DEFAULT, Variant
-from normbench.kernel import by_kernel
+from normbench.core.eval_variants import DEFAULT, Variant
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.blend import Blend
+from normbench.norms.kernel import by_kernel
 from normbench.norms.populations import Populations
 from normbench.norms.running import Averaging
 from normbench.norms.sites import Site

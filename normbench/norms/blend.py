@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normbench import kernel
-from normbench.derivatives import differentiable
+from normbench.norms import kernel
+from normbench.norms.derivatives import differentiable
 
 Definition = Callable[[Tensor, Tensor, Tensor], Tensor]
 

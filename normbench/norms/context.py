@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from normbench.eval_variants import DEFAULT, Variant
+from normbench.core.eval_variants import DEFAULT, Variant
 
 
 @dataclass

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from normbench.eval_variants import DEFAULT, Variant, text
+from normbench.core.eval_variants import DEFAULT, Variant, text
 from normbench.norms.base import Normalizer, WeightNormalizer
 from normbench.norms.context import ForwardContext
 from normbench.norms.layers import Weighted

@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from normbench import eval_variants, schema
+from normbench.core import eval_variants, schema
+from normbench.core.eval_variants import Declared, Variant
 from normbench.errors import BadInput
-from normbench.eval_variants import Declared, Variant
 from normbench.norms.patterns import match_patterns, matches, prefixes
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from normbench.core.streams import stream
 from normbench.errors import BadInput
 from normbench.norms.base import WeightNormalizer, normalizer, wide
 from normbench.norms.sites import Site
-from normbench.streams import stream
 
 
 @normalizer("spectral")

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from normbench import reading, user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
+from normbench.core import user_code
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import BadInput, unknown
+from normbench.files import reading
 from normbench.papers import claims, default_artifact, describe, rules
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, stamp

@@ -16,13 +16,27 @@ from typing import Annotated, Any, Literal
 
 import yaml
 
-from normbench import keys, reading
 from normbench.config import FIDELITIES
 from normbench.config.plan import axis_text, place_text
+from normbench.core import keys
+from normbench.core.keys import (
+    Before,
+    Count,
+    Range,
+    Text,
+    above,
+    at_least,
+    at_most,
+    below,
+    format_value,
+    hidden,
+    longer,
+    of,
+)
 from normbench.draw.panels import AXES, Quantity
 from normbench.draw.style import COLOURS
 from normbench.errors import BadInput
-from normbench.keys import Before, Count, Range, Text, above, at_least, at_most, below, format_value, hidden, longer, of
+from normbench.files import reading
 from normbench.papers import rules
 from normbench.runs.record import LOSSES
 from normbench.stats.series import CLOCKS

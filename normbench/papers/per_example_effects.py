@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from normbench import reading
+from normbench.core.eval_variants import text
 from normbench.errors import BadInput
-from normbench.eval_variants import text
+from normbench.files import reading
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather

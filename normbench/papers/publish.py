@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from normbench import extras
 from normbench.config import plan
+from normbench.core import extras
 from normbench.draw import figure, tables
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry

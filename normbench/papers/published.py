@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from normbench import reading
 from normbench.config import FIDELITIES
 from normbench.errors import BadInput, NormbenchError
+from normbench.files import reading
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects
 from normbench.papers import verdicts as judging

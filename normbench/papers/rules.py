@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from normbench.errors import BadInput
+from normbench.files.stored import LOGGED
 from normbench.stats.statistics import Interval, sign_test, within
-from normbench.stored import LOGGED
 
 if TYPE_CHECKING:  # which ask this module for words
     from normbench.papers.claims import Part

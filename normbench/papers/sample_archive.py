@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normbench import reading
 from normbench.errors import BadInput
+from normbench.files import reading
 from normbench.runs.record import RunRecord
 from normbench.runs.samples import WITHIN, can_be_published
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normbench import keys
+from normbench.core import keys
 from normbench.errors import BadInput
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again

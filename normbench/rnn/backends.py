@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from normbench import kernel
-from normbench.kernel import chosen
+from normbench.norms import kernel
+from normbench.norms.kernel import chosen
 from normbench.rnn import aten, native
 from normbench.rnn.matmul import Projection, onednn
 from normbench.rnn.plan import Gradients, Plan, Vectors

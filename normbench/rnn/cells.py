@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.derivatives import clipped
 from normbench.errors import BadInput, real, unknown
 from normbench.norms.base import Normalizer, WeightNormalizer, build
+from normbench.norms.derivatives import clipped
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
 

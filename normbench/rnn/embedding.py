@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench import kernel
-from normbench.derivatives import differentiable
+from normbench.norms import kernel
+from normbench.norms.derivatives import differentiable
 from normbench.rnn.matmul import empty
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from normbench import kernel
+from normbench.norms import kernel
 
 SMALL = 4e6  # operations below which a call's overhead counts for more than its speed
 ROWS, SUMMED = 1024, 4096  # of a product over all steps, made or summed at once: more fall out of the cache

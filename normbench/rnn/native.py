@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from normbench import kernel
+from normbench.norms import kernel
 from normbench.norms.fused import BATCH
 from normbench.rnn.matmul import Projection, empty, fastest, one_step_for_all
 from normbench.rnn.plan import Gradients, Plan, Vectors

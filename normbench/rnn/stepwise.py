@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from normbench.derivatives import differentiable
 from normbench.errors import BadInput
+from normbench.norms.derivatives import differentiable
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.matmul import Projection, empty

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from normbench import kernel
-from normbench.derivatives import differentiable
 from normbench.errors import BadInput
+from normbench.norms import kernel
+from normbench.norms.derivatives import differentiable
 
 BOUND = 10.0  # of the logarithms: in early updates some are far larger
 

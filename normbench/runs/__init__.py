@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from normbench import reading
 from normbench.errors import BadInput
+from normbench.files import reading
 
 
 def root(given: str | Path | None = None) -> Path:

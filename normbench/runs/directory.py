@@ -28,12 +28,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from normbench import locks, reading
 from normbench.errors import Failed
+from normbench.files import locks, reading
+from normbench.files.stored import LABELS
 from normbench.runs import checkpoint_file, files
 from normbench.runs.curve import Curve
 from normbench.runs.record import FINISHED, STATES, RunRecord, check_record
-from normbench.stored import LABELS
 
 SCHEMA = 5
 NAME = "run.json"

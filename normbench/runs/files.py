@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from normbench import durable, locks
 from normbench.errors import Busy, class_of
+from normbench.files import durable, locks
 
 RESULTS = "--results or NORMBENCH_RESULTS"  # what says where results lie
 LONGEST = 600  # s that another command is waited for

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import BadInput, unknown
+from normbench.files.stored import IMPORT, LOGGED, RUN_GROUPS
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
 from normbench.runs.record import PLACE, RunRecord
-from normbench.stored import IMPORT, LOGGED, RUN_GROUPS
 
 FOLDER, MAP = "imported", "map.yaml"
 NAME = re.compile(r"[\w-][\w.-]{0,99}")

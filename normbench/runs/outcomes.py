@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from normbench import reading
 from normbench.errors import Failed
+from normbench.files import reading
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:

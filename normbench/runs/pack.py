@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from normbench import reading
 from normbench.errors import BadInput, Failed
+from normbench.files import reading
+from normbench.files.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 from normbench.runs import files, own
 from normbench.runs.curve import Curve
 from normbench.runs.record import UNLIKE_NUMBERS, RunRecord
-from normbench.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 
 SCHEMA = 5
 NAME = "runs.jsonl.gz"

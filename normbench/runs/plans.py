@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench import locks
 from normbench.errors import BadInput
+from normbench.files import locks
 from normbench.runs import files
 
 SCHEMA = 2

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from normbench.errors import BadInput
+from normbench.files.stored import LOGGED
 from normbench.runs import files
 from normbench.runs.curve import Curve
-from normbench.stored import LOGGED
 
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from normbench.reading import tail
+from normbench.files.reading import tail
 from normbench.runs.table import raw
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}

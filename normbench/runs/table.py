@@ -19,14 +19,14 @@ from typing import Any, Protocol
 
 import orjson
 
-from normbench import reading
 from normbench.errors import BadInput, Failed, NormbenchError
+from normbench.files import reading
+from normbench.files.stored import LOGGED
 from normbench.runs import directory, own, pack
 from normbench.runs.curve import Curve
 from normbench.runs.directory import Damaged, left_out
 from normbench.runs.record import EVALUATED, FINISHED, PLACE, RunRecord, begun_by
 from normbench.runs.stamps import Stamp, stamp
-from normbench.stored import LOGGED
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
 SETTLED = (*FINISHED, "failed", "damaged")  # of the others the lock tells whether they go on

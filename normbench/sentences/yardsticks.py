@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from normbench.core.streams import stream
 from normbench.sentences import Encode
-from normbench.streams import stream
 
 
 def bag_of_words(size: int, seed: int) -> Encode:

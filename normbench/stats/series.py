@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from normbench.eval_variants import DEFAULT, Variant, select, text
+from normbench.core.eval_variants import DEFAULT, Variant, select, text
 from normbench.runs.record import EVALUATED, RunRecord
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
@@ -49,7 +49,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
     Those of mode `logged`, of another program, stand for `eval`.
-    variant: words that name one, as `normbench.eval_variants` reads them (`momentum=0.01`); None is the default
+    variant: words that name one, as `normbench.core.eval_variants` reads them (`momentum=0.01`); None is the default
     evaluation, and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
     chosen = [DEFAULT] if variant is None else select(variant, variants(run))

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from normbench.core.eval_variants import DEFAULT, Variant, text
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import BadInput, unknown
-from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.models.base import Metric, Model, finite
 from normbench.norms.modes import inference, normalizers, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from normbench import data as datasets
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.data.sampler import Sampler
 from normbench.errors import BadInput, Diverged, NormbenchError, kind
 from normbench.models import base as models
@@ -17,7 +18,6 @@ from normbench.norms.scalars import logging_to
 from normbench.rnn import loop as recurrent
 from normbench.runs import directory
 from normbench.runs.record import PLACE
-from normbench.streams import stream
 from normbench.train import checkpoint, environment, loaded, optim
 from normbench.train.clipping import Clipping
 from normbench.train.denormals import flushed

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from normbench.core.eval_variants import Variant
+from normbench.core.streams import stream
 from normbench.data.examples import Batch, Split
 from normbench.data.sampler import Sampler
 from normbench.errors import BadInput, kind
-from normbench.eval_variants import Variant
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking
-from normbench.streams import stream
 
 PREPARED = 250  # examples at once when a model prepares its inputs
 STACK_ROWS = 1200  # rows at once when several variants are stacked: their activations stay in the cache

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
+from normbench.core.eval_variants import DEFAULT, Variant
+from normbench.core.streams import stream
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
-from normbench.eval_variants import DEFAULT, Variant
 from normbench.models.base import Model, Noise, evaluating
 from normbench.norms.modes import gathering, normalizers, seed_torch
-from normbench.streams import stream
 
 
 @torch.no_grad()

@@ -13,9 +13,9 @@ from torch import Tensor
 
 import normbench
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.errors import unknown
 from normbench.runs import directory, files
-from normbench.streams import stream
 from normbench.train import environment
 
 PAPERS = Path(normbench.__file__).parent / "papers"

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from normbench import reading
 from normbench.errors import BadInput, Failed
+from normbench.files import reading
 from normbench.norms.modes import generators
 from normbench.norms.scalars import Sums
 from normbench.runs.directory import RunDirectory

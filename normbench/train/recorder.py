@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from normbench.core.eval_variants import DEFAULT, text
 from normbench.data import Dataset
 from normbench.data.sampler import Sampler
 from normbench.errors import Diverged, NormbenchError
-from normbench.eval_variants import DEFAULT, text
 from normbench.models.base import Model
 from normbench.norms.modes import inference
 from normbench.runs.directory import RunDirectory

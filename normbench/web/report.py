@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench import reading
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.draw import captions, tables
 from normbench.draw.panels import Panel, layout
 from normbench.draw.style import on_dark
 from normbench.errors import BadInput, NormbenchError
+from normbench.files import reading
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact

@@ -19,11 +19,11 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from normbench import reading
 from normbench.compare.answer import Comparison
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
+from normbench.files import reading
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
 from normbench.web import runs_table, share, view

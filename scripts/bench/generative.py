@@ -24,15 +24,15 @@ from ports import DrawPort, HandwritingPort
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench import kernel
 from normbench.battery.cost import interleave
 from normbench.config.plan import experiment_spec
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.data.sampler import Sampler
 from normbench.models import base
 from normbench.models.draw import Draw
 from normbench.models.handwriting import Handwriting
-from normbench.streams import stream
+from normbench.norms import kernel
 from normbench.train import optim
 
 SEED, BATCH = 1, 128

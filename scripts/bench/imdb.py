@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from normbench.battery.cost import interleave
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.models import base
 from normbench.models.imdb_rnn import ImdbRNN
 from normbench.rnn.cells import SequenceWeights
-from normbench.streams import stream
 from normbench.train import optim
 
 SEED, GOAL = 1, 1 / 1.5

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from normbench.battery.cost import interleave
 from normbench.config.plan import experiment_spec
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.data import captions
 from normbench.data.captions import FIRST
 from normbench.data.examples import Batch, Ragged, Split
 from normbench.models import base, retrieval, softmax
 from normbench.models.skip_thoughts import AROUND, SkipThoughts
-from normbench.streams import stream
 from normbench.train import optim
 
 SEED = 1

@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.models import base
 from normbench.runs.directory import RunDirectory
-from normbench.streams import stream
 from normbench.train import loop
 from normbench.train.train_one import ensure_run
 

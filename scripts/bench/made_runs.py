@@ -14,8 +14,8 @@ import numpy as np
 
 from normbench.config.plan import train_specs
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.runs import directory
-from normbench.streams import stream
 from normbench.train.environment import environment
 
 NORMS = ("none", "batch", "layer", "rms", "weight")

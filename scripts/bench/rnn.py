@@ -26,8 +26,8 @@ import harness
 import torch
 from torch import Tensor, nn
 
-from normbench import kernel
 from normbench.battery.cost import interleave
+from normbench.norms import kernel
 from normbench.norms.sites import Choice, Site
 from normbench.rnn.cells import Sites
 from normbench.rnn.layers import GRU, LSTM, Recurrent

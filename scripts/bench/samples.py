@@ -20,9 +20,9 @@ from sklearn.neural_network import MLPClassifier
 
 from normbench import data
 from normbench.config import compose
+from normbench.core.streams import stream
 from normbench.models.draw import Draw
 from normbench.runs import directory
-from normbench.streams import stream
 from normbench.train.weights import trained
 
 COUNT, SEED = 1000, 1

@@ -21,8 +21,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from normbench import imports, reading
+from normbench import imports
 from normbench.errors import NormbenchError
+from normbench.files import reading
 from normbench.papers import claims, per_example_effects, published
 from normbench.runs import directory, pack
 from normbench.runs.directory import Damaged

@@ -14,11 +14,12 @@ import smallest
 import torch
 import yaml
 
-from normbench import GRU, LSTM, create_norm, user_code
+from normbench import GRU, LSTM, create_norm
 from normbench.battery import contract
 from normbench.battery.adopt import adopt, in_words
 from normbench.battery.cases import LAYOUTS, Subject
 from normbench.config import compose, plan
+from normbench.core import user_code
 from normbench.errors import NormbenchError
 from normbench.norms import modes
 from normbench.norms.sites import NOT

@@ -16,7 +16,7 @@ import pytest
 from test_browser_dashboard import LOADED, ROLES, SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
-from normbench import locks
+from normbench.files import locks
 from normbench.web.index import Index
 from normbench.web.marks import Marks
 

@@ -23,8 +23,8 @@ from normbench.check.ids import Ids
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
+from normbench.files.stored import OWN
 from normbench.runs import checkpoint_file, directory, pack
-from normbench.stored import OWN
 
 Damage = Callable[[Path], object]
 

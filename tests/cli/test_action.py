@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from normbench import ci, imports
+from normbench import imports
+from normbench.judge import ci
 from normbench.papers import published
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from normbench import ci
 from normbench.errors import NormbenchError
+from normbench.judge import ci
 from normbench.papers import rules
 from normbench.papers.decide import Verdict
 from normbench.papers.published import read_verdicts

@@ -23,9 +23,9 @@ import tiny
 from packaging.requirements import Requirement
 
 import normbench as package
-from normbench import extras
 from normbench.cli import COMMANDS
 from normbench.commands import doctor
+from normbench.core import extras
 from normbench.runs import imported
 
 ROOT = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ def test_no_error_of_other_code_is_hidden(normbench, capfd, tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "pandas", None)
     for importer, module, line in (
         ("normbench.web.site", "pandas", "x needs pandas: pip install 'normbench[train]'"),
-        ("normbench.user_code.abc", "pandas", ""),
+        ("normbench.core.user_code.abc", "pandas", ""),
         ("datasets.arrow", "pandas", ""),
         ("normbench.web.site", "no_such_module", ""),
     ):

@@ -13,8 +13,8 @@ from normbench.compare.answer import compare
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
+from normbench.core.streams import stream
 from normbench.stats import statistics as stats
-from normbench.streams import stream
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 4])

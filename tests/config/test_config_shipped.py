@@ -11,9 +11,9 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from normbench import reading
 from normbench.config import choice_file, compose, grammar, plan
 from normbench.errors import NormbenchError
+from normbench.files import reading
 
 
 @pytest.mark.slow

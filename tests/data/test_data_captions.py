@@ -16,8 +16,9 @@ import pytest
 import tinysets
 import torch
 
-from normbench import data, extras
+from normbench import data
 from normbench.config import compose
+from normbench.core import extras
 from normbench.data import captions, files, vgg
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normbench.core.streams import stream
 from normbench.data.examples import Ragged, Shared, Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
-from normbench.streams import stream
 
 LENGTHS = torch.from_numpy(stream(1, "lengths").integers(1, 9, 50))
 KINDS = ("shuffled", "lengths_in_turn", "infinite")

@@ -17,10 +17,10 @@ from tinysets import FORMS, IDS, TEXTS
 from normbench import data
 from normbench.config import compose
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.data import content, fetch, smoke, strokes
 from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
-from normbench.streams import stream
 
 NPZ, TSV = "iam_ondb/strokes.npz", "iam_ondb/sentences.tsv"
 LISTS = ("trainset", "testset_t", "testset_f", "testset_v")

@@ -18,8 +18,8 @@ from PIL import Image
 
 from normbench import data
 from normbench.config import compose
+from normbench.core.streams import stream
 from normbench.errors import NormbenchError
-from normbench.streams import stream
 
 Config = dict[str, Any]
 WRITERS: dict[str, Callable[..., Config]] = {}

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 import tiny
 
-from normbench.eval_variants import text
+from normbench.core.eval_variants import text
 from normbench.export import tables
 from normbench.runs import pack
 from normbench.runs.table import Runs

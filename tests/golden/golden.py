@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from normbench.stored import RUN_GROUPS
+from normbench.files.stored import RUN_GROUPS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from normbench import imports
+from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
 from normbench.imports.map_keys import Map
-from normbench.keys import read as read_keys
 from normbench.runs.record import RunRecord
 
 HEAD = "step,valid/loss"

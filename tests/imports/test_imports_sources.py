@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from normbench import imports
+from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.imports import tensorboard
 from normbench.imports.map_keys import Map
-from normbench.keys import read as read_keys
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 

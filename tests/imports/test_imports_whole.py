@@ -11,12 +11,12 @@ import pytest
 from binary_logs import event_file
 
 from normbench import imports
+from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
 from normbench.imports import tensorboard
 from normbench.imports.guess import OpenMap
 from normbench.imports.map_keys import Map
 from normbench.imports.words import split_of
-from normbench.keys import read as read_keys
 from normbench.runs.record import RunRecord
 
 SEED = {"seed": "none"}

@@ -18,10 +18,10 @@ import pytest
 import tiny
 
 from normbench import check
-from normbench import slurm as commands
 from normbench.cli import main
 from normbench.config.identity import code
 from normbench.errors import NormbenchError
+from normbench.launch import batch_jobs as commands
 from normbench.launch import queue, run_missing, slurm
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool

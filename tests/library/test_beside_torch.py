@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import normbench
-from normbench import NormbenchError, kernel, load_torch
+from normbench import NormbenchError, load_torch
+from normbench.norms import kernel
 
 KINDS = ("LSTM", "GRU")
 NORMS = ("none", "layer")

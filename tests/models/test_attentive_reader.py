@@ -18,9 +18,9 @@ from smallest import batches, built, small
 from normbench import data as datasets
 from normbench.config import compose
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.data.cloze import ENTITY
 from normbench.models import base as models
-from normbench.streams import stream
 
 LSTM_SITES = [f"lstm.{which}.{site}" for which in ("document", "question") for site in ("input", "hidden", "cell")]
 DENSE = ("document", "question", "context", "query", "mean")

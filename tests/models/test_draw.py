@@ -15,12 +15,12 @@ from reference import draw as reference
 from smallest import batches, built, moved, small
 
 from normbench import data as datasets
-from normbench import kernel
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models import pictures
 from normbench.models.base import Noise
 from normbench.models.draw import Draw
+from normbench.norms import kernel
 from normbench.rnn import attention, backends
 from normbench.rnn.cells import LSTMCell
 

@@ -15,11 +15,11 @@ from reference import handwriting as reference
 from smallest import batches, built, moved, small
 
 from normbench import data as datasets
-from normbench import kernel
 from normbench.config.plan import experiment_spec
 from normbench.errors import NormbenchError
 from normbench.models import pen
 from normbench.models.handwriting import BOUND, MOST, Handwriting
+from normbench.norms import kernel
 from normbench.rnn import backends, window
 
 LSTMS, SITES = ("first", "second", "third"), ("input", "hidden", "cell")

@@ -13,8 +13,8 @@ from smallest import batches, built, small
 
 from normbench import data as datasets
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.models import base as models
-from normbench.streams import stream
 
 
 @pytest.mark.parametrize(("norm", "count"), [("none", 10620161 - 448), ("batch", 10620161), ("batch_layer", 10620161)])

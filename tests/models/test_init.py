@@ -14,10 +14,10 @@ from smallest import MODELS, built, small
 from torch import nn
 
 from normbench.config import compose
+from normbench.core.streams import stream
 from normbench.errors import NormbenchError
 from normbench.models import init
 from normbench.rnn.cells import GRUCell, LSTMCell, RNNCell
-from normbench.streams import stream
 
 DENSE = init.Weight((300, 200), nn.Linear(1, 1))
 CONVOLUTION = init.Weight((30, 20, 5, 4), nn.Conv2d(1, 1, 1))

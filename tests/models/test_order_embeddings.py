@@ -11,12 +11,12 @@ import torch
 from smallest import batches, built, small
 from torch import Tensor
 
+from normbench.core.streams import stream
 from normbench.data.words import END
 from normbench.models import base as models
 from normbench.models import retrieval
 from normbench.runs import directory
 from normbench.runs.table import Runs
-from normbench.streams import stream
 from normbench.train.train_one import ensure_run
 
 

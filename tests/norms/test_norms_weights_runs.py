@@ -19,12 +19,12 @@ from weight_cases import LAYOUTS, NORMS, every_option, inputs
 
 from normbench import data as datasets
 from normbench.battery.cases import INPUTS, UNITS, WEIGHT_KINDS
+from normbench.core.streams import stream
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.norms import base, layers, modes
 from normbench.norms.sites import Choice, Site
 from normbench.norms.weight import WeightNorm
-from normbench.streams import stream
 from normbench.train import checkpoint
 
 

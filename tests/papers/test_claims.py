@@ -15,8 +15,8 @@ from ruled import written
 
 import normbench.papers
 from normbench.config import FIDELITIES
+from normbench.core.keys import Range
 from normbench.errors import NormbenchError
-from normbench.keys import Range
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
 from normbench.papers.claims import _below, load

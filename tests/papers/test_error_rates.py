@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from normbench.core.streams import stream
 from normbench.papers import rules
 from normbench.papers.claims import Endpoint, Part
 from normbench.papers.parts import Observed
 from normbench.stats.statistics import median_interval
-from normbench.streams import stream
 
 SLOW = pytest.param(6_000, marks=pytest.mark.slow)
 DELTA = 1.0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from judged import judge
 
+from normbench.core.streams import stream
 from normbench.errors import NormbenchError
 from normbench.papers import per_example_effects
 from normbench.papers.claims import Artifact, Claim, Delta, Endpoint, Part
@@ -21,7 +22,6 @@ from normbench.runs import directory, outcomes
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
 from normbench.stats.statistics import t_interval
-from normbench.streams import stream
 
 NLL = Endpoint("chosen", split="test", mode="eval", metric="nll", epoch="last", better="lower")
 ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")

@@ -8,7 +8,7 @@ import pytest
 from judged import arms, artifact, direction, part_result
 from ruled import UNIT, effects
 
-from normbench.keys import Range
+from normbench.core.keys import Range
 from normbench.papers import rules, suggested_runs, verdicts
 from normbench.papers.claims import Claim, Part
 from normbench.stats import statistics as stats

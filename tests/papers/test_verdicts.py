@@ -28,8 +28,8 @@ from judged import (
     verdict,
 )
 
+from normbench.core.keys import Range
 from normbench.errors import NormbenchError
-from normbench.keys import Range
 from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Part
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread

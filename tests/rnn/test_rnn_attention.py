@@ -9,7 +9,7 @@ from cases import FAST, draw
 from devices import has_kernel
 from reference import draw as reference
 
-from normbench import kernel
+from normbench.norms import kernel
 from normbench.rnn import attention
 
 SIZES = [(1, 5), (2, 8), (5, 28), (3, 3)]

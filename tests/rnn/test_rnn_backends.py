@@ -13,9 +13,8 @@ import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 from devices import has_kernel
 
-from normbench import kernel
 from normbench.errors import NormbenchError
-from normbench.norms import modes
+from normbench.norms import kernel, modes
 from normbench.norms.base import Normalizer
 from normbench.norms.batch import BatchNorm
 from normbench.norms.context import ForwardContext

@@ -10,8 +10,8 @@ import torch
 from cases import VALID, draw, gradients, lengths, make, near
 from devices import needs_cuda
 
-from normbench import kernel
 from normbench.errors import NormbenchError
+from normbench.norms import kernel
 from normbench.rnn import aten, backends, matmul
 from normbench.rnn.embedding import Embedding
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from normbench import kernel
 from normbench.errors import NormbenchError
+from normbench.norms import kernel
 from normbench.rnn import aten, backends
 from normbench.rnn.layers import LSTM
 

@@ -13,7 +13,8 @@ from cases import FAST, draw, gradients, lengths, make, near
 from devices import has_kernel
 from torch import nn
 
-from normbench import kernel, load_torch
+from normbench import load_torch
+from normbench.norms import kernel
 from normbench.rnn.cells import LSTMCell
 
 LAYERED = {

@@ -10,9 +10,9 @@ import torch
 from cases import FAST, draw
 from reference import handwriting as reference
 
-from normbench import kernel
-from normbench.derivatives import clipped
 from normbench.errors import NormbenchError
+from normbench.norms import kernel
+from normbench.norms.derivatives import clipped
 from normbench.rnn import window
 from normbench.rnn.layers import LSTM
 

@@ -144,7 +144,7 @@ def test_the_bag_of_words_is_a_sum_of_its_words_vectors() -> None:
 
 
 def _word_vector(word: str) -> np.ndarray:
-    from normbench.streams import stream
+    from normbench.core.streams import stream
 
     return stream(1, "word", word).standard_normal(50, dtype=np.float32)
 

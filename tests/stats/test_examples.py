@@ -12,9 +12,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from normbench.core.streams import stream
 from normbench.stats.examples import Spread, spread
 from normbench.stats.statistics import t_interval, t_quantile
-from normbench.streams import stream
 
 SLOW = pytest.param(20_000, marks=pytest.mark.slow)
 EXAMPLES = 40

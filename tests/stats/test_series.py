@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normbench.eval_variants import text
+from normbench.core.eval_variants import text
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
     Censored,

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from normbench import data as datasets
 from normbench.config.plan import train_specs
+from normbench.core.eval_variants import parse
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
-from normbench.eval_variants import parse
 from normbench.models import base as models
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.norms.modes import inference, normalizers

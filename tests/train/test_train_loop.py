@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from normbench import data as datasets
-from normbench import reading
 from normbench.config import compose
 from normbench.config.plan import train_specs
+from normbench.files import reading
 from normbench.models import base as models
 from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP

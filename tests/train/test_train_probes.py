@@ -12,12 +12,12 @@ import torch
 
 from normbench.config import compose, plan
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.bln2022.probes import bln_weights
 from normbench.runs import directory
 from normbench.runs.directory import RunDirectory
-from normbench.streams import stream
 from normbench.train import probes
 from normbench.train.train_one import ensure_run
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from normbench.commands import sample
 from normbench.config.plan import train_specs
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
 from normbench.data.sampler import Sampler
@@ -40,7 +41,6 @@ from normbench.rnn.layers import LSTM
 from normbench.runs import directory, outcomes
 from normbench.runs.directory import RunDirectory
 from normbench.runs.table import Runs
-from normbench.streams import stream
 from normbench.train import populations, recorder
 from normbench.train.train_one import ensure_run
 from normbench.train.weights import trained

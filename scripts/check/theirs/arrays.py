@@ -26,10 +26,10 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench.config import plan
+from normbench.core.streams import stream
 from normbench.data.examples import Ragged
 from normbench.data.sampler import Sampler
 from normbench.models import base as models
-from normbench.streams import stream
 from normbench.train import optim
 from normbench.train.clipping import Clipping
 

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.errors import BadInput
 from normbench.norms import base
 from normbench.norms.context import ForwardContext
 from normbench.norms.sites import declared
-from normbench.streams import stream
 from normbench.train import probes
 
 

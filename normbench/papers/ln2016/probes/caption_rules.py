@@ -10,9 +10,9 @@ from torch import Tensor
 
 from normbench import data as datasets
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.data.examples import Split
 from normbench.models import retrieval
-from normbench.streams import stream
 
 SPLITS = ("test", "valid")
 Record = dict[str, float | str]

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell
-from normbench.streams import stream
 from normbench.train import probes
 
 RECORDED = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that get a record

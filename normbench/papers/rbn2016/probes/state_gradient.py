@@ -11,9 +11,9 @@ import torch.nn.functional as F
 
 from normbench import data
 from normbench.config.spec import Spec
+from normbench.core.streams import stream
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell, State
-from normbench.streams import stream
 from normbench.train import probes
 
 EVERY = 28  # steps from one record to the next: a row of an image

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from normbench import scratch
 from normbench.errors import BadInput, unknown
+from normbench.files import scratch
 
-SOURCE = Path(__file__).parent / "rnn" / "step.c"
+SOURCE = Path(__file__).parent.parent / "rnn" / "step.c"
 INCLUDED = tuple(SOURCE.with_name(name) for name in ("attention.c", "blend.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler accepts is taken: this processor's instructions, in whole registers

@@ -39,7 +39,11 @@ def missing(name: str, error: ModuleNotFoundError) -> str:
     module = (error.name or "").partition(".")[0]
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     importer = str(frame.f_globals.get("__name__"))
-    if module not in EXTRAS or not importer.startswith("normbench.") or importer.startswith("normbench.user_code."):
+    if (
+        module not in EXTRAS
+        or not importer.startswith("normbench.")
+        or importer.startswith("normbench.core.user_code.")
+    ):
         return ""
     return f"{name} needs {module}: {install(EXTRAS[module])}"
 

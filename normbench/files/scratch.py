@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from normbench import locks
 from normbench.errors import NormbenchError
+from normbench.files import locks
 
 YOUNG = 10.0  # s: a younger folder may not be locked yet
 
