@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web.view import Load
 
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
@@ -15,7 +15,7 @@ HOSTILE = (
 )
 
 
-def run(norm: str = "none", seed: int = 1, points: int = 20, **given: Any) -> RunRecord:
+def run(norm: str = "none", seed: int = 1, points: int = 20, **given: Any) -> Run:
     """An evaluation an epoch of ten updates on two splits; `lr`, `batch_size`, `name` (of the data) on wish."""
     lr, batch_size, name = given.pop("lr", 1e-3), given.pop("batch_size", 32), given.pop("name", "digits")
     rate = 1 + len(norm) / 10 + 20 * lr + seed / 50
@@ -33,23 +33,23 @@ def run(norm: str = "none", seed: int = 1, points: int = 20, **given: Any) -> Ru
             "optim": {"name": "adam", "lr": lr}, "train": {"batch_size": batch_size}, "monitor": MONITOR,
         },
     }  # fmt: skip
-    return RunRecord(**{"id": f"{norm}-{lr}-{batch_size}-{seed}", "seed": seed, **fields, **given})
+    return Run(**{"id": f"{norm}-{lr}-{batch_size}-{seed}", "seed": seed, **fields, **given})
 
 
-def runs(norms: Sequence[str] = ("none", "batch", "layer"), seeds: int = 5, **given: Any) -> list[RunRecord]:
+def runs(norms: Sequence[str] = ("none", "batch", "layer"), seeds: int = 5, **given: Any) -> list[Run]:
     return [run(norm, seed, **given) for norm in norms for seed in range(1, seeds + 1)]
 
 
-def heads(records: Sequence[RunRecord]) -> list[RunRecord]:
+def heads(records: Sequence[Run]) -> list[Run]:
     """The same as an index knows them before anybody asks for their curves."""
     return [replace(run, records=()) for run in records]
 
 
-def loader(records: Sequence[RunRecord], asked: list[str] | None = None) -> Load:
+def loader(records: Sequence[Run], asked: list[str] | None = None) -> Load:
     """Curves by id; `asked` takes the ids."""
     found = {run.id: run for run in records}
 
-    def load(ids: Sequence[str]) -> Mapping[str, RunRecord]:
+    def load(ids: Sequence[str]) -> Mapping[str, Run]:
         if asked is not None:
             asked.extend(ids)
         return {run_id: found[run_id] for run_id in ids if run_id in found}

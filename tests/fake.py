@@ -15,7 +15,7 @@ from normbench.config.spec import Spec
 from normbench.files import reading
 from normbench.runs import directory as directories
 from normbench.runs import files, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
 
@@ -30,7 +30,7 @@ def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
     return found
 
 
-def record(spec: Spec, epochs: int | None = None, value: float = 0.5, **changes: Any) -> RunRecord:
+def record(spec: Spec, epochs: int | None = None, value: float = 0.5, **changes: Any) -> Run:
     epochs = spec.epochs if epochs is None else epochs
     fields: dict[str, Any] = dict(
         id=spec.id,
@@ -43,7 +43,7 @@ def record(spec: Spec, epochs: int | None = None, value: float = 0.5, **changes:
         config=spec.stored_config(),
         **spec.labels(),
     )
-    return RunRecord(**(fields | changes))
+    return Run(**(fields | changes))
 
 
 def directory(root: Path, spec: Spec, status: str = "done", **changes: Any) -> Path:

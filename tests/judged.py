@@ -10,7 +10,7 @@ from normbench.papers import rules, verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.decide import Verdict
 from normbench.papers.parts import PartResult
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")
 ACCURACY = Endpoint("final", split="test", mode="eval", metric="accuracy", better="higher")
@@ -44,7 +44,7 @@ class Plan:
 class AsThere:
     """The same of whatever seeds are there, five at least; no smallest effects but the parts' own."""
 
-    runs: Sequence[RunRecord]
+    runs: Sequence[Run]
 
     def sha256(self, claim: Claim) -> str:
         return ""
@@ -60,7 +60,7 @@ class AsThere:
 
 def judge(
     artifact: Artifact,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     fidelity: str,
     previous: verdicts.Verdicts | None = None,
     planned: Any = None,
@@ -82,25 +82,25 @@ def artifact(*parts: Part, kind: str = "direction", open: Sequence[str] = (), se
     return Artifact((claim,), **texts, seeds=seeds, deviations={"paper": ["d"], "smoke": ["e"]})
 
 
-def final_run(arm: str, seed: int, value: float | str | None, metric: str = "error", **more: Any) -> RunRecord:
+def final_run(arm: str, seed: int, value: float | str | None, metric: str = "error", **more: Any) -> Run:
     split = "train" if metric == "nll" else "test"
     records = [{"epoch": 0, "split": split, "mode": "eval", metric: 1.0, "step": 0}]
     if value is not None:
         records.append({"epoch": 3, "split": split, "mode": "eval", metric: value, "step": 30})
     control = more.get("control", "")
     values: dict[str, Any] = {"status": "done", "epochs": 3, "records": records, **more}
-    return RunRecord(f"{arm}-{seed}-{control}-{more.get('axes', '')}", "x/fig", arm, seed, **values)
+    return Run(f"{arm}-{seed}-{control}-{more.get('axes', '')}", "x/fig", arm, seed, **values)
 
 
-def timed_run(arm: str, seed: int, epoch: int | None, epochs: int = 8, status: str = "done") -> RunRecord:
+def timed_run(arm: str, seed: int, epoch: int | None, epochs: int = 8, status: str = "done") -> Run:
     """Meets the level exactly at `epoch`, or never."""
     last = epochs if status == "done" else 2
     values = [(e, 0.1 if epoch is not None and e >= epoch else 1.0) for e in range(last + 1)]
     records = [{"epoch": e, "split": "train", "mode": "eval", "nll": v, "step": e} for e, v in values]
-    return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, status, epochs, records=records)
+    return Run(f"{arm}-{seed}", "x/fig", arm, seed, status, epochs, records=records)
 
 
-def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **more: Any) -> list[RunRecord]:
+def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **more: Any) -> list[Run]:
     """Seeds 1 to n, whose difference ln − bn is `effect` with a fixed spread; bn varies much more."""
     runs = []
     for seed, jitter in enumerate(JITTER[:n], 1):
@@ -110,7 +110,7 @@ def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **m
     return runs
 
 
-def only(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str = "paper", **more: Any) -> Verdict:
+def only(artifact: Artifact, runs: Sequence[Run], fidelity: str = "paper", **more: Any) -> Verdict:
     content = judge(artifact, runs, fidelity, **more)
     json.dumps(keys.plain(content), allow_nan=False)
     (claim,) = content.claims

@@ -6,13 +6,13 @@ from typing import Any
 
 from normbench.runs import imported
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 VALID = {"split": "valid", "metric": "loss", "goal": "min"}
 METRICS = {"loss": {"goal": "min"}, "acc": {"goal": "max", "unit": "fraction"}}
 
 
-def run(arm: str = "ln", seed: int = 1, points: int = 10, name: str = "x", end: Any = None, **given: Any) -> RunRecord:
+def run(arm: str = "ln", seed: int = 1, points: int = 10, name: str = "x", end: Any = None, **given: Any) -> Run:
     """A loss each ten steps on two splits, an accuracy each twenty; `end`: the last loss of valid; `epochs`: steps
     are epochs."""
     loss = [1 / (1 + s + seed / 10 + len(arm)) for s in range(points + 1)]

@@ -14,12 +14,12 @@ from normbench.files.stored import LABELS
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish
 from normbench.runs import directory, files, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
 
 
-def runs(seeds: int = 5, epochs: int = 4, fidelity: str = "paper") -> list[RunRecord]:
+def runs(seeds: int = 5, epochs: int = 4, fidelity: str = "paper") -> list[Run]:
     """Fig. 6's runs with curves that fall at another rate in every arm; batch 128 only; seeds that its claims name."""
     specs = plan.artifact_specs("ln2016/fig6", fidelity, range(6, 6 + seeds), ["train.batch_size=128"], limited=False)
     made = []
@@ -33,13 +33,13 @@ def runs(seeds: int = 5, epochs: int = 4, fidelity: str = "paper") -> list[RunRe
             for split, mode in (("train", "eval"), ("train", "train"), ("valid", "eval"), ("test", "eval")):
                 records.append({**place, "split": split, "mode": mode, "nll": nll, "error": min(0.9, nll / 50 + 0.01)})
         made.append(
-            RunRecord(spec.id, status="done", seed=spec.seed, epochs=epochs, records=records, seconds=12.5,
+            Run(spec.id, status="done", seed=spec.seed, epochs=epochs, records=records, seconds=12.5,
                       environment={"torch": "2.13", "processor": HOSTILE}, config={}, **spec.labels())
         )  # fmt: skip
     return [replace(run, epochs=60, records=[*run.records, *_last(run)]) for run in made]
 
 
-def _last(run: RunRecord) -> list[dict[str, Any]]:
+def _last(run: Run) -> list[dict[str, Any]]:
     return [{**dict(record), "epoch": 60, "step": 25800} for record in run.records if record["epoch"] == run.epochs]
 
 

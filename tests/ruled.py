@@ -10,7 +10,7 @@ import yaml
 from normbench.papers import rules
 from normbench.papers.claims import Part
 from normbench.papers.parts import Observed
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import t_interval
 
 SHAPE = (-2.0, -1.0, 0.0, 1.0, 2.0)
@@ -42,7 +42,7 @@ def claim_of(*found: tuple[Sequence[float], float | None]) -> str:
     return rules.claim_word([(part, seen(part, *pair)) for pair in found for part in [direction()]])
 
 
-def compared(values: Sequence[float], first: int = 1, **more: Any) -> list[RunRecord]:
+def compared(values: Sequence[float], first: int = 1, **more: Any) -> list[Run]:
     """Runs of ln and bn whose difference is that, seed by seed."""
     runs = []
     for seed, value in enumerate(values, first):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from normbench.runs import directory
-from normbench.runs.record import FINISHED
+from normbench.runs.run import FINISHED
 
 
 def change(path: Path, **changes: Any) -> None:

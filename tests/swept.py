@@ -6,7 +6,7 @@ from typing import Any
 from normbench.compare.answer import Comparison, compare
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)
 
@@ -24,7 +24,7 @@ def config(norm: str = "none", lr: float = 1e-3, seed: int = 1, **more_: Any) ->
     }
 
 
-def run(error: float | str | None, norm: str = "none", seed: int = 1, lr: float = 1e-3, **given_: Any) -> RunRecord:
+def run(error: float | str | None, norm: str = "none", seed: int = 1, lr: float = 1e-3, **given_: Any) -> Run:
     """Three epochs of ten updates: the test error falls from 0.9 by halves of the way to `error`; valid follows it."""
     settings = {key: given_.pop(key) for key in ("batch_size", "data", "options") if key in given_}
     records: list[dict[str, Any]] = []
@@ -38,13 +38,13 @@ def run(error: float | str | None, norm: str = "none", seed: int = 1, lr: float 
     values: dict[str, Any] = {"status": "done", "epochs": 3, "records": records, "seconds": 3.0, "steps": 30, **given_}
     values.setdefault("fidelity", "adhoc")
     name = f"{norm}-{lr}-{seed}-{sorted(settings.items())}"
-    return RunRecord(
+    return Run(
         name, given_.pop("experiment", "adhoc"), values.pop("arm", f"mnist_mlp-{norm}"), seed,
         config=config(norm, lr, seed, **settings), **{key: v for key, v in values.items() if key != "experiment"},
     )  # fmt: skip
 
 
-def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[RunRecord]:
+def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[Run]:
     """Paired seeds: each adds the same to all arms, and a little of its own to each."""
     return [
         run(error + 0.03 * (seed % 3) + SPREAD[(seed * (place + 2)) % 6], norm, seed, **more_)
@@ -53,6 +53,6 @@ def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[RunRec
     ]
 
 
-def asked(runs: Sequence[RunRecord], **words: str) -> Comparison:
+def asked(runs: Sequence[Run], **words: str) -> Comparison:
     (task,) = tasks(runs)
     return compare(task, Question.of(task, words))

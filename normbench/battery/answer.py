@@ -23,7 +23,7 @@ from normbench.compare.difference import (
     judge,
 )
 from normbench.compare.metrics import Metric, format_metric
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import final, log_floored, series
 from normbench.stats.statistics import REACH, significant_signs
 
@@ -97,7 +97,7 @@ class Outcome:
     the reasons of failed runs."""
 
     trial: Trial
-    runs: Mapping[str, Sequence[RunRecord]]
+    runs: Mapping[str, Sequence[Run]]
     comparisons: Sequence[Comparison]
     costs: Mapping[str, Cost]
     failed: Mapping[str, str]
@@ -113,7 +113,7 @@ class Outcome:
         return [c for c in self.comparisons if c.quantity == self.comparisons[0].quantity]
 
 
-def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, Metric]]:
+def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
     """(split, metric) of what the last evaluation logged: of the test split, or else the monitored one, then of train.
 
     The first is the chief one: the first share, since it needs no unit, else the first that the model declares.
@@ -130,7 +130,7 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, Metric]]:
     return found
 
 
-def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]) -> list[Comparison]:
+def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> list[Comparison]:
     """For each quantity the difference from each opponent; `runs`: normalizer -> finished runs of the trial."""
     opponents = [norm for norm in trial.specs if norm != name]
     asked = quantities([run for own in runs.values() for run in own])
@@ -140,7 +140,7 @@ def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[RunRecord]]
 
 
 def _compare(
-    split: str, metric: Metric, names: tuple[str, str], ours: Sequence[RunRecord], theirs: Sequence[RunRecord]
+    split: str, metric: Metric, names: tuple[str, str], ours: Sequence[Run], theirs: Sequence[Run]
 ) -> Comparison:
     first, second = (_finals(runs, split, metric) for runs in (ours, theirs))
     lost = len(ours) - len(first), len(theirs) - len(second)
@@ -155,7 +155,7 @@ def _compare(
     return Comparison(format_metric(split, metric.name), unit, difference, not_yet)
 
 
-def _finals(runs: Sequence[RunRecord], split: str, metric: Metric) -> dict[int, float]:
+def _finals(runs: Sequence[Run], split: str, metric: Metric) -> dict[int, float]:
     values = {run.seed: final(run, split, "eval", metric.name) for run in runs if run.status == "done"}
     return {
         seed: log_floored(value) if metric.loss else metric.factor * value
@@ -164,7 +164,7 @@ def _finals(runs: Sequence[RunRecord], split: str, metric: Metric) -> dict[int, 
     }
 
 
-def _learned(runs: Sequence[RunRecord], split: str, metric: Metric) -> bool:
+def _learned(runs: Sequence[Run], split: str, metric: Metric) -> bool:
     """Whether the last values are better than those before training, by t over seeds."""
     curves = [dict(series(run, split, "eval", metric.name, x="step")) for run in runs if run.status == "done"]
     gains = [curve[max(curve)] - curve[0] for curve in curves if 0 in curve]

@@ -17,7 +17,7 @@ from normbench.papers import per_example_effects, publish, sample_archive, shipp
 from normbench.papers import published as places
 from normbench.papers.published import Published
 from normbench.runs import pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 # any of these marks a published place
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effects.NAME, sample_archive.NAME)
@@ -70,7 +70,7 @@ def _missing(path: Path, again: str) -> Finding:
     return Finding("missing", path, f"it is gone. Restore it (git checkout), or make it again: {again}")
 
 
-def _ids(path: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
+def _ids(path: Path, runs: Sequence[Run], ids: Ids) -> Iterator[Finding]:
     unknown: Counter[str] = Counter()
     for run in runs:
         try:

@@ -11,10 +11,10 @@ from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.runs import checkpoint_file, directory
 from normbench.runs.directory import Damaged, why
-from normbench.runs.record import FINISHED, RunRecord
+from normbench.runs.run import FINISHED, Run
 
 
-def check(run: RunRecord, ids: Ids) -> Iterator[Finding]:
+def check(run: Run, ids: Ids) -> Iterator[Finding]:
     """All findings of one run; for one that is being written only those of its run.json."""
     path = run.path
     again = f"Delete {path} to train this run again"
@@ -38,7 +38,7 @@ def check(run: RunRecord, ids: Ids) -> Iterator[Finding]:
         yield from _checkpoint(path, again)
 
 
-def _id(run: RunRecord, ids: Ids, again: str) -> Iterator[Finding]:
+def _id(run: Run, ids: Ids, again: str) -> Iterator[Finding]:
     place = run.path / directory.NAME
     try:
         own = ids.of(run.config, run.id)

@@ -18,7 +18,7 @@ from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
 from normbench.errors import BadInput
 from normbench.runs import choices
-from normbench.runs.record import EVALUATED, RunRecord
+from normbench.runs.run import EVALUATED, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -60,11 +60,11 @@ MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
 
 
-def _selected(filters: Sequence[str], results: Path) -> tuple[list[RunRecord], Sequence[RunRecord], list[str]]:
+def _selected(filters: Sequence[str], results: Path) -> tuple[list[Run], Sequence[Run], list[str]]:
     """The finished runs that fit; all of them, without curves; and notes."""
-    every: list[RunRecord] = []
+    every: list[Run] = []
 
-    def choose(heads: Sequence[RunRecord]) -> list[RunRecord]:
+    def choose(heads: Sequence[Run]) -> list[Run]:
         every.extend(heads)
         fitting = configuration.select(filters, heads)
         if heads and not fitting:
@@ -136,7 +136,7 @@ def command(
             show(_compare(task, asked), filters, console, results, config_dir)
 
 
-def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
+def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:
     """Compare the runs of a sweep, where there are several arms."""
     for task in groups.tasks(metrics.declared(runs, config_dir)):
         if len(task.cells) > 1 and has_curves(task):

@@ -21,7 +21,7 @@ from normbench.export import tables, wandb_run
 from normbench.files import scratch
 from normbench.files.reading import place
 from normbench.runs import files
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 EPILOG = """examples:
@@ -71,9 +71,7 @@ def command(
         terminal.say_json(answer)
 
 
-def _table(
-    form: str, runs: Sequence[RunRecord], output: Path | None, results: Path, console: Console
-) -> dict[str, Any]:
+def _table(form: str, runs: Sequence[Run], output: Path | None, results: Path, console: Console) -> dict[str, Any]:
     """Write one flat table of the records. output: - is standard output."""
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if output == Path("-"):
@@ -92,7 +90,7 @@ def _table(
     return {"runs": len(runs), "records": records, "place": str(path)}
 
 
-def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, console: Console) -> dict[str, Any]:
+def _wandb(runs: Sequence[Run], logger: Mapping[str, str], results: Path, console: Console) -> dict[str, Any]:
     """Replay runs. Failed if W&B fails on one, BadInput if the request is wrong, such as a missing key."""
     extras.require("wandb")
     from normbench.launch.wandb_run import WandbRun, describe, wait_until_written
@@ -118,10 +116,10 @@ def _wandb(runs: Sequence[RunRecord], logger: Mapping[str, str], results: Path, 
     return {"runs": len(runs), "place": str(results / "wandb") if mode == "offline" else project}
 
 
-def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[RunRecord]:
+def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[Run]:
     """The runs that fit; damaged ones are left out with a note."""
 
-    def choose(finished: Sequence[RunRecord]) -> list[RunRecord]:
+    def choose(finished: Sequence[Run]) -> list[Run]:
         if not finished:
             raise BadInput(f"there are no finished runs below {results}. (normbench status)")
         if not (chosen := configuration.select(filters, finished)):

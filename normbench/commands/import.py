@@ -17,7 +17,7 @@ from normbench.draw.text import format_seeds
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
 from normbench.runs import imported, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
@@ -106,7 +106,7 @@ def _import(
     return notes, read.guessed
 
 
-def _replaced(path: Path, name: str, runs: Sequence[RunRecord]) -> str:
+def _replaced(path: Path, name: str, runs: Sequence[Run]) -> str:
     """How many runs of this name an import replaces, and which of them it does not have; "" where there are none."""
     if not path.exists():
         return ""

@@ -18,7 +18,7 @@ from normbench.runs import files
 
 if TYPE_CHECKING:
     from normbench.papers.claims import Artifact
-    from normbench.runs.record import RunRecord
+    from normbench.runs.run import Run
 
 EPILOG = """examples:
   normbench import logs/ --as mine --yes                         curves of TensorBoard, W&B, CSV, ...
@@ -139,7 +139,7 @@ class Judge(Judging):
             if getattr(self, name) is not None:
                 raise BadInput(f"--{name} is of --compare and --init; a file of claims says it itself.")
 
-    def _of_two_arms(self, found: Sequence[RunRecord], words: Sequence[str]) -> dict[str, Any]:
+    def _of_two_arms(self, found: Sequence[Run], words: Sequence[str]) -> dict[str, Any]:
         """A claim between two arms as a file has it; with --init the file is written."""
         from normbench.judge import template
 
@@ -157,7 +157,7 @@ class Judge(Judging):
 command = Judge
 
 
-def _absent(asked: Artifact, found: Sequence[RunRecord]) -> list[str]:
+def _absent(asked: Artifact, found: Sequence[Run]) -> list[str]:
     """What the claims' cells name and no run has, with the nearest that one has."""
     notes = []
     cells = [cell for claim in asked.claims for part in (*claim.parts, *claim.reported) for _, cell in part.contrast]

@@ -15,7 +15,7 @@ from normbench.compare import configuration
 from normbench.config.plan import ADHOC
 from normbench.config.spec import Spec
 from normbench.launch.base import Listener
-from normbench.runs.record import FINISHED
+from normbench.runs.run import FINISHED
 
 QUIET = 10.0  # s between two lines of a run without a terminal
 

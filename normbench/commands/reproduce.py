@@ -32,7 +32,7 @@ from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Verdict
 from normbench.papers.verdicts import Verdicts
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 EPILOG = """examples:
@@ -288,7 +288,7 @@ class Reproduce(Judging):
         self,
         artifact: Artifact,
         specs: Sequence[Spec],
-        finished: Sequence[RunRecord],
+        finished: Sequence[Run],
         missing: Sequence[Spec],
     ) -> Iterator[str]:
         """Why the command cannot answer, and where an answer is."""
@@ -319,7 +319,7 @@ class Reproduce(Judging):
             state = ensured.runs.state(spec)
             self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
 
-    def _results(self, artifact: Artifact, runs: Sequence[RunRecord]) -> tuple[Sequence[Verdict], dict[str, str]]:
+    def _results(self, artifact: Artifact, runs: Sequence[Run]) -> tuple[Sequence[Verdict], dict[str, str]]:
         """Publish and print the results; returns the claims and the files."""
         from normbench.papers import publish
 

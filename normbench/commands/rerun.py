@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from normbench.commands import terminal
-from normbench.commands.options import ConfigDir, Json, Results, Run, option
+from normbench.commands.options import ConfigDir, Json, Results, RunName, option
 from normbench.commands.progress import Bars
 from normbench.config import compose, plan
 from normbench.core.eval_variants import DEFAULT, text
@@ -19,7 +19,7 @@ from normbench.files import scratch
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
 from normbench.runs.files import line
-from normbench.runs.record import FINISHED, PLACE, RunRecord
+from normbench.runs.run import FINISHED, PLACE, Run
 from normbench.runs.table import Runs, ours
 from normbench.train.weights import refuse_edited
 
@@ -48,7 +48,7 @@ exit codes: 0 equal, or in another environment no difference above both 1e-5 and
 
 
 def command(
-    run: Run,
+    run: RunName,
     results: Results,
     config_dir: ConfigDir = None,
     epochs: Annotated[int | None, option("only the first N epochs", "N", min=1)] = None,
@@ -98,7 +98,7 @@ def command(
     return 4 if answer["word"] == DIFFERENT else 0
 
 
-def _other_seeds(run: RunRecord, stored: Runs, config_dir: Path | None) -> list[RunRecord]:
+def _other_seeds(run: Run, stored: Runs, config_dir: Path | None) -> list[Run]:
     """The finished runs that differ from `run` in the seed alone."""
     ids = []
     for head in stored.heads:
@@ -110,7 +110,7 @@ def _other_seeds(run: RunRecord, stored: Runs, config_dir: Path | None) -> list[
     return list(stored.load(ids).values())
 
 
-def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> dict[str, Any]:
+def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
     """The answer, as --json prints it. `now` may be shorter than `then`; `others` have other seeds."""
     first, records = then.cut(now.steps).records, [*now.records]
     if now.steps < then.steps:  # it ends with evaluations that the longer run did not have there

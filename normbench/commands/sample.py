@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Any
 
-from normbench.commands.options import ConfigDir, Results, Run, Weights, option
+from normbench.commands.options import ConfigDir, Results, RunName, Weights, option
 from normbench.commands.terminal import console, say
 from normbench.config import compose
 from normbench.errors import BadInput
@@ -26,7 +26,7 @@ NEAREST = 5  # lines, the default of --count with --near
 
 
 def command(
-    run: Run,
+    run: RunName,
     results: Results,
     config_dir: ConfigDir = None,
     count: Annotated[int | None, option("draw N new samples", "N", min=1)] = None,

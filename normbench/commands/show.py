@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from normbench.commands.options import ConfigDir, Json, Results, Run
+from normbench.commands.options import ConfigDir, Json, Results, RunName
 
 EPILOG = """examples:
   normbench show 05fb4d3344a7                           a run, raw or published
@@ -17,7 +17,7 @@ a failed run has "log", the file with its traceback.
 """
 
 
-def command(run: Run, results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> None:
+def command(run: RunName, results: Results, config_dir: ConfigDir = None, as_json: Json = False) -> None:
     """Print labels, configuration, environment and last records of a run."""
     import yaml
 

@@ -23,7 +23,7 @@ from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import imported, pack
 from normbench.runs import own as own_folder
-from normbench.runs.record import FINISHED, RunRecord
+from normbench.runs.run import FINISHED, Run
 from normbench.runs.table import Runs
 
 EPILOG = """examples:
@@ -102,7 +102,7 @@ def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str
     return f"{name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
 
-def entry(run: RunRecord) -> dict[str, Any]:
+def entry(run: Run) -> dict[str, Any]:
     """The fields of a run in `status --json`; `seconds_left` only of a running one."""
     step, left = run.step, None
     if run.status in ("running", "interrupted"):
@@ -123,7 +123,7 @@ def entry(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def labels(runs: Sequence[RunRecord]) -> list[str]:
+def labels(runs: Sequence[Run]) -> list[str]:
     """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model."""
     texts: list[str] = []
     own: dict[int, Any] = {}

@@ -34,7 +34,7 @@ from normbench.errors import NormbenchError
 from normbench.files import scratch
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
-from normbench.runs.record import FINISHED
+from normbench.runs.run import FINISHED
 from normbench.runs.table import Runs
 from normbench.stats.series import exploded, final
 

@@ -24,7 +24,7 @@ from normbench.export import wandb_run
 from normbench.launch import base
 from normbench.launch.pool import Pool
 from normbench.runs import pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 FEW = 8  # runs that a printed command names one by one
@@ -75,7 +75,7 @@ def describe_failures(outcomes: Mapping[str, base.Outcome], stored: Runs, *also:
             yield outcome.reason + (f" (more in {log})" if log else "")
 
 
-def replay(runs: Sequence[RunRecord | Spec], logger: Config, results: Path) -> str:
+def replay(runs: Sequence[Run | Spec], logger: Config, results: Path) -> str:
     """The command that logs these runs to `logger` once they are finished."""
     which = [run.id for run in runs]
     if len(which) > FEW:
@@ -106,7 +106,7 @@ def watched(
         started.append(spec)
         if warnings:  # the next run would wait for W&B again
             return None
-        run = RunRecord(
+        run = Run(
             spec.id, seed=spec.seed, status="running", epochs=spec.epochs, config=spec.stored_config(), **spec.labels()
         )
         return wandb_run.arguments(run, logger, results)

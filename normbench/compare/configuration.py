@@ -29,7 +29,7 @@ from normbench.core import schema
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.files import reading
 from normbench.files.stored import IMPORT, OWN, RUN_GROUPS
-from normbench.runs.record import LABELS, SHORTEST, RunRecord, begun_by
+from normbench.runs.run import LABELS, SHORTEST, Run, begun_by
 
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
@@ -229,9 +229,7 @@ def describe_config(config: Mapping[str, Any]) -> str:
     return " ".join(names.get(key, f"{key}={value}") for key, value in words.items())
 
 
-def select(
-    words: Sequence[str], runs: Sequence[RunRecord], more: Mapping[str, Values] = MappingProxyType({})
-) -> list[RunRecord]:
+def select(words: Sequence[str], runs: Sequence[Run], more: Mapping[str, Values] = MappingProxyType({})) -> list[Run]:
     """The runs that fit: `model=lenet5 norm=layer,batch seed=1-5 lr>1e-3 -experiment='ln2016/*'`, all words.
 
     A key is one of the configuration, of the labels or of the length: `train.epochs`, `train.steps`; its last part is
@@ -276,14 +274,14 @@ def is_filter(word: str) -> bool:
     return bool(key and sign)
 
 
-def fitting(words: Sequence[str], runs: Sequence[RunRecord], further: Sequence[RunRecord]) -> list[RunRecord]:
+def fitting(words: Sequence[str], runs: Sequence[Run], further: Sequence[Run]) -> list[Run]:
     """Which further runs these words, which fit among the runs, would select too."""
     found = {id(run) for run in select(words, [*runs, *further])}
     return [run for run in further if id(run) in found]
 
 
 def _fitting(
-    word: str, parts: tuple[str, str, str], runs: Sequence[RunRecord], candidates: Sequence[Values], out: bool
+    word: str, parts: tuple[str, str, str], runs: Sequence[Run], candidates: Sequence[Values], out: bool
 ) -> list[bool]:
     """Which runs a word with a key fits, `!=` read as `=`."""
     key, sign, wanted = parts
@@ -309,18 +307,18 @@ def _fitting(
     return [key in values and text(values[key]) in every for values in candidates]
 
 
-def _filed_apart(experiment: str, runs: Sequence[RunRecord]) -> str:
+def _filed_apart(experiment: str, runs: Sequence[Run]) -> str:
     """Where the runs of an experiment are that somebody has changed: these are never mixed with its own."""
     arms = dict.fromkeys(run.arm for run in runs if run.arm.startswith(f"{experiment.replace('/', '-')}-"))
     return f"; those with changes are arm={','.join(arms)}" if arms else ""
 
 
-def labels_of(run: RunRecord) -> dict[str, Any]:
+def labels_of(run: Run) -> dict[str, Any]:
     """How a run is filed: its id, experiment, arm, seed and so on."""
     return {key: run.id if key == "run" else getattr(run, key) for key in LABELS}
 
 
-def length_of(run: RunRecord) -> dict[str, int]:
+def length_of(run: Run) -> dict[str, int]:
     """How long it was trained: in epochs, 0 where its length is in updates, and in updates."""
     return {"train.epochs": run.epochs, "train.steps": run.steps}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
-from normbench.runs.record import FINISHED, NO_MONITOR, RunRecord
+from normbench.runs.run import FINISHED, NO_MONITOR, Run
 
 FIDELITY = "fidelity"
 UNDER_WAY = ("running", "queued")
@@ -29,7 +29,7 @@ class Cell:
 
     key: str
     values: Mapping[str, Any]
-    runs: tuple[RunRecord, ...]
+    runs: tuple[Run, ...]
     among: Mapping[str, set[float]]
     repeated_seeds: tuple[int, ...] = ()
     left_out: frozenset[int] = frozenset()
@@ -47,7 +47,7 @@ class Cell:
         """Its values of these keys: `optim.lr=0.001`."""
         return configuration.label(self.values, keys, self.among)
 
-    def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
+    def with_runs(self, loaded: Mapping[str, Run]) -> Cell:
         """The cell with its runs replaced by those loaded."""
         return replace(self, runs=tuple(loaded.get(run.id, run) for run in self.runs))
 
@@ -61,7 +61,7 @@ class Cell:
         return names
 
     @property
-    def done(self) -> list[RunRecord]:
+    def done(self) -> list[Run]:
         return [run for run in self.runs if run.status == "done"]
 
     @cached_property
@@ -70,15 +70,15 @@ class Cell:
         return [run.seconds / run.steps for run in self.done if run.seconds and run.steps]
 
     @property
-    def diverged(self) -> list[RunRecord]:
+    def diverged(self) -> list[Run]:
         return [run for run in self.runs if run.status == "diverged"]
 
     @property
-    def unfinished(self) -> list[RunRecord]:
+    def unfinished(self) -> list[Run]:
         return [run for run in self.runs if run.status not in FINISHED]
 
     @property
-    def under_way(self) -> list[RunRecord]:
+    def under_way(self) -> list[Run]:
         return [run for run in self.runs if run.status in UNDER_WAY]
 
 
@@ -96,7 +96,7 @@ class Task:
     cells: tuple[Cell, ...]
     data_options: str = ""  # the options of its data that other tasks have otherwise
     other_lengths: tuple[str, ...] = ()  # of further runs of its experiments, which another program made
-    fitting: Callable[[Sequence[RunRecord]], Sequence[RunRecord]] = lambda further: further
+    fitting: Callable[[Sequence[Run]], Sequence[Run]] = lambda further: further
 
     @property
     def title(self) -> str:
@@ -111,7 +111,7 @@ class Task:
         return _length(self.budget)
 
     @property
-    def runs(self) -> list[RunRecord]:
+    def runs(self) -> list[Run]:
         return [run for cell in self.cells for run in cell.runs]
 
     @property
@@ -177,7 +177,7 @@ class Task:
             words.append(value if key in configuration.GROUPS else f"{key}={value}")
         return " ".join(words) or "all"
 
-    def among(self, every: Sequence[Task], fitting: Callable[[Sequence[RunRecord]], Sequence[RunRecord]]) -> Task:
+    def among(self, every: Sequence[Task], fitting: Callable[[Sequence[Run]], Sequence[Run]]) -> Task:
         """The task with the seeds of its runs in `every` task that a reader leaves out."""
         seeds = {cell.key: {run.seed for run in cell.runs} for task in every for cell in task.cells}
         cells = (
@@ -186,20 +186,20 @@ class Task:
         )
         return replace(self, cells=tuple(cells), fitting=fitting)
 
-    def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:
+    def with_runs(self, loaded: Mapping[str, Run]) -> Task:
         """The task with its runs replaced by those loaded, which have their records."""
         return replace(self, cells=tuple(cell.with_runs(loaded) for cell in self.cells))
 
 
-def tasks(runs: Sequence[RunRecord]) -> list[Task]:
+def tasks(runs: Sequence[Run]) -> list[Task]:
     """The runs by task and cell, the task with the most runs first; probes, which train nothing, last.
 
     Runs need no records for it.
     """
-    groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
+    groups: dict[tuple[str, ...], dict[str, list[Run]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    same: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that differ only in their seed
+    same: dict[tuple[int, str, Budget], list[Run]] = {}  # runs that differ only in their seed
     lengths = _logged_lengths(runs)
     flats = configuration.flats([run.config for run in runs])
     for run, config in zip(runs, flats, strict=True):
@@ -232,7 +232,7 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
 
-def _budget(run: RunRecord) -> Budget:
+def _budget(run: Run) -> Budget:
     return (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
 
 
@@ -241,7 +241,7 @@ def _length(budget: Budget) -> str:
     return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
 
 
-def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[Budget]]:
+def _logged_lengths(runs: Sequence[Run]) -> dict[str, set[Budget]]:
     """The lengths of runs that another program made, by experiment: of those that did not diverge, if any."""
     found: dict[str, set[Budget]] = {}
     logged = [run for run in runs if run.logged]
@@ -252,14 +252,14 @@ def _logged_lengths(runs: Sequence[RunRecord]) -> dict[str, set[Budget]]:
     return found
 
 
-def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+def _by_seed(runs: Sequence[Run]) -> tuple[Run, ...]:
     """One run per seed, preferably a finished one."""
     ranked = sorted(runs, key=lambda run: (run.seed, run.status not in FINISHED, run.id))
     chosen = {run.seed: run for run in reversed(ranked)}
     return tuple(chosen[seed] for seed in sorted(chosen))
 
 
-def _repeated_seeds(runs: Sequence[RunRecord]) -> tuple[int, ...]:
+def _repeated_seeds(runs: Sequence[Run]) -> tuple[int, ...]:
     """Seeds with several finished runs of one configuration: their ids differ because the code did."""
     counts = Counter(run.seed for run in runs if run.status in FINISHED)
     return tuple(sorted(seed for seed, count in counts.items() if count > 1))

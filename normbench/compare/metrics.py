@@ -11,7 +11,7 @@ from normbench.compare import configuration
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.files.stored import IMPORT
-from normbench.runs.record import EVALUATED, LOSSES, PLACE, RunRecord
+from normbench.runs.run import EVALUATED, LOSSES, PLACE, Run
 
 NAMES = {"nll": "NLL"}
 
@@ -51,7 +51,7 @@ class Metric:
         return "points" if self.share else ""
 
 
-def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
+def logged(runs: list[Run]) -> dict[str, list[Metric]]:
     """The metrics of each split in evaluation mode, in the order in which the models declare them."""
     found: dict[str, dict[str, Metric]] = {}
     for run in runs:
@@ -77,7 +77,7 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     return {split: list(metrics.values()) for split, metrics in found.items()}
 
 
-def declared(runs: Sequence[RunRecord], config_dir: Path | None) -> list[RunRecord]:
+def declared(runs: Sequence[Run], config_dir: Path | None) -> list[Run]:
     """The runs with what a folder of one's own choices declares of their models now, which may have been corrected."""
     found = []
     for run in runs:

@@ -12,7 +12,7 @@ from normbench.compare.configuration import rank
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.errors import BadInput, unknown
-from normbench.runs.record import FINISHED, RunRecord
+from normbench.runs.run import FINISHED, Run
 from normbench.stats.series import Censored, Point, Reached, Series, at_epoch, level_at_share, series, time_to_level
 from normbench.stats.statistics import t_interval, welch
 
@@ -51,7 +51,7 @@ class Question:
         """The facets of a cell: only cells of one place are compared."""
         return cell.label(self.facets)
 
-    def curve(self, run: RunRecord) -> Series:
+    def curve(self, run: Run) -> Series:
         """The metric over the budget's clock, as logged."""
         return series(run, *self.where, x=self.clock)
 
@@ -165,7 +165,7 @@ def _level(asked: str, metric: Metric) -> float:
     return level
 
 
-def has_logged(run: RunRecord, question: Question, at: str = "") -> bool:
+def has_logged(run: Run, question: Question, at: str = "") -> bool:
     """Whether the run logs what `value` reads, finite or not: one that does not is no diverged one."""
     if run.logged:
         return _point(run, question, at or question.at) is not None
@@ -174,7 +174,7 @@ def has_logged(run: RunRecord, question: Question, at: str = "") -> bool:
     return bool(question.curve(run)) and (last or bool(series(run, monitor["split"], "eval", monitor["metric"])))
 
 
-def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
+def value(run: Run, question: Question, at: str = "", variant: str | None = None) -> float | None:
     """The number of one run in the unit of the page; None where it diverged, is unfinished or has no number there.
 
     variant: words that name another evaluation than the default one, as `stats.series.at_epoch` reads them.
@@ -185,7 +185,7 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
 
 
-def _point(run: RunRecord, question: Question, at: str, variant: str | None = None) -> float | None:
+def _point(run: Run, question: Question, at: str, variant: str | None = None) -> float | None:
     """As logged; of a run of another program the end is that of the curve: each may have its own."""
     if run.logged and at == END:
         return next((y for _, y in reversed(question.curve(run))), None)

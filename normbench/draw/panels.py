@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.draw.style import EXTRA_COLOURS, REFERENCE
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import FLOOR, Point, Series, aggregate, series
 
 AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # label of an axis over each
@@ -159,7 +159,7 @@ def _in_rows(items: Sequence[Any]) -> list[list[Any]]:
 
 
 def panels(
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     looks: Mapping[str, Look],
     columns: Mapping[str, Mapping[str, Any]],
     quantities: Sequence[Quantity],
@@ -188,7 +188,7 @@ def panels(
     ]
 
 
-def line_of(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
+def line_of(cell: Sequence[Run], arm: str, look: Look, quantity: Quantity) -> Line:
     """The runs of a cell as one line."""
     where, factor = (quantity.split, quantity.mode, quantity.metric), quantity.factor
     seeds = [

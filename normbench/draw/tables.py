@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.draw.text import visible
-from normbench.runs.record import LOSSES, RunRecord
+from normbench.runs.run import LOSSES, Run
 from normbench.stats.series import CLOCKS, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
@@ -64,7 +64,7 @@ def format_estimate(mean: float, interval: Interval | None, form: Form | None = 
     return form(mean) + (f" [{form(interval[0])}, {form(interval[1])}]" if interval else "")
 
 
-def within(runs: Sequence[RunRecord], cell: Mapping[str, Any], control: str = "") -> list[RunRecord]:
+def within(runs: Sequence[Run], cell: Mapping[str, Any], control: str = "") -> list[Run]:
     """The runs in a cell, such as `{"arm": "ln", "train.batch_size": 4}`, at the paper's setting or under a control."""
     return [run for run in runs if run.control == control and run.matches(cell)]
 
@@ -130,7 +130,7 @@ def column(entries: Sequence[Entry], count: bool = True) -> list[str]:
 
 
 def final_entry(
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     group: str,
     row: str,
     quantity: str,
@@ -185,7 +185,7 @@ def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, unit: 
 
 
 def value_entry(
-    runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "", factor: float = 1.0
+    runs: Sequence[Run], group: str, row: str, quantity: str, key: str, unit: str = "", factor: float = 1.0
 ) -> Entry:
     """The number that a probe logged under `key`, times `factor`, over its seeds."""
     found = [factor * float(record[key]) for run in runs for record in run.records if key in record]
@@ -196,7 +196,7 @@ def value_entry(
 
 
 def levels_by_seed(
-    runs: Sequence[RunRecord], arms: Collection[str], where: tuple[str, str, str], share: float
+    runs: Sequence[Run], arms: Collection[str], where: tuple[str, str, str], share: float
 ) -> dict[int, float]:
     """The relative level of each seed's runs of these arms; NaN, which no run reaches, without a finite value."""
     curves: dict[int, list[Series]] = {run.seed: [] for run in runs}
@@ -208,7 +208,7 @@ def levels_by_seed(
 
 
 def time_entry(
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     group: str,
     row: str,
     quantity: str,

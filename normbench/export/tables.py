@@ -13,7 +13,7 @@ from normbench.compare import configuration
 from normbench.core.eval_variants import text
 from normbench.runs import files
 from normbench.runs.curve import Block
-from normbench.runs.record import LABELS, RunRecord
+from normbench.runs.run import LABELS, Run
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +37,7 @@ class Layout:
     metrics: Sequence[str]
 
     @classmethod
-    def of(cls, runs: Sequence[RunRecord], metrics: Iterable[str]) -> Layout:
+    def of(cls, runs: Sequence[Run], metrics: Iterable[str]) -> Layout:
         """The columns of these runs: of the configuration the model, data, normalizer, and all keys that differ."""
         settings = [*map(_in_columns, configuration.flats([run.config for run in runs]))]
         labels = [configuration.labels_of(run) for run in runs]
@@ -63,7 +63,7 @@ class Layout:
     def _of_records(self) -> dict[str, Any]:
         return {**PLACES, **dict.fromkeys(self.metrics, "float64")}
 
-    def table(self, runs: Sequence[RunRecord]) -> pyarrow.Table:
+    def table(self, runs: Sequence[Run]) -> pyarrow.Table:
         """A row per record; null where the record lacks a value."""
         import numpy as np
         import pyarrow
@@ -108,7 +108,7 @@ def _table(block: Block, schema: pyarrow.Schema) -> pyarrow.Table:
     return pyarrow.Table.from_arrays(columns, schema=schema)
 
 
-def settings(run: RunRecord) -> dict[str, Any]:
+def settings(run: Run) -> dict[str, Any]:
     """The configuration of a run by key, with values that fit into a column: a list as the command line takes it."""
     return _in_columns(configuration.flat(run.config))
 
@@ -120,16 +120,16 @@ def _in_columns(flat: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def metrics_of(runs: Iterable[RunRecord]) -> set[str]:
+def metrics_of(runs: Iterable[Run]) -> set[str]:
     return {key for run in runs for block in run.records.blocks for key in block.columns} - {*PLACES}
 
 
-def frame(runs: Sequence[RunRecord]) -> Any:
+def frame(runs: Sequence[Run]) -> Any:
     """A row per record: labels, configuration, axes, place in the run, metrics."""
     return Layout.of(runs, metrics_of(runs)).table(runs).to_pandas()
 
 
-def write_csv(runs: Sequence[RunRecord], path: Path) -> None:
+def write_csv(runs: Sequence[Run], path: Path) -> None:
     """Numbers in their shortest round-trip form, `nan` and `inf` as such, empty where a value is missing."""
     from pyarrow.csv import CSVWriter, WriteOptions
 
@@ -142,14 +142,14 @@ def write_csv(runs: Sequence[RunRecord], path: Path) -> None:
     _write(runs, path, writer)
 
 
-def write_parquet(runs: Sequence[RunRecord], path: Path) -> None:
+def write_parquet(runs: Sequence[Run], path: Path) -> None:
     """The same columns with types; NaN is a value, a missing one is null."""
     from pyarrow.parquet import ParquetWriter
 
     _write(runs, path, ParquetWriter)
 
 
-def _write(runs: Sequence[RunRecord], path: Path, writer: Callable[[BinaryIO, Any], Any]) -> None:
+def _write(runs: Sequence[Run], path: Path, writer: Callable[[BinaryIO, Any], Any]) -> None:
     layout = Layout.of(runs, metrics_of(runs))
     files.make_folder(path.parent)
     with files.alone(path.parent), files.atomic(path) as file, writer(file, layout.schema) as table:

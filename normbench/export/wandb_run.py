@@ -9,7 +9,7 @@ from typing import Any
 import normbench
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 SETTINGS = {
     "silent": True,
@@ -25,7 +25,7 @@ SETTINGS = {
 }
 
 
-def arguments(run: RunRecord, logger: Mapping[str, Any], results: Path) -> dict[str, Any]:
+def arguments(run: Run, logger: Mapping[str, Any], results: Path) -> dict[str, Any]:
     """Those of `wandb.init`. logger: mode (`offline` into files below `results`, or `online`), project, entity.
 
     A run has the name of its arm, one of no experiment that of its configuration; runs of a group differ in seed alone.

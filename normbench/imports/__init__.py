@@ -14,14 +14,14 @@ from normbench.errors import BadInput, NormbenchError
 from normbench.files import reading
 from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
 @dataclass(frozen=True)
 class Read:
     """What was read: the runs, the whole map, and which keys of it were guessed. `notes`: lines about the files."""
 
-    runs: Sequence[RunRecord]
+    runs: Sequence[Run]
     map: Map
     guessed: dict[str, Any]
     notes: Sequence[str]

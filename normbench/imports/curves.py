@@ -11,7 +11,7 @@ import numpy as np
 from normbench.imports.log import refuse
 from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
-from normbench.runs.record import HIGHEST, LARGEST
+from normbench.runs.run import HIGHEST, LARGEST
 
 SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard")  # where a blank is no log, by design
 GAP = 1.5  # times the median distance of two steps

@@ -20,7 +20,7 @@ from normbench.imports.map_keys import CLOCKS, Clock, Clocks, Label, Map, Series
 from normbench.imports.parts import Part, check_column, found_in
 from normbench.runs import files, imported
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 Place = tuple[str, str, str]  # split, metric and mode
 
@@ -38,7 +38,7 @@ class Found:
     curves: Mapping[Place, tuple[Series, Points]]
 
 
-def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[RunRecord], list[str]]:
+def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[Run], list[str]]:
     """The records, sorted by the key of their run, and the keys of runs without any series of the map."""
     by_key, empty = by_run(parts, map)
     there = [entry for part in parts for entry, _ in entries(part, map)]
@@ -206,7 +206,7 @@ def _number(word: str) -> Any:
     return word
 
 
-def _refuse_twins(found: Sequence[RunRecord]) -> None:
+def _refuse_twins(found: Sequence[Run]) -> None:
     there: dict[Any, Any] = {}
     for run in found:
         cell, key = (run.arm, run.seed, run.control, text(dict(run.axes))), imported.log_of(run)
@@ -242,7 +242,7 @@ def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
         yield replace(run, curves=curves)
 
 
-def _record(name: str, run: Found, map: Map) -> RunRecord:
+def _record(name: str, run: Found, map: Map) -> Run:
     monitor = _monitor(run, map)
     lasts = {place: int(own.step[-1]) for place, (_, own) in run.curves.items()}
     watched = [last for place, last in lasts.items() if monitor and place[:2] == (monitor["split"], monitor["metric"])]

@@ -12,7 +12,7 @@ from normbench.errors import BadInput
 from normbench.judge.declared import at_best
 from normbench.papers.claims import COMMON, Part
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import series
 
 Points = dict[float, float]  # value by step
@@ -25,7 +25,7 @@ class AtCommonSteps:
     runs do, their end, the median length, and the shortest run with its length, as texts; else empty.
     """
 
-    runs: Sequence[RunRecord]
+    runs: Sequence[Run]
     end: float = 0
     last: float = 0
     points: int = 0
@@ -33,7 +33,7 @@ class AtCommonSteps:
     short: tuple[str, ...] = ()
 
 
-def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCommonSteps:
+def at_common_steps(part: Part, runs: Sequence[Run], length: str) -> AtCommonSteps:
     """The runs at the steps that all have that did not diverge; none of them where there is no such step.
 
     At the best of what is monitored the steps are those of the monitored series. Raises NormbenchError where ends
@@ -75,7 +75,7 @@ def at_common_steps(part: Part, runs: Sequence[RunRecord], length: str) -> AtCom
     return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged), len(steps), most, short)
 
 
-def _curve(part: Part, run: RunRecord) -> Points:
+def _curve(part: Part, run: Run) -> Points:
     """The compared series, of the variants that the part's cells name."""
     end = part.endpoint
     variants = {cell.get("variant", end.variant) for _, cell in part.contrast if run.matches(cell)}
@@ -83,7 +83,7 @@ def _curve(part: Part, run: RunRecord) -> Points:
     return {step: value for step, value in curves[0].items() if all(step in curve for curve in curves)}
 
 
-def _check_logarithm(part: Part, runs: Sequence[RunRecord], curves: dict[str, Points]) -> None:
+def _check_logarithm(part: Part, runs: Sequence[Run], curves: dict[str, Points]) -> None:
     end, timed = part.endpoint, part.endpoint.kind == "time_to_level"
     if not (end.on_log if timed else part.scale == "log" or (end.kind == "area" and end.on_log)):
         return
@@ -95,7 +95,7 @@ def _check_logarithm(part: Part, runs: Sequence[RunRecord], curves: dict[str, Po
             )
 
 
-def _refuse_ends(part: Part, runs: Sequence[RunRecord], ends: dict[str, float], what: str) -> None:
+def _refuse_ends(part: Part, runs: Sequence[Run], ends: dict[str, float], what: str) -> None:
     first, last = (pick(runs, key=lambda run: ends[run.id]) for pick in (min, max))
     raise BadInput(
         f"part '{part.id}': {what} ends at step {ends[first.id]:g} in {named(first)}, at {ends[last.id]:g} in "
@@ -104,7 +104,7 @@ def _refuse_ends(part: Part, runs: Sequence[RunRecord], ends: dict[str, float], 
     )
 
 
-def _only(run: RunRecord, split: str, metric: str, compared: str, steps: set[float]) -> Curve:
+def _only(run: Run, split: str, metric: str, compared: str, steps: set[float]) -> Curve:
     """The records of the series at these steps; of what is compared elsewhere all that are not later."""
     blocks = []
     for block in run.records.blocks:
@@ -120,6 +120,6 @@ def _only(run: RunRecord, split: str, metric: str, compared: str, steps: set[flo
     return Curve.of_columns(blocks)
 
 
-def named(run: RunRecord) -> str:
+def named(run: Run) -> str:
     """`ln seed 3`."""
     return f"{run.arm} seed {run.seed}"

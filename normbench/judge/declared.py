@@ -10,7 +10,7 @@ from normbench.compare import metrics
 from normbench.errors import BadInput, unknown
 from normbench.files.stored import IMPORT
 from normbench.papers.claims import Endpoint, Part, format_cell
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import CLOCKS
 
 
@@ -19,7 +19,7 @@ def at_best(end: Endpoint) -> bool:
     return end.kind == "chosen" and end.epoch in ("best", "own")
 
 
-def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
+def declared(part: Part, runs: Sequence[Run]) -> Part:
     """The part with what the runs declare of its metric. NormbenchError where they declare otherwise, or nothing."""
     end, where = part.endpoint, f"part '{part.id}': "
     cells = [cell for _, cell in part.contrast]
@@ -65,7 +65,7 @@ def declared(part: Part, runs: Sequence[RunRecord]) -> Part:
     return replace(part, endpoint=replace(end, better=better, log=log, trapezoid=end.kind == "area"))
 
 
-def _faults_of_clocks(end: Endpoint, runs: Sequence[RunRecord]) -> dict[str, bool]:
+def _faults_of_clocks(end: Endpoint, runs: Sequence[Run]) -> dict[str, bool]:
     clocks = [_clocks(run) for run in runs]
     clock = end.clock if end.kind == "time_to_level" else "epoch" if type(end.epoch) is int else ""
     common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
@@ -80,11 +80,11 @@ def _faults_of_clocks(end: Endpoint, runs: Sequence[RunRecord]) -> dict[str, boo
     }
 
 
-def _clocks(run: RunRecord) -> Sequence[str]:
+def _clocks(run: Run) -> Sequence[str]:
     clocks: Sequence[str] = run.config[IMPORT]["clocks"] if IMPORT in run.config else [*CLOCKS]
     return clocks
 
 
-def _facts(run: RunRecord, metric: str) -> Mapping[str, Any]:
+def _facts(run: Run, metric: str) -> Mapping[str, Any]:
     facts: Mapping[str, Any] = run.config[IMPORT]["metrics"].get(metric, {})
     return facts

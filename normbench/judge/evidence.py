@@ -25,11 +25,11 @@ from normbench.papers import rules
 from normbench.papers.claims import Part, format_cell
 from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
 from normbench.papers.parts import Observed, gather
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import series
 from normbench.stats.statistics import Interval, welch
 
-Cells = Sequence[Mapping[int, RunRecord]]  # of each cell of the contrast the run of a seed
+Cells = Sequence[Mapping[int, Run]]  # of each cell of the contrast the run of a seed
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Unpaired(Logged):
         return math.hypot(*map(statistics.stdev, self.groups))
 
 
-def observe(part: Part, runs: Sequence[RunRecord], length: str, least: int, alone: Sequence[int] | None) -> Logged:
+def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Sequence[int] | None) -> Logged:
     """The part against runs of one control setting; of them only the seeds `alone`, where these are given.
 
     Raises NormbenchError for what the logs do not declare, or declare otherwise, for ends that differ, and for runs of
@@ -154,7 +154,7 @@ def _check_cells(part: Part, cells: Cells) -> None:
         )
 
 
-def _differing(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
+def _differing(runs: Sequence[Run]) -> dict[str, list[str]]:
     """The axes that runs differ in, or else the options, with their values; runs of several imports may be of one
     cell."""
     axes = configuration.differing(run.axes for run in runs)
@@ -165,7 +165,7 @@ def _differing(runs: Sequence[RunRecord]) -> dict[str, list[str]]:
     return {key: values if len(values) > 1 else [*values, "none"] for key, values in found.items()}  # some lack it
 
 
-def _has_seed(run: RunRecord) -> bool:
+def _has_seed(run: Run) -> bool:
     """Whether its number names a seed; else the import counted the runs of an arm."""
     return not run.config.get(IMPORT, {}).get("counted_seeds")
 
@@ -215,7 +215,7 @@ def _unpaired(part: Part, cells: Cells, least: int) -> Logged:
     )
 
 
-def _lacking(seen: Observed, runs: Sequence[RunRecord]) -> str:
+def _lacking(seen: Observed, runs: Sequence[Run]) -> str:
     """Which runs have no number, by their names."""
     names = [named(run) for run in runs if run.id in seen.about]
     more = f" and {len(names) - 1} more runs" if len(names) > 1 else ""
@@ -249,7 +249,7 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
     return texts
 
 
-def _recovered(part: Part, run: RunRecord) -> bool:
+def _recovered(part: Part, run: Run) -> bool:
     """Whether a run that did not diverge has a value in its compared series that is not finite."""
     end = part.endpoint
     if end.kind == "value" or run.status == "diverged":

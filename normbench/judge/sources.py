@@ -8,10 +8,10 @@ from pathlib import Path
 from normbench.compare import configuration
 from normbench.errors import BadInput, NormbenchError, did_you_mean
 from normbench.runs import imported, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
-def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str]]:
+def load(words: Sequence[str], results: Path) -> tuple[list[Run], list[str]]:
     """The runs that these words name, each once, and lines about what could not be read.
 
     A word is a name that something was imported as; a published artifact and its fidelity, `ln2016/fig6/paper`; a pack,
@@ -28,7 +28,7 @@ def load(words: Sequence[str], results: Path) -> tuple[list[RunRecord], list[str
             named.append((first, filters))
         else:
             named.append((word, []))
-    found: dict[str, RunRecord] = {}
+    found: dict[str, Run] = {}
     notes: list[str] = []
     for word, filters in named:
         runs, lines = _runs(word, results)
@@ -53,7 +53,7 @@ def _pack(word: str, results: Path) -> Path | None:
     return next((packed for packed in packs if packed.name.endswith(".jsonl.gz")), None)
 
 
-def _runs(word: str, results: Path) -> tuple[Sequence[RunRecord], list[str]]:
+def _runs(word: str, results: Path) -> tuple[Sequence[Run], list[str]]:
     if not word.strip():
         raise BadInput(f"--runs '{word}' names no runs. (normbench import --list)")
     if packed := _pack(word, results):

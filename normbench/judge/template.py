@@ -14,12 +14,12 @@ from normbench.files.stored import IMPORT
 from normbench.judge.evidence import observe
 from normbench.papers import claims, rules
 from normbench.papers.claims import EQUAL
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import detectable_effect
 
 
 def better(
-    runs: Sequence[RunRecord], pair: Sequence[str], metric: str | None, split: str | None, way: str | None, length: str
+    runs: Sequence[Run], pair: Sequence[str], metric: str | None, split: str | None, way: str | None, length: str
 ) -> dict[str, Any]:
     """The content of a claims file: the first arm is better than the second at the end. None: as the runs declare."""
     for arm in pair:
@@ -56,7 +56,7 @@ def _chosen(option: str, given: str | None, names: Sequence[str], monitored: str
     return chosen
 
 
-def commented(runs: Sequence[RunRecord], words: Sequence[str], content: dict[str, Any]) -> str:
+def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]) -> str:
     """A claims file for an editor: what the runs have, the claim of `better`, and one of `no_worse`."""
     import yaml
 

@@ -13,12 +13,12 @@ from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.parts import Observed
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
 
 
-def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
+def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     """A verdict for each claim.
 
     Of k claims that runs can decide the first is decided by tests at 5 %/k, of the other k − 1 the next at 5 %/(k − 1),
@@ -46,7 +46,7 @@ def judge(claims: Artifact, runs: Sequence[RunRecord]) -> list[Verdict]:
 class _Seen:
     """What the runs show of a claim."""
 
-    def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[RunRecord]) -> None:
+    def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[Run]) -> None:
         why = claim.not_decidable.get(PAPER, "")
         self.claim, self.names = replace(claim, not_decidable={LOGGED: why} if why else {}), claims.names
 

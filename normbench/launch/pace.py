@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import plan
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Place:
     config_dir: Path | None = None
 
 
-def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> float | None:
+def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[Run]) -> float | None:
     """The total time of runs, given each one's number of updates; None if it is unknown for one of them.
 
     Per update the median over timed runs of the same place, else per run `seconds` of the experiment's fidelity.

@@ -14,7 +14,7 @@ from normbench.launch import batch_jobs as slurm
 from normbench.launch.base import Outcome
 from normbench.runs import directory, plans
 from normbench.runs.plans import Plan
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 WAITING = "queued"
 OPEN = ("interrupted", "missing")  # states of a run that its task will start or resume
@@ -89,12 +89,12 @@ def state(state: str, run: str, waiting: Iterable[str]) -> str:
     return WAITING if run in waiting and state in OPEN else state
 
 
-def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root: Path) -> list[RunRecord]:
+def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root: Path) -> list[Run]:
     """Queued runs without a directory; `ids`: those that have one."""
     existing = set(ids)
     return [_waiting(run, root) for name, run in waiting.items() if name not in existing]
 
 
-def _waiting(run: Mapping[str, Any], root: Path) -> RunRecord:
+def _waiting(run: Mapping[str, Any], root: Path) -> Run:
     path = directory.named(root / run["experiment"], run["arm"], run["seed"], run["id"])
-    return RunRecord(**{key: run[key] for key in directory.CARRIED if key in run}, status=WAITING, path=path)
+    return Run(**{key: run[key] for key in directory.CARRIED if key in run}, status=WAITING, path=path)

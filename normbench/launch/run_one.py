@@ -15,7 +15,7 @@ from normbench.config.spec import Spec
 from normbench.errors import FULL, NormbenchError, line_of
 from normbench.launch.base import Outcome
 from normbench.runs import directory
-from normbench.runs.record import FINISHED
+from normbench.runs.run import FINISHED
 
 
 def train_one(

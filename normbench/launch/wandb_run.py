@@ -12,7 +12,7 @@ from typing import Any
 from normbench.core.eval_variants import text
 from normbench.launch.run_missing import check_writable
 from normbench.runs import directory
-from normbench.runs.record import FINISHED, PLACE
+from normbench.runs.run import FINISHED, PLACE
 
 FINISH_SECONDS = 30.0  # that W&B may take to send what is left of a run that a worker has trained
 MODES = {

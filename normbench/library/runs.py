@@ -13,7 +13,7 @@ from normbench.errors import BadInput
 from normbench.export import tables
 from normbench.files.stored import RUN_GROUPS
 from normbench.runs import root
-from normbench.runs.record import EVALUATED, LABELS, PLACE, RunRecord
+from normbench.runs.run import EVALUATED, LABELS, PLACE, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import PARTS, best_step
 
@@ -46,9 +46,9 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         if not isinstance(word, str):
             raise BadInput(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = root(results)
-    heads: list[RunRecord] = []
+    heads: list[Run] = []
 
-    def choose(found: Sequence[RunRecord]) -> list[RunRecord]:
+    def choose(found: Sequence[Run]) -> list[Run]:
         heads.extend(found)
         return configuration.select(words, found)
 
@@ -77,7 +77,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     return pandas.DataFrame(rows, columns=[*labels, *groups, *options, *metrics])
 
 
-def _metrics(run: RunRecord) -> dict[str, float]:
+def _metrics(run: Run) -> dict[str, float]:
     """The default evaluation after the last update, and at the best."""
     moments = {"last": run.steps, "best": best_step(run)}
     found: dict[str, float] = {}

@@ -21,7 +21,7 @@ from normbench.draw.tables import Entry
 from normbench.errors import BadInput, unknown
 from normbench.files import reading
 from normbench.papers import claims, default_artifact, describe, rules
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.stamps import Stamp, stamp
 
 HERE = SHIPPED = Path(__file__).parent
@@ -300,13 +300,13 @@ def module(artifact: claims.Artifact) -> ModuleType | None:
     return loaded
 
 
-def table(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Our numbers, and the paper's where it has them: of the module, else as the file lists them."""
     draw = getattr(module(artifact), "table", default_artifact.table)
     return list(draw(artifact, runs))
 
 
-def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Panel]:
     """The figure in the paper's layout, as data; empty for a table alone."""
     own = module(artifact)
     if not hasattr(own, "panels") and hasattr(own, "table") and not artifact.figure:
@@ -315,7 +315,7 @@ def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return list(draw(artifact, _of_claims(artifact, runs)))
 
 
-def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[RunRecord]:
+def _of_claims(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Run]:
     """Of each arm the runs with the seeds by which claims decide at its place; all where it does not have all these."""
     own = [
         ({key: value for key, value in claims.place_of(cell).items() if key != "arm"}, claim)
@@ -324,7 +324,7 @@ def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Run
         for part in claim.parts
         for _, cell in part.contrast
     ]
-    places: dict[tuple[str, str], dict[str, list[RunRecord]]] = {}
+    places: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
         places.setdefault((run.control, plan.place_text(run.axes)), {}).setdefault(run.arm, []).append(run)
     found = []
@@ -338,7 +338,7 @@ def _of_claims(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Run
     return found
 
 
-def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
+def meanings(artifact: claims.Artifact, runs: Sequence[Run]) -> list[tuple[str, str]]:
     """The arms that have runs and all controls, each with its words in the experiment: `("ln", "norm=layer")`."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     had = {run.arm for run in runs} | {control for claim in artifact.claims for control in claim.controls}
@@ -347,18 +347,18 @@ def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple
     return [(name, " ".join(words) or "see the conditions of the experiment") for name, words in named]
 
 
-def caution(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> str:
+def caution(artifact: claims.Artifact, runs: Sequence[Run]) -> str:
     """One sentence that comes first, on the page and in README, where the module has a `caution(artifact, runs)`."""
     warn = getattr(module(artifact), "caution", None)
     return str(warn(artifact, runs)) if warn else ""
 
 
-def plainly(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def plainly(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
     """What the figure's curves show beside what was claimed."""
     return describe.curves(panels(artifact, runs), artifact.names)
 
 
-def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
     """Paragraphs that explain the numbers, where the module has an `explanation(artifact, runs)`."""
     explain = getattr(module(artifact), "explanation", None)
     return list(explain(artifact, runs)) if explain else []

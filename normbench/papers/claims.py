@@ -38,7 +38,7 @@ from normbench.draw.style import COLOURS
 from normbench.errors import BadInput
 from normbench.files import reading
 from normbench.papers import rules
-from normbench.runs.record import LOSSES
+from normbench.runs.run import LOSSES
 from normbench.stats.series import CLOCKS
 
 LARGEST = 1 << 20  # bytes of a file

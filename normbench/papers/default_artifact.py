@@ -16,7 +16,7 @@ from normbench.draw.tables import Entry, estimate_entry, times_entry, within
 from normbench.draw.text import show
 from normbench.papers.claims import MODES, READ, Artifact, Cell, Column, Endpoint, Figure, Line, Part, Scale, Table
 from normbench.papers.endpoints import Outcome, levelled, outcome_of
-from normbench.runs.record import LOSSES, RunRecord
+from normbench.runs.run import LOSSES, Run
 from normbench.stats.series import Censored, Reached
 
 TINY = 1e-9  # of a computed number: beyond the digits of float32
@@ -24,7 +24,7 @@ TINY = 1e-9  # of a computed number: beyond the digits of float32
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """The figure of the file; one that lists neither figure nor table has the metrics that claims read from curves.
 
     A metric that no run logs, or logs at one point only, has no row in the latter.
@@ -38,7 +38,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return [panel for panel in drawn if panel.quantity in curves]
 
 
-def _panels(artifact: Artifact, figure: Figure, runs: Sequence[RunRecord]) -> list[Panel]:
+def _panels(artifact: Artifact, figure: Figure, runs: Sequence[Run]) -> list[Panel]:
     """With the arms in a stranger's results that the experiment does not have."""
     columns = figure.columns or _places(artifact, runs)
     looks = _looks(figure.lines, runs) if figure.lines else _looks_of_arms(artifact, runs)
@@ -65,7 +65,7 @@ def _split(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     return place, {key: value for key, value in cell.items() if key in READ}
 
 
-def _looks(lines: Mapping[str, Line], runs: Sequence[RunRecord]) -> dict[str, Look]:
+def _looks(lines: Mapping[str, Line], runs: Sequence[Run]) -> dict[str, Look]:
     norms = _norms(runs)
     looks = {}
     for name, line in lines.items():
@@ -76,7 +76,7 @@ def _looks(lines: Mapping[str, Line], runs: Sequence[RunRecord]) -> dict[str, Lo
     return looks
 
 
-def _looks_of_arms(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
+def _looks_of_arms(artifact: Artifact, runs: Sequence[Run]) -> dict[str, Look]:
     """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
     norms = _norms(runs)
     norms = {arm: norms.get(arm, arm) for arm in _arms(artifact)}
@@ -90,7 +90,7 @@ def _looks_of_arms(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, L
     return looks
 
 
-def _norms(runs: Sequence[RunRecord]) -> dict[str, str]:
+def _norms(runs: Sequence[Run]) -> dict[str, str]:
     """The normalizer of each arm, of its first run."""
     return {run.arm: run.config.get("norm", {}).get("name", run.arm) for run in reversed(runs)}
 
@@ -99,7 +99,7 @@ def _arms(artifact: Artifact) -> list[str]:
     return list(plan.experiment(artifact.experiment, artifact.config_dir).arms)
 
 
-def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Cell]:
+def _places(artifact: Artifact, runs: Sequence[Run]) -> dict[str, Cell]:
     """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     places = [dict(zip(node.axes, values, strict=True)) for values in product(*node.axes.values())]
@@ -110,13 +110,13 @@ def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Cell]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """The table of the file, else every number that a claim compares, by arm."""
     tables = artifact.table or [_table_of_claims(artifact)]
     return [entry for part in tables for entry in _entries(artifact, part, runs)]
 
 
-def _entries(artifact: Artifact, part: Table, runs: Sequence[RunRecord]) -> Iterator[Entry]:
+def _entries(artifact: Artifact, part: Table, runs: Sequence[Run]) -> Iterator[Entry]:
     """By group, row and column; then the same under each control, of the rows that have runs there."""
     groups = part.groups or _places(artifact, runs)
     rows = rows_of(artifact, part)
@@ -141,7 +141,7 @@ def _entries(artifact: Artifact, part: Table, runs: Sequence[RunRecord]) -> Iter
             yield _entry(column, (group, row, column.name, column.shown_unit), paper, chosen, outcomes)
 
 
-def _within(runs: Sequence[RunRecord], cell: Cell, control: str) -> list[RunRecord]:
+def _within(runs: Sequence[Run], cell: Cell, control: str) -> list[Run]:
     return within(runs, _split(cell)[0], control)
 
 
@@ -154,7 +154,7 @@ def rows_of(artifact: Artifact, part: Table) -> Mapping[str, Cell]:
     return {arm: {"arm": arm} for arm in _arms(artifact)}
 
 
-def _outcome(endpoint: Endpoint, run: RunRecord, peers: Sequence[tuple[Cell, RunRecord]]) -> Outcome | None:
+def _outcome(endpoint: Endpoint, run: Run, peers: Sequence[tuple[Cell, Run]]) -> Outcome | None:
     """A relative level is that of the run's seed; one that cannot be computed is not reached."""
     compared = [(cell, peer, endpoint.variant) for cell, peer in peers if peer.seed == run.seed]
     levels = levelled(endpoint, compared)
@@ -165,7 +165,7 @@ def _entry(
     column: Column,
     where: tuple[str, str, str, str],
     paper: str,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     outcomes: Sequence[Outcome | None],
 ) -> Entry:
     """A dash where runs that did not diverge lack this evaluation."""
@@ -190,7 +190,7 @@ def _entry(
 # --- of claims -------------------------------------------------------------------------------------------------------
 
 
-def _figure_of_claims(artifact: Artifact, runs: Sequence[RunRecord]) -> Figure:
+def _figure_of_claims(artifact: Artifact, runs: Sequence[Run]) -> Figure:
     """A row for each metric that a claim reads from curves."""
     rows: dict[tuple[str, str, str], Quantity] = {}
     clock = _clock(artifact, runs)
@@ -229,7 +229,7 @@ def _parts(artifact: Artifact) -> Iterator[Part]:
         yield from (*claim.parts, *claim.reported)
 
 
-def _clock(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+def _clock(artifact: Artifact, runs: Sequence[Run]) -> str:
     """One clock for all rows, which share their axis: that of a claim, or that of the runs' length."""
     default = "step" if runs and not any(run.epochs for run in runs) else "epoch"
     return next((part.endpoint.clock for part in _parts(artifact) if part.endpoint.clock != "epoch"), default)

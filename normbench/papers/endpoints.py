@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from normbench.draw.text import show
 from normbench.errors import BadInput
 from normbench.papers.claims import BEST, Cell, Endpoint, Level, Part, format_cell
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import (
     Reached,
     Series,
@@ -46,14 +46,14 @@ class Outcome:
         return "diverged" if self.diverged else f"≥ {show(self.after)}"
 
 
-def paired_runs(part: Part, runs: Sequence[RunRecord]) -> tuple[list[dict[int, RunRecord]], list[int]]:
+def paired_runs(part: Part, runs: Sequence[Run]) -> tuple[list[dict[int, Run]], list[int]]:
     """Per cell of the contrast its runs by seed, and the seeds that every cell has."""
     cells = [_by_seed(cell, runs) for _, cell in part.contrast]
     return cells, sorted(set.intersection(*(set(found) for found in cells)))
 
 
-def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
-    found: dict[int, RunRecord] = {}
+def _by_seed(cell: Cell, runs: Sequence[Run]) -> dict[int, Run]:
+    found: dict[int, Run] = {}
     for run in runs:
         if run.matches(cell):
             twin = found.setdefault(run.seed, run)
@@ -67,7 +67,7 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
     return found
 
 
-def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
+def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, Run, str | None]]) -> Endpoint | None:
     """The endpoint with its relative level computed from these runs; None where one of them has hardly begun."""
     relative, least = endpoint.relative, endpoint.needed_progress
     if not relative and not least:
@@ -86,7 +86,7 @@ def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str |
     return None if found is None else replace(endpoint, level=found)
 
 
-def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outcome | None:
+def outcome_of(endpoint: Endpoint, run: Run, variant: str | None) -> Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
     if endpoint.kind == "value":

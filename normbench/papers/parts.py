@@ -17,7 +17,7 @@ from typing import Any
 from normbench.papers import rules
 from normbench.papers.claims import Part, compared, format_cell
 from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.examples import Spread
 from normbench.stats.statistics import (
     Interval,
@@ -121,7 +121,7 @@ class Observed:
 
 def gather(
     part: Part,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     seeds: Sequence[int] | None = None,
     least: int = rules.FEWEST,
     delta: float | None = None,
@@ -190,7 +190,7 @@ def gather(
     )
 
 
-def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
+def _gather_exact(part: Part, runs: Sequence[Run]) -> Observed:
     """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
     cell = part.contrast[0][1]
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)

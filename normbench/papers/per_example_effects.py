@@ -25,7 +25,7 @@ from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
 from normbench.runs import outcomes
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import raw
 from normbench.stats.examples import Spread, spread
 from normbench.stats.series import at_epoch, final, named
@@ -115,7 +115,7 @@ def load(path: Path) -> Contrasts:
     return Contrasts(tables)
 
 
-def collect(artifact: Artifact, runs: Sequence[RunRecord], places: Sequence[Path], published: Contrasts) -> Contrasts:
+def collect(artifact: Artifact, runs: Sequence[Run], places: Sequence[Path], published: Contrasts) -> Contrasts:
     """The `published` effects, updated with those of raw runs in these folders that stored outcomes of examples.
 
     The paper's setting first, then its controls; parts beyond 5 MB are left out, and judged over seeds.
@@ -153,7 +153,7 @@ def _is_mean_of_examples(part: Part) -> bool:
     return when and part.scale != "log" and of_tests and part.test == "t" and part.kind != "size"
 
 
-def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table:
+def _of_these_runs(part: Part, runs: Sequence[Run], found: Table) -> Table:
     """Without the seeds whose runs were trained anew since: the mean of their effects is not that of the curves."""
     table: Table = {}
     for seed, (numbers, effects) in found.items():
@@ -166,7 +166,7 @@ def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table
     return table
 
 
-def _table(part: Part, runs: Sequence[RunRecord], directories: Mapping[str, RunRecord]) -> Table:
+def _table(part: Part, runs: Sequence[Run], directories: Mapping[str, Run]) -> Table:
     """The effects of the seeds whose runs all stored outcomes of examples."""
     cells, seeds = paired_runs(part, runs)
     table: Table = {}
@@ -192,7 +192,7 @@ def _table(part: Part, runs: Sequence[RunRecord], directories: Mapping[str, RunR
     return table
 
 
-def _examples(part: Part, run: RunRecord, variant: str | None, stored: RunRecord) -> Row | None:
+def _examples(part: Part, run: Run, variant: str | None, stored: Run) -> Row | None:
     """One run's values; None if it stored none, or was cut from a longer run, whose last evaluation is another."""
     end = part.endpoint
     if stored.steps != run.steps or run.status != "done":

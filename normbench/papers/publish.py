@@ -23,7 +23,7 @@ from normbench.papers.published import is_of_today, verdicts_of
 from normbench.papers.suggested_runs import suggested_runs
 from normbench.papers.verdicts import Verdicts
 from normbench.runs import files, own, pack, samples
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 SMOKE = "smoke"
 
@@ -35,7 +35,7 @@ def folder(results: Path, artifact: Artifact, fidelity: str) -> Path:
 
 def judge(
     artifact: Artifact,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     fidelity: str,
     previous: Verdicts | None,
     pack_sha256: str = "",
@@ -68,10 +68,10 @@ def last(results: Path, artifact: Artifact, fidelity: str) -> Verdicts | None:
     return verdicts_of(artifact.id, fidelity, path)
 
 
-def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
+def current(artifact: Artifact, runs: Sequence[Run], fidelity: str) -> list[Run]:
     """The runs of a pack whose configuration is still that of the experiment."""
 
-    def is_current(run: RunRecord) -> bool:
+    def is_current(run: Run) -> bool:
         words = [*(f"{key}={value}" for key, value in run.axes.items()), f"seed={run.seed}"]
         try:
             spec = plan.experiment_spec(artifact.experiment, run.arm, fidelity, words, run.control, artifact.config_dir)
@@ -84,12 +84,12 @@ def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> lis
 
 def publish(
     artifact: Artifact,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     fidelity: str,
     results: Path,
     drop_stale: bool = False,
     others: Sequence[Path] = (),
-) -> tuple[Verdicts, list[RunRecord], list[str]]:
+) -> tuple[Verdicts, list[Run], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
     The pack keeps its runs: n never falls. Runs whose configuration is no longer that of the experiment are left out if
@@ -171,7 +171,7 @@ def publish(
     return judged, runs, notes
 
 
-def pages(artifact: Artifact, fidelity: str, judged: Verdicts, runs: Sequence[RunRecord]) -> dict[str, bytes]:
+def pages(artifact: Artifact, fidelity: str, judged: Verdicts, runs: Sequence[Run]) -> dict[str, bytes]:
     """The files for readers that follow from the runs and their verdicts, by name."""
     entries = artifacts.table(artifact, runs)
     return {
@@ -193,9 +193,7 @@ def _figure(panels: Sequence[Panel]) -> bytes | None:
     return image.getvalue()
 
 
-def _page(
-    artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: Verdicts, runs: Sequence[RunRecord]
-) -> str:
+def _page(artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: Verdicts, runs: Sequence[Run]) -> str:
     """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
     summary = describe.tally(judged.claims, at_setting=True) if judged.claims else ""
     paragraphs = [

@@ -17,7 +17,7 @@ from normbench.papers.decide import Verdict
 from normbench.papers.parts import PartResult
 from normbench.papers.verdicts import Verdicts
 from normbench.runs import own, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 LARGEST = 1 << 27  # bytes of what is published beside a pack
 
@@ -30,7 +30,7 @@ class Published:
     fidelity: str
     place: Path
     verdicts: Verdicts
-    runs: Sequence[RunRecord]
+    runs: Sequence[Run]
     artifact: Artifact | None
     own: bool = False  # a smoke run, or the user's own: no finding about a paper
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from normbench.errors import BadInput
 from normbench.files import reading
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.samples import WITHIN, can_be_published
 
 NAME = "samples.zip"
@@ -42,9 +42,9 @@ class SampleArchive:
         return self.content[-DIGITS:].decode()
 
 
-def of_arms(runs: Iterable[RunRecord], *sources: Callable[[str], Files | None]) -> list[tuple[RunRecord, Files]]:
+def of_arms(runs: Iterable[Run], *sources: Callable[[str], Files | None]) -> list[tuple[Run, Files]]:
     """Of every arm at its own setting the run with the lowest seed of whose id one of the sources has samples."""
-    chosen: dict[tuple[str, str], tuple[RunRecord, Files]] = {}
+    chosen: dict[tuple[str, str], tuple[Run, Files]] = {}
     for run in sorted(runs, key=lambda run: (run.seed, run.arm, _axes(run), run.id)):
         if run.control or (run.arm, _axes(run)) in chosen:
             continue
@@ -53,7 +53,7 @@ def of_arms(runs: Iterable[RunRecord], *sources: Callable[[str], Files | None]) 
     return list(chosen.values())
 
 
-def _axes(run: RunRecord) -> str:
+def _axes(run: Run) -> str:
     return repr(sorted(run.axes.items()))
 
 
@@ -69,8 +69,8 @@ def load(path: Path) -> SampleArchive:
 
 
 def collect(
-    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], published: SampleArchive
-) -> tuple[SampleArchive, Sequence[RunRecord]]:
+    runs: Iterable[Run], raw: Callable[[str], Files | None], published: SampleArchive
+) -> tuple[SampleArchive, Sequence[Run]]:
     """The `published` samples, updated with those of raw runs; and the runs whose samples no longer fit in.
 
     Published samples stay, as long as their run does and no lower seed has samples.

@@ -17,7 +17,7 @@ from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Suggestion, Verdict
 from normbench.papers.parts import PartResult
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, within
 
 MOST = 1000  # seeds that are within reach
@@ -27,7 +27,7 @@ Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, c
 
 
 def suggested_runs(
-    artifact: Artifact, claim: Claim, judged: Verdict, runs: Sequence[RunRecord], fidelity: str, plan: Plan
+    artifact: Artifact, claim: Claim, judged: Verdict, runs: Sequence[Run], fidelity: str, plan: Plan
 ) -> Suggestion | None:
     """None where nothing is open, else by `kind`: planned runs are `missing`; fresh `seeds` have to be planned; or why
     no seeds help: a `control` is not planned, `single runs` spread, there is `no mean`, an effect is `out of reach`.
@@ -53,7 +53,7 @@ def suggested_runs(
     return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in open_ones])
 
 
-def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
+def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan, fidelity: str) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
     found: Lacking = set()
     for control in controls:
@@ -71,7 +71,7 @@ def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], p
     return found
 
 
-def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> Suggestion:
+def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[Run], fidelity: str) -> Suggestion:
     words = [f"{artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
@@ -88,7 +88,7 @@ def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[Run
 def _seeds_needed(
     claim: Claim,
     parts: Sequence[PartResult],
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     word: str,
     alpha: float = rules.ALPHA,
     under: Sequence[str] = (),
@@ -154,7 +154,7 @@ def _rounded(hours: float | None) -> float | None:
     return None if hours is None else float(f"{hours:.2g}")
 
 
-def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:
+def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[Run]) -> float | None:
     """By the median of timed runs of the same arm and axes, else of the axes, else of all; None without any."""
     seconds = 0.0
     for arm, axes in places:

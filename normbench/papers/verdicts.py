@@ -19,7 +19,7 @@ from normbench.papers.decide import Verdict, decide
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather
 from normbench.runs import files
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.examples import Spread
 
 SCHEMA = 4
@@ -48,7 +48,7 @@ class Verdicts:
 
 def judge(
     artifact: Artifact,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     fidelity: str,
     previous: Verdicts | None,
     planned: Plan,
@@ -91,7 +91,7 @@ class _Evidence:
         self,
         claim: Claim,
         artifact: Artifact,
-        runs: Sequence[RunRecord],
+        runs: Sequence[Run],
         fidelity: str,
         plan: Plan,
         examples: Examples,
@@ -194,7 +194,7 @@ def as_file(content: Verdicts) -> bytes:
     return (json.dumps(keys.plain(content), indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _data_deviations(runs: Sequence[RunRecord]) -> list[str]:
+def _data_deviations(runs: Sequence[Run]) -> list[str]:
     """The deviations of the runs' copies of the data from the official set, as the runs recorded them."""
     read: Counter[str] = Counter()
     for run in runs:

@@ -33,7 +33,7 @@ from normbench.files import locks, reading
 from normbench.files.stored import LABELS
 from normbench.runs import checkpoint_file, files
 from normbench.runs.curve import Curve
-from normbench.runs.record import FINISHED, STATES, RunRecord, check_record
+from normbench.runs.run import FINISHED, STATES, Run, check_record
 
 SCHEMA = 5
 NAME = "run.json"
@@ -72,7 +72,7 @@ class Spec(Protocol):
     def seed(self) -> int: ...
 
 
-def left_out(run: RunRecord) -> str:
+def left_out(run: Run) -> str:
     """The line about a damaged run."""
     return f"{run.path} is damaged: {run.reason}. It is left out."
 
@@ -132,12 +132,12 @@ def place(root: Path, spec: Spec, paths: Sequence[Path] | None = None) -> Path:
 # --- reading ---
 
 
-def read(path: Path) -> RunRecord:
+def read(path: Path) -> Run:
     """The run in a directory, without its curve; one that cannot be read is `damaged`, with the reason."""
     if match := FOLDER.fullmatch(path.name):
-        run = RunRecord(match["id"], path.parent.name, match["arm"], int(match["seed"]), "damaged", 0, path=path)
+        run = Run(match["id"], path.parent.name, match["arm"], int(match["seed"]), "damaged", 0, path=path)
     else:
-        run = RunRecord(str(path), "", path.name, 0, "damaged", 0, path=path)
+        run = Run(str(path), "", path.name, 0, "damaged", 0, path=path)
     try:
         content = read_json(path)
         if match and content.get("id", run.id) != run.id:
@@ -191,7 +191,7 @@ def is_locked(path: Path) -> bool:
     return locks.is_held(path)
 
 
-def with_curve(run: RunRecord) -> RunRecord:
+def with_curve(run: Run) -> Run:
     """A run of `read` with its records; a finished one cut to its length. Raises Damaged."""
     if run.status == "damaged":
         raise Damaged(run.reason)
@@ -199,7 +199,7 @@ def with_curve(run: RunRecord) -> RunRecord:
     return whole.cut(whole.steps) if run.status in FINISHED else whole
 
 
-def curve(run: RunRecord) -> Curve:
+def curve(run: Run) -> Curve:
     """The records of a run's curve.jsonl; without the hash that a finished run's run.json has: Damaged."""
     path = run.path / "curve.jsonl"
     try:
@@ -226,7 +226,7 @@ def _each(content: bytes, name: str) -> Curve:
     return Curve(records)
 
 
-def carried(run: RunRecord) -> dict[str, Any]:
+def carried(run: Run) -> dict[str, Any]:
     """What run.json says of a run whatever its status."""
     return {key: getattr(run, key) for key in CARRIED if key != "began" or run.began}
 
@@ -236,7 +236,7 @@ def hashes(folder: Path) -> dict[str, str]:
     return {name: reading.sha256(folder / name) for name in _left(folder)}
 
 
-def differences(run: RunRecord) -> Iterator[tuple[str, str]]:
+def differences(run: Run) -> Iterator[tuple[str, str]]:
     """Each file of a finished run that does not have its recorded hash, and why.
 
     Samples that were drawn after the run's end have no hash; weights and outcomes without one are damage.
@@ -326,7 +326,7 @@ class RunDirectory:
             fields["reason"] = fields["reason"][:LONGEST]
         write_json(self.path, {**self.content, "status": status, **fields})
 
-    def old(self) -> RunRecord | None:
+    def old(self) -> Run | None:
         """The run that lies there, None where none has begun; NormbenchError where it is damaged."""
         if not (self.path / NAME).exists():
             return None

@@ -15,7 +15,7 @@ from normbench.errors import BadInput, unknown
 from normbench.files.stored import IMPORT, LOGGED, RUN_GROUPS
 from normbench.runs import files, pack
 from normbench.runs.curve import Curve
-from normbench.runs.record import PLACE, RunRecord
+from normbench.runs.run import PLACE, Run
 
 FOLDER, MAP = "imported", "map.yaml"
 NAME = re.compile(r"[\w-][\w.-]{0,99}")
@@ -67,7 +67,7 @@ def record(
     monitor: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     about: Mapping[str, Any] | None = None,
-) -> RunRecord:
+) -> Run:
     """A run of a log, with the configuration that what reads runs needs.
 
     Args:
@@ -97,7 +97,7 @@ def record(
         IMPORT: {"name": name, "run": key, "metrics": dict(metrics or {}), **(about or {})},
     } | ({"monitor": dict(monitor)} if monitor else {})
     _set_options(config, {**(axes or {}), **({"control": control} if control else {})})
-    return RunRecord(
+    return Run(
         id=run_id(name, key, arm, seed, control, axes),
         experiment=f"{FOLDER}/{name}",
         arm=arm,
@@ -124,7 +124,7 @@ def _set_options(config: dict[str, Any], options: Mapping[str, Any]) -> None:
             config.setdefault("train", {})[option.removeprefix("train.")] = value
 
 
-def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes = b"") -> None:
+def write(results: Path, name: str, runs: Sequence[Run], map_yaml: bytes = b"") -> None:
     """Replace the pack of this name, whole or not at all. NormbenchError for more than one can hold.
 
     map_yaml: the map by which they were read, written beside them.
@@ -137,6 +137,6 @@ def write(results: Path, name: str, runs: Sequence[RunRecord], map_yaml: bytes =
             files.atomic_write(path.with_name(MAP), map_yaml)
 
 
-def log_of(run: RunRecord) -> Any:
+def log_of(run: Run) -> Any:
     """What makes it one run where it was logged: the key of `run_id`."""
     return run.config.get(IMPORT, {}).get("run")

@@ -29,7 +29,7 @@ from normbench.files import reading
 from normbench.files.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 from normbench.runs import files, own
 from normbench.runs.curve import Curve
-from normbench.runs.record import UNLIKE_NUMBERS, RunRecord
+from normbench.runs.run import UNLIKE_NUMBERS, Run
 
 SCHEMA = 5
 NAME = "runs.jsonl.gz"
@@ -49,7 +49,7 @@ class Pack(NamedTuple):
     """The runs of a pack and its hash, "" where there is none."""
 
     sha256: str
-    runs: Sequence[RunRecord]
+    runs: Sequence[Run]
 
 
 def read(path: Path, wanted: Callable[[str], bool] = lambda run_id: True) -> Pack:
@@ -100,10 +100,10 @@ def _named(path: Path) -> Iterator[None]:
         raise Failed(f"{path} is damaged ({error}). {way_out}") from None
 
 
-def _run(path: Path, head: dict[str, Any], line: bytes, began: Mapping[str, str]) -> RunRecord:
+def _run(path: Path, head: dict[str, Any], line: bytes, began: Mapping[str, str]) -> Run:
     _check(head)
     curve = Curve.later(partial(_curve, path, line))
-    return RunRecord(**head, began=str(began.get(head["id"], "")), records=curve, path=path)
+    return Run(**head, began=str(began.get(head["id"], "")), records=curve, path=path)
 
 
 def _check(head: Mapping[str, Any]) -> None:
@@ -144,22 +144,22 @@ def _curve(path: Path, line: bytes) -> Curve:
         return Curve.of_columns(curves)
 
 
-def place(run: RunRecord) -> tuple[str | int, ...]:
+def place(run: Run) -> tuple[str | int, ...]:
     """By what the runs of a pack are sorted."""
     return run.control, run.arm, orjson.dumps(dict(run.axes), option=FORM).decode(), run.seed, run.id
 
 
-def sha256(runs: Iterable[RunRecord]) -> str:
+def sha256(runs: Iterable[Run]) -> str:
     """The hash of a pack of these runs."""
     return hashlib.sha256(_lines(runs)).hexdigest()
 
 
-def _lines(runs: Iterable[RunRecord]) -> bytes:
+def _lines(runs: Iterable[Run]) -> bytes:
     """The same bytes for the same runs."""
     return b"".join(map(_two_lines, sorted(runs, key=place)))
 
 
-def _two_lines(run: RunRecord) -> bytes:
+def _two_lines(run: Run) -> bytes:
     blocks = [
         {**block.place, "columns": {key: list(values) for key, values in block.columns.items()}}
         for block in run.records.blocks
@@ -168,7 +168,7 @@ def _two_lines(run: RunRecord) -> bytes:
     return orjson.dumps(head, option=FORM) + b"\n" + orjson.dumps(blocks) + b"\n"
 
 
-def dump(runs: Sequence[RunRecord], level: int = 9) -> bytes:
+def dump(runs: Sequence[Run], level: int = 9) -> bytes:
     """The content of a pack. level: of compression. NormbenchError for more than a pack can hold."""
     body = _lines(runs)
     if len(body) > LARGEST:
@@ -184,13 +184,13 @@ def dump(runs: Sequence[RunRecord], level: int = 9) -> bytes:
     return buffer.getvalue()
 
 
-def write(path: Path, runs: Sequence[RunRecord]) -> None:
+def write(path: Path, runs: Sequence[Run]) -> None:
     """Write a pack whole."""
     files.make_folder(path.parent)
     files.atomic_write(path, dump(runs))
 
 
-def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:
+def merge(published: Iterable[Run], fresh: Iterable[Run]) -> list[Run]:
     """Both together, one per id: n never falls; a longer run takes the place of a shorter one, fresh labels of old.
 
     Of two of the same length the one with more evaluations stays.
@@ -198,22 +198,22 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
     return longest([*published, *fresh], lambda run: (run.steps, len(run.records)))
 
 
-def one_each(runs: Sequence[RunRecord]) -> list[RunRecord]:
+def one_each(runs: Sequence[Run]) -> list[Run]:
     """One per id, the longest, with the experiments and arms by which others of these file it."""
     filed: dict[str, dict[tuple[str, str], None]] = {}
     for run in runs:
         filed.setdefault(run.id, {})[run.experiment, run.arm] = None
 
-    def with_others(run: RunRecord) -> RunRecord:
+    def with_others(run: Run) -> Run:
         others = [names for names in filed[run.id] if names != (run.experiment, run.arm)]
         return replace(run, elsewhere=others) if others else run
 
     return [with_others(run) for run in longest(runs, lambda run: (run.steps, run.evaluations))]
 
 
-def longest(runs: Iterable[RunRecord], length: Callable[[RunRecord], tuple[int, int]]) -> list[RunRecord]:
+def longest(runs: Iterable[Run], length: Callable[[Run], tuple[int, int]]) -> list[Run]:
     """One per id; of equally long ones (updates, evaluations) the last."""
-    merged: dict[str, RunRecord] = {}
+    merged: dict[str, Run] = {}
     for run in runs:
         old = merged.get(run.id)
         if old is None or length(run) >= length(old):

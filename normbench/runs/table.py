@@ -1,7 +1,7 @@
 """All runs below a results folder, in directories and in packs: one a run, read anew where a file has another time.
 
 runs = Runs(Path("results"))
-runs.heads                     # one RunRecord per id; its curve is read by `load`
+runs.heads                     # one Run per id; its curve is read by `load`
 runs.load([runs.heads[0].id])  # the same with their curves
 runs.of(spec)                  # the finished run that serves a run to be
 runs.refresh()                 # look again
@@ -25,7 +25,7 @@ from normbench.files.stored import LOGGED
 from normbench.runs import directory, own, pack
 from normbench.runs.curve import Curve
 from normbench.runs.directory import Damaged, left_out
-from normbench.runs.record import EVALUATED, FINISHED, PLACE, RunRecord, begun_by
+from normbench.runs.run import EVALUATED, FINISHED, PLACE, Run, begun_by
 from normbench.runs.stamps import Stamp, stamp
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
@@ -59,14 +59,14 @@ class Spec(directory.Spec, Protocol):
         ...
 
 
-def is_long_enough(run: RunRecord, spec: Spec) -> bool:
+def is_long_enough(run: Run, spec: Spec) -> bool:
     """Whether a run is finished, has at least the updates of `spec`, and the evaluations that it asks for."""
     if run.status not in FINISHED or (run.steps < spec.steps and run.status != "diverged"):
         return False
     return spec.accepts(run.config)
 
 
-def can_become(run: RunRecord, spec: Spec) -> bool:
+def can_become(run: Run, spec: Spec) -> bool:
     """Whether an unfinished run can be continued to the end of `spec`, whatever its own length."""
     if run.status in FINISHED:
         return False
@@ -86,22 +86,22 @@ class Runs:
     ) -> None:
         self.results, self.ids, self.start = results, ids, start
         self.others = [Runs(folder, ids) for folder in others]
-        self.heads: list[RunRecord] = []  # their status may also be running, interrupted, failed or damaged
+        self.heads: list[Run] = []  # their status may also be running, interrupted, failed or damaged
         self.token = 0  # what `changed_since` takes: now
-        self.published: dict[str, RunRecord] = {}  # the runs of all packs by id
+        self.published: dict[str, Run] = {}  # the runs of all packs by id
         self._changed: dict[str, int] = {}  # by id the turn of its last change
-        self._raw: dict[Path, tuple[RunRecord, tuple[Stamp | None, Stamp | None]]] = {}  # with the times of its files
-        self._packs: dict[Path, tuple[Stamp | None, Sequence[RunRecord], str]] = {}  # and what is wrong with it
-        self._chosen: dict[str, RunRecord] = {}  # by id
+        self._raw: dict[Path, tuple[Run, tuple[Stamp | None, Stamp | None]]] = {}  # with the times of its files
+        self._packs: dict[Path, tuple[Stamp | None, Sequence[Run], str]] = {}  # and what is wrong with it
+        self._chosen: dict[str, Run] = {}  # by id
         self._curves: OrderedDict[str, tuple[Stamp | None, Curve]] = OrderedDict()
         self._ends: dict[str, tuple[Hashable, dict[str, float]]] = {}  # by id, of a curve of this stamp
         self._notes: list[str] = []
-        self._by_id: dict[str, list[RunRecord]] = {}  # the directories of each run
-        self._serving: dict[tuple[Hashable, ...], RunRecord | None] = {}  # what `of` answered
+        self._by_id: dict[str, list[Run]] = {}  # the directories of each run
+        self._serving: dict[tuple[Hashable, ...], Run | None] = {}  # what `of` answered
         self.refresh()
 
     @property
-    def raw(self) -> list[RunRecord]:
+    def raw(self) -> list[Run]:
         """The runs of all directories, copies and damaged ones among them, by path."""
         return [run for _, (run, _) in sorted(self._raw.items())]
 
@@ -112,7 +112,7 @@ class Runs:
         return [*self._notes, *further]
 
     @property
-    def damaged(self) -> list[RunRecord]:
+    def damaged(self) -> list[Run]:
         return [run for run in self.raw if run.status == "damaged"]
 
     def refresh(self) -> bool:
@@ -145,14 +145,14 @@ class Runs:
 
     # --- runs to be ---
 
-    def of(self, spec: Spec) -> RunRecord | None:
+    def of(self, spec: Spec) -> Run | None:
         """The finished run that serves: of its id, with its evaluations, cut to its length, under its labels."""
         key = spec.id, spec.steps, spec.experiment, spec.arm, spec.control, spec.fidelity
         if key not in self._serving:
             self._serving[key] = self._served(spec)
         return self._serving[key]
 
-    def find(self, specs: Iterable[Spec]) -> list[RunRecord]:
+    def find(self, specs: Iterable[Spec]) -> list[Run]:
         """The finished runs that serve these."""
         return [run for run in map(self.of, specs) if run]
 
@@ -164,7 +164,7 @@ class Runs:
         # one that is finished otherwise than asked for is as good as missing
         return "missing" if copy is None or copy.status in FINISHED else copy.status
 
-    def copy(self, run_id: str) -> RunRecord | None:
+    def copy(self, run_id: str) -> Run | None:
         """The directory of a run; of several one that is finished, and no damaged one where another is whole."""
         return next(iter(self._copies(run_id)), None)
 
@@ -176,7 +176,7 @@ class Runs:
         copy = self.copy(spec.id)
         return copy is not None and copy.status not in ("damaged", "running") and not can_become(copy, spec)
 
-    def _served(self, spec: Spec) -> RunRecord | None:
+    def _served(self, spec: Spec) -> Run | None:
         """A published run first, then one of a directory, then those of other folders."""
         published = self.published.get(spec.id)
         for run in ([published] if published else []) + self._copies(spec.id)[:1]:
@@ -193,7 +193,7 @@ class Runs:
         if line not in self._notes:
             self._notes.append(line)
 
-    def _cut(self, run: RunRecord, spec: Spec) -> RunRecord | None:
+    def _cut(self, run: Run, spec: Spec) -> Run | None:
         """A run as `spec` files it, with its length; None where it was not evaluated there, or is damaged."""
         of_pack = run.path.name == pack.NAME
         if of_pack and run.status == "done" and run.steps == spec.steps:
@@ -212,13 +212,13 @@ class Runs:
         config = {**run.config, "train": {**run.config["train"], **length}} if length else run.config
         return replace(whole.cut(spec.steps), **spec.labels(), config=config)
 
-    def _copies(self, run_id: str) -> list[RunRecord]:
+    def _copies(self, run_id: str) -> list[Run]:
         """The directories of a run, the one to take first."""
         return sorted(reversed(self._by_id.get(run_id, [])), key=_rank)
 
     # --- all runs ---
 
-    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+    def load(self, ids: Iterable[str]) -> dict[str, Run]:
         """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
         loaded = {}
         for run_id in dict.fromkeys(ids):
@@ -236,7 +236,7 @@ class Runs:
             held -= len(self._curves.popitem(last=False)[1][1])
         return loaded
 
-    def finished(self, choose: Choose = lambda heads: heads) -> tuple[list[RunRecord], list[str]]:
+    def finished(self, choose: Choose = lambda heads: heads) -> tuple[list[Run], list[str]]:
         """All finished runs with their curves, one per id (the longest); lines about those that cannot be read.
 
         choose: which of them, by their heads; of the others no curve is read.
@@ -269,16 +269,16 @@ class Runs:
         self._raw[path] = run, now
         return True
 
-    def _time(self, run: RunRecord) -> Stamp | None:
+    def _time(self, run: Run) -> Stamp | None:
         """Of the curve of a directory."""
         return self._raw[run.path][1][1] if run.path in self._raw else None
 
-    def _spoil(self, run: RunRecord, reason: str) -> None:
+    def _spoil(self, run: Run, reason: str) -> None:
         """From now on the run in this directory is damaged."""
         self._raw[run.path] = replace(run, status="damaged", reason=reason, records=Curve()), self._raw[run.path][1]
         self._choose({run.id})
 
-    def _with_curve(self, run: RunRecord) -> RunRecord:
+    def _with_curve(self, run: Run) -> Run:
         """Raises Damaged, NormbenchError."""
         time = self._time(run)
         if run.status == "damaged" or (run.path in self._raw and time is None and run.status not in FINISHED):
@@ -310,7 +310,7 @@ class Runs:
             self.published = self._of_packs()
         return changed
 
-    def _of_packs(self) -> dict[str, RunRecord]:
+    def _of_packs(self) -> dict[str, Run]:
         """One run per id of all packs, with its source."""
         packed = [run for _, runs, _ in self._packs.values() for run in runs]
         published = {run.id for run in packed if own(self.results) not in run.path.parents}
@@ -340,7 +340,7 @@ class Runs:
         )
 
 
-def named(name: str, results: Path) -> RunRecord:
+def named(name: str, results: Path) -> Run:
     """The one run called so, by its path or the start of its id: the longest finished one, else what is there.
 
     NormbenchError for none and for several, and for a damaged one.
@@ -360,7 +360,7 @@ def named(name: str, results: Path) -> RunRecord:
     return run
 
 
-def ours(name: str, results: Path) -> RunRecord:
+def ours(name: str, results: Path) -> Run:
     """As `named`; NormbenchError for a run of another program, of which there is a log alone."""
     run = named(name, results)
     if run.logged:
@@ -368,24 +368,24 @@ def ours(name: str, results: Path) -> RunRecord:
     return run
 
 
-Choose = Callable[[Sequence[RunRecord]], Sequence[RunRecord]]
+Choose = Callable[[Sequence[Run]], Sequence[Run]]
 
 
-def raw(places: Sequence[Path], wanted: Callable[[str], bool] = lambda run_id: True) -> dict[str, RunRecord]:
+def raw(places: Sequence[Path], wanted: Callable[[str], bool] = lambda run_id: True) -> dict[str, Run]:
     """By id the whole runs in the directories of these results folders; of several the finished one, the first."""
     paths = [path for place in places for path in directory.listed(place / "runs", wanted)]
-    runs: dict[str, RunRecord] = {}
+    runs: dict[str, Run] = {}
     for run in map(directory.read, paths):
         if run.status != "damaged" and (run.id not in runs or runs[run.id].status not in FINISHED):
             runs[run.id] = run
     return runs
 
 
-def _rank(run: RunRecord) -> tuple[bool, bool]:
+def _rank(run: Run) -> tuple[bool, bool]:
     return run.status == "damaged", run.status not in FINISHED
 
 
-def _goes_before(run: RunRecord, other: RunRecord) -> bool:
+def _goes_before(run: Run, other: Run) -> bool:
     """Whether the run of a directory is taken in the place of another of its id."""
     finished = run.status in FINISHED
     if other.path.name == pack.NAME:
@@ -395,7 +395,7 @@ def _goes_before(run: RunRecord, other: RunRecord) -> bool:
     return run.status != "damaged" or other.status == "damaged"
 
 
-def _end(run: RunRecord) -> dict[str, float]:
+def _end(run: Run) -> dict[str, float]:
     """The last evaluation; nothing of a curve that cannot be read, which whoever loads it is told."""
     path, end = run.path / "curve.jsonl", dict[str, float]()
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, NormbenchError):

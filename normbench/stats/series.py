@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from normbench.core.eval_variants import DEFAULT, Variant, select, text
-from normbench.runs.record import EVALUATED, RunRecord
+from normbench.runs.run import EVALUATED, Run
 from normbench.stats.statistics import Estimate, Interval, t_interval
 
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
@@ -44,7 +44,7 @@ class Point:
     diverged: int
 
 
-def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None, x: str = "epoch") -> Series:
+def series(run: Run, split: str, mode: str, metric: str, variant: str | None = None, x: str = "epoch") -> Series:
     """(x, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
@@ -56,7 +56,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
     return sorted(_points(run, (split, mode, metric), chosen[0], x).items()) if len(chosen) == 1 else []
 
 
-def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
+def _points(run: Run, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
     """Value by x, cached: claims, figure and table of an artifact use the same series."""
     split, mode, metric = of
     asked = of, text(variant), x
@@ -74,12 +74,12 @@ def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
     return points
 
 
-def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
+def final(run: Run, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
     """The value at the last update the run was asked for; None where it is not logged (diverged, not evaluated)."""
     return dict(series(run, split, mode, metric, variant, x="step")).get(run.steps) if run.steps else None
 
 
-def gain(run: RunRecord, split: str, mode: str, metric: str, share: float, variant: str | None = None) -> float | None:
+def gain(run: Run, split: str, mode: str, metric: str, share: float, variant: str | None = None) -> float | None:
     """The value at the last update the run was asked for less that after a share of these; None where one is lacking.
 
     `gain(run, "mr", "along", "accuracy", 0.5)`: what the second half of training added.
@@ -114,7 +114,7 @@ def trapezoid(points: Series, log: bool) -> float | None:
     return math.exp(mean) if log else mean
 
 
-def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
+def best_step(run: Run, variant: Variant = DEFAULT) -> int | None:
     """The update with the best value of the monitored metric, the first of equal ones; None without a finite value."""
     asked = best_step, text(variant)
     if asked not in run.cache:
@@ -127,7 +127,7 @@ def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
     return best
 
 
-def exploded(run: RunRecord) -> tuple[float, float] | None:
+def exploded(run: Run) -> tuple[float, float] | None:
     """The monitored metric before training and at the last evaluation, if the last is over ABSURD times the first;
     else, or if higher is better, None.
 
@@ -142,7 +142,7 @@ def exploded(run: RunRecord) -> tuple[float, float] | None:
     return (first, last) if last > ABSURD * abs(first) else None
 
 
-def variants(run: RunRecord) -> list[Variant]:
+def variants(run: Run) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
     if variants not in run.cache:
         found = (block.variant for block in run.records.blocks if block.variant)
@@ -150,7 +150,7 @@ def variants(run: RunRecord) -> list[Variant]:
     return list(run.cache[variants])
 
 
-def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[float]:
+def in_orders(run: Run, metric: str, variant: str | None = None) -> list[float]:
     """The metric with the test examples in further orders, at the best; `variant` names one, as in `at_epoch`."""
     chosen = named(run, variant, "best")
     step = best_step(run)
@@ -163,7 +163,7 @@ def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[f
     ]
 
 
-def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
+def named(run: Run, words: str | None, when: str | int) -> list[Variant]:
     """The variants of this run that words of a claim name, as in `at_epoch`; none where they fit none."""
     if words is None:
         return [DEFAULT]
@@ -177,7 +177,7 @@ def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
 
 
 def at_epoch(
-    run: RunRecord, split: str, metric: str, when: str | int, variant: str | None = None, mode: str = "eval"
+    run: Run, split: str, metric: str, when: str | int, variant: str | None = None, mode: str = "eval"
 ) -> float | None:
     """A metric at an evaluation, None where it is not logged.
 
@@ -191,14 +191,14 @@ def at_epoch(
     return math.fsum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
+def _value(run: Run, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
     if isinstance(when, int):
         return _points(run, of, variant).get(when)
     step = run.steps if when == "last" else best_step(run, variant if when == "own" else DEFAULT)
     return None if not step else _points(run, of, variant, "step").get(step)
 
 
-def _ranked(run: RunRecord, rank: str, when: str | int) -> Variant | None:
+def _ranked(run: Run, rank: str, when: str | int) -> Variant | None:
     """The variant that `best by SPLIT` or `worst by SPLIT` names, None where none has a finite NLL there.
 
     Among those of every evaluation: what is tried at the best alone (`eval.also_at_best`) is no candidate.
@@ -270,7 +270,7 @@ def geometric(values: Sequence[float], floor: float = FLOOR) -> Estimate:
 
 
 def aggregate(
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     split: str,
     mode: str,
     metric: str,

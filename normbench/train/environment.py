@@ -14,7 +14,7 @@ import normbench
 from normbench.errors import BadInput
 from normbench.rnn import backends
 from normbench.rnn.cells import Cell
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part")
 
@@ -58,7 +58,7 @@ def _processor() -> dict[str, str]:
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def since(old: RunRecord | None, step: int, current: Mapping[str, Any]) -> dict[str, Any]:
+def since(old: Run | None, step: int, current: Mapping[str, Any]) -> dict[str, Any]:
     """The environment at the run's start, and its changes at each resumption. `old`: the run as stored."""
     if not step or not old or not old.environment:
         return {**current, "resumed": []}

@@ -20,7 +20,7 @@ from normbench.errors import BadInput, unknown
 from normbench.models.base import Metric, Model, finite
 from normbench.norms.modes import inference, normalizers, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
-from normbench.runs.record import PLACE
+from normbench.runs.run import PLACE
 from normbench.train import populations
 from normbench.train.passes import Found, Passes
 

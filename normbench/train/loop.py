@@ -17,7 +17,7 @@ from normbench.norms.modes import normalizers, seed_torch
 from normbench.norms.scalars import logging_to
 from normbench.rnn import loop as recurrent
 from normbench.runs import directory
-from normbench.runs.record import PLACE
+from normbench.runs.run import PLACE
 from normbench.train import checkpoint, environment, loaded, optim
 from normbench.train.clipping import Clipping
 from normbench.train.denormals import flushed

@@ -17,7 +17,7 @@ from normbench.files import reading
 from normbench.norms.modes import generators
 from normbench.norms.scalars import Sums
 from normbench.runs.directory import RunDirectory
-from normbench.runs.record import LARGEST
+from normbench.runs.run import LARGEST
 from normbench.train import checkpoint, environment, optim
 
 SCHEMA = 2  # of a checkpoint's progress

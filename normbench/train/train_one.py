@@ -11,7 +11,7 @@ import torch
 from normbench.config.spec import Spec
 from normbench.errors import FULL, Failed
 from normbench.runs import directory
-from normbench.runs.record import FINISHED
+from normbench.runs.run import FINISHED
 from normbench.runs.table import can_become, is_long_enough
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train

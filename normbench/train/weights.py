@@ -10,11 +10,11 @@ from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import BadInput
 from normbench.runs import directory
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs, ours
 
 
-def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
+def locate_run(name: str, results: Path) -> tuple[Run, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     run = ours(name, results)
     copy = Runs(results, {run.id}).copy(run.id)
@@ -25,7 +25,7 @@ def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     return run, copy.path
 
 
-def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
+def refuse_edited(run: Run, config_dir: Path | None) -> None:
     """NormbenchError if the user's normalizer file was changed since the run was trained."""
     if why := edited(run.config, run.id, config_dir):
         raise BadInput(f"run {run.id}: {why}")

@@ -25,7 +25,7 @@ from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.draw.text import told_apart
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import CLOCKS, Point
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Cache:
 CACHE = Cache()
 
 
-def stamp(runs: Iterable[RunRecord]) -> Hashable:
+def stamp(runs: Iterable[Run]) -> Hashable:
     """It changes when a run gets another status or more records."""
     return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
 

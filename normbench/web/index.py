@@ -2,7 +2,7 @@
 
 index = Index(Path("results"))
 index.refresh()
-index.heads                     # one RunRecord per id, records=()
+index.heads                     # one Run per id, records=()
 index.load([index.heads[0].id])  # the same with their curves
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.launch import queue
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 QUEUE_SECONDS = 10.0  # between two questions to a batch system
@@ -49,7 +49,7 @@ class Index(Runs):
             self.took = self._looked - start
             return changed
 
-    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+    def load(self, ids: Iterable[str]) -> dict[str, Run]:
         """These runs with their curves, as far as they have any; one whose curve is damaged is so from now on."""
         with self._lock:
             ids = dict.fromkeys(ids)

@@ -23,7 +23,7 @@ from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
 from normbench.draw.text import cut, minus, show, told_apart
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
 from normbench.web.figures import ROLES, Figure, bare, label, line_traces, meta, reference_trace
@@ -440,7 +440,7 @@ def with_variants(task: Task, others: Sequence[Task], load: Any) -> list[Cell]:
     for other in others if own else ():
         if other.key != task.key and other.model == task.model:
             alike = [cell for cell in other.cells if cell.norm == own[0].norm and _variants(cell)]
-            loaded: Mapping[str, RunRecord] = load([run.id for cell in alike for run in cell.runs])
+            loaded: Mapping[str, Run] = load([run.id for cell in alike for run in cell.runs])
             own += [cell.with_runs(loaded) for cell in alike]
     return own
 

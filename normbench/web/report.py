@@ -28,7 +28,7 @@ from normbench.papers.published import Published
 from normbench.papers.rules import NEWS, NOT_DECIDABLE
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, sample_archive.NAME)
@@ -99,7 +99,7 @@ class _Page:
     file: str
     paper: str
     content: Mapping[str, Any] | None
-    samples: Sequence[tuple[RunRecord, sample_archive.Files]]
+    samples: Sequence[tuple[Run, sample_archive.Files]]
 
     @property
     def short_title(self) -> str:
@@ -132,7 +132,7 @@ def _pages(
 
 def _samples_of(
     entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], sample_archive.Files]
-) -> list[tuple[RunRecord, sample_archive.Files]]:
+) -> list[tuple[Run, sample_archive.Files]]:
     """The samples of its runs, in the order of the figure's arms; raw runs may have more than the archive."""
     try:
         archive = sample_archive.load(entry.place / sample_archive.NAME)
@@ -405,11 +405,11 @@ def _findings(entry: Published, panels: Sequence[Panel]) -> list[str]:
     return [*found, artifacts.caution(artifact, entry.runs), *describe.curves(panels, artifact.names)]
 
 
-def _order(run: RunRecord) -> tuple[Any, ...]:
+def _order(run: Run) -> tuple[Any, ...]:
     return run.control, json.dumps(dict(run.axes), sort_keys=True, default=str), run.arm, run.seed, run.id
 
 
-def _run(run: RunRecord) -> dict[str, Any]:
+def _run(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "arm": run.arm,
@@ -422,7 +422,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def _environments(runs: Iterable[RunRecord]) -> list[tuple[str, int]]:
+def _environments(runs: Iterable[Run]) -> list[tuple[str, int]]:
     """The environments of the runs, with the number of runs in each."""
     keys = ("torch", "python", "numpy", "instruction_set", "processor", "threads", "device")
     texts = [", ".join(f"{key} {run.environment[key]}" for key in keys if key in run.environment) for run in runs]

@@ -8,7 +8,7 @@ from typing import Any
 
 from normbench.compare import configuration
 from normbench.errors import NormbenchError
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import site
 from normbench.web.json_safe import json_safe
 
@@ -26,7 +26,7 @@ def page() -> str:
 
 
 def table(
-    heads: Sequence[RunRecord], ends: Mapping[str, Mapping[str, float]], hidden: Collection[str], filter: str
+    heads: Sequence[Run], ends: Mapping[str, Mapping[str, float]], hidden: Collection[str], filter: str
 ) -> dict[str, Any]:
     """The runs that fit a filter, and the columns that are to be shown first.
 
@@ -65,7 +65,7 @@ def table(
     }
 
 
-def _more(run: RunRecord, hidden: bool) -> dict[str, Any]:
+def _more(run: Run, hidden: bool) -> dict[str, Any]:
     return {"began": run.began.replace("T", " ").removesuffix("Z"), "seconds": run.seconds, "hidden": hidden}
 
 
@@ -74,13 +74,13 @@ def _value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else configuration.text(value)
 
 
-def _main(runs: Sequence[RunRecord], metrics: Sequence[str]) -> tuple[str, str]:
+def _main(runs: Sequence[Run], metrics: Sequence[str]) -> tuple[str, str]:
     """The metric by which most of the runs say what is best, and its goal; "" where it was not logged."""
     asked = Counter((f"{m['split']}.{m['metric']}", m["goal"]) for m in (run.monitor for run in runs))
     return next(((key, goal) for (key, goal), _ in asked.most_common() if key in metrics), ("", "min"))
 
 
-def _rising(runs: Sequence[RunRecord], metrics: Sequence[str]) -> list[str]:
+def _rising(runs: Sequence[Run], metrics: Sequence[str]) -> list[str]:
     """The metrics of which models declare that higher is better."""
     models = {str(run.config.get("model", {}).get("name", "")) for run in runs}
     names = {name for model in models for name in configuration.declares("model", model).get("rising") or ()}

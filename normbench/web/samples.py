@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.samples import PICTURES
 
 # In front of a sample's HTML: it can load nothing.
@@ -27,17 +27,17 @@ class Sample:
     page: str = ""
 
 
-def put(found: Iterable[tuple[RunRecord, Mapping[str, bytes]]], folder: Path) -> list[tuple[RunRecord, list[Sample]]]:
+def put(found: Iterable[tuple[Run, Mapping[str, bytes]]], folder: Path) -> list[tuple[Run, list[Sample]]]:
     """Write pictures into `folder`, under names of ours; HTML is returned as text."""
     return [
         (run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files.items())]) for run, files in found
     ]
 
 
-Row = list[tuple[RunRecord, Sample]]
+Row = list[tuple[Run, Sample]]
 
 
-def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, dict[int, Row]]:
+def pictures(found: Iterable[tuple[Run, Sequence[Sample]]]) -> dict[str, dict[int, Row]]:
     """The pictures of all runs by their subject and update, 0 for the end."""
     rows: dict[tuple[str, int], Row] = {}
     for run, files in found:

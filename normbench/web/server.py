@@ -25,7 +25,7 @@ from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.files import reading
 from normbench.runs import samples
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import runs_table, share, view
 from normbench.web.guard import guard
 from normbench.web.index import Index
@@ -80,7 +80,7 @@ def app(
         index.mark(ids)
         return _json({"marked": len(ids)})
 
-    def asked(request: Request) -> tuple[list[RunRecord], dict[str, str]]:
+    def asked(request: Request) -> tuple[list[Run], dict[str, str]]:
         """All runs, and the query with those that are hidden."""
         index.refresh()
         return index.heads, {**_query(request), view.LEFT_OUT: "|".join(marks.hidden())}
@@ -181,7 +181,7 @@ def _json(content: object) -> Response:
     return Response(dumped(content), media_type="application/json")
 
 
-def _find(index: Index, request: Request) -> RunRecord:
+def _find(index: Index, request: Request) -> Run:
     """The run that is asked for, without its curve."""
     run_id = request.query_params.get("id", "")
     head = next((head for head in index.heads if head.id == run_id), None)

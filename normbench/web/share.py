@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from normbench.compare.suggested_seeds import suggested_commands
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import plots, site
 from normbench.web.json_safe import dumped
 from normbench.web.site import PLOTLY
@@ -43,7 +43,7 @@ def static(name: str) -> bytes:
     return (importlib.resources.files("normbench.web") / "static" / name).read_bytes()
 
 
-def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
+def share(heads: Sequence[Run], load: Load, query: Mapping[str, str]) -> bytes:
     """The view of this address as one HTML file, with its pair and panels; curves are thinned where it were too large.
 
     Its commands do not contain folders of this machine.

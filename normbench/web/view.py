@@ -13,14 +13,14 @@ from normbench.compare.groups import UNDER_WAY, Task, tasks
 from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands, under_way
 from normbench.errors import NormbenchError
-from normbench.runs.record import FINISHED, RunRecord
+from normbench.runs.run import FINISHED, Run
 from normbench.web import plots
 from normbench.web.board import CACHE, Board, few, stamp, waiting
 from normbench.web.json_safe import json_safe
 from normbench.web.swept import swept
 
 View = dict[str, Any]
-Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
+Load = Callable[[Sequence[str]], Mapping[str, Run]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # the parts of a question
 PARAMETERS = ("filter", "task", *ASKED, "x", "dash", "plot", "a", "b", "panels")  # parameters that change the view
 OUTLINE = "outline"  # parameter: only tasks, cells and states, without reading a curve
@@ -37,7 +37,7 @@ class Selection:
     heads: every run, with its state as status and without records.
     """
 
-    def __init__(self, heads: Sequence[RunRecord], query: Mapping[str, str]) -> None:
+    def __init__(self, heads: Sequence[Run], query: Mapping[str, str]) -> None:
         self.asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
         self.notes: list[str] = []
         left_out = {*query.get(LEFT_OUT, "").split("|")}
@@ -119,7 +119,7 @@ class Selection:
 
 
 def view(
-    heads: Sequence[RunRecord],
+    heads: Sequence[Run],
     load: Load,
     query: Mapping[str, str],
     commands: Callable[[Comparison], Sequence[str]] = suggested_commands,

@@ -23,7 +23,7 @@ from normbench.papers.claims import built
 from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.files import atomic_write
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import paired, welch
 
 STEPS = [*range(0, 101, 10)]
@@ -32,7 +32,7 @@ MARGIN = 2.0  # in standard deviations between seeds
 
 def run(
     rng: np.random.Generator, arm: str, seed: int, shared: float, worse: float, every: int, skewed: bool, cut: bool
-) -> RunRecord:
+) -> Run:
     """A curve that falls from 10 by 8, then is the end of this run; each point has noise of its own. skewed: ends are
     lognormal; cut: it ends at 90 %."""
     end = worse + shared + rng.normal(0, np.sqrt(0.5))
@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[..., bool], tuple[tuple[int, int], ...]]] = {
 LOOKS = {"one claim, two looks, either": (5, 10), "one claim, a look after each seed, either": range(5, 21)}
 
 
-def _decided(asked: Any, found: list[RunRecord], words: tuple[str, ...]) -> bool:
+def _decided(asked: Any, found: list[Run], words: tuple[str, ...]) -> bool:
     return any(claim.setting in words for claim in judge(asked, found))
 
 

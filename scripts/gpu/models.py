@@ -29,7 +29,7 @@ from smallest import MODELS, small
 from normbench.models.base import unlearned
 from normbench.runs import directory
 from normbench.runs.directory import RunDirectory
-from normbench.runs.record import PLACE
+from normbench.runs.run import PLACE
 from normbench.train.train_one import ensure_run
 
 NORMS = {"none": (), "layer": ("norm=layer",), "batch": ("norm=batch", "norm.stats=per_step")}

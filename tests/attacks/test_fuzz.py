@@ -27,7 +27,7 @@ from normbench.files import reading
 from normbench.papers import claims, per_example_effects, published
 from normbench.runs import directory, pack
 from normbench.runs.directory import Damaged
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 FEW, MANY = 40, 1500  # of readers with a hash
 OTHERS_FEW, OTHERS_MANY = 10, 250
@@ -69,7 +69,7 @@ def whole() -> dict[str, bytes]:
     }
 
 
-KNOWN = RunRecord("", "", "", 1, "done", 1)
+KNOWN = Run("", "", "", 1, "done", 1)
 
 
 def _sha256(name: str) -> str:

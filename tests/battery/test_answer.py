@@ -13,7 +13,7 @@ import tiny
 from normbench.battery import answer
 from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
 from normbench.battery.trials import Trial, within_budget
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import REACH, holm, paired, welch
 from normbench.web import battery_page
 
@@ -22,7 +22,7 @@ SEEDS = (0.01, -0.02, 0.03, 0.0, -0.01, 0.02, -0.03, 0.005)  # of the errors, ar
 APART = (0.004, -0.003, 0.001, 0.002, -0.004, 0.003, -0.001, 0.002)
 
 
-def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, diverged: int = 0) -> list[RunRecord]:
+def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, diverged: int = 0) -> list[Run]:
     """Runs that end at this test error; `apart`: how much their seeds differ from others' with the same seed."""
     found = []
     for index, spec in enumerate(SPECS[:seeds]):
@@ -37,12 +37,12 @@ def runs(error: float, apart: float = 0.0, seeds: int = 5, before: float = 0.9, 
     return found
 
 
-def others(found: list[RunRecord]) -> list[RunRecord]:
+def others(found: list[Run]) -> list[Run]:
     """With other seeds."""
     return [replace(run, seed=run.seed + 100) for run in found]
 
 
-def outcome(ours: list[RunRecord], experiment: str = "a/b", **others: list[RunRecord]) -> Outcome:
+def outcome(ours: list[Run], experiment: str = "a/b", **others: list[Run]) -> Outcome:
     trial = Trial(experiment, experiment, {}, {name: [SPECS[0]] for name in ("mine", *others)})
     groups = {"mine": ours, **others}
     return Outcome(trial, groups, answer.comparisons("mine", trial, groups), {}, {})
@@ -77,7 +77,7 @@ def decided(*outcomes: Outcome) -> list[answer.Comparison]:
     ],
 )
 def test_a_comparison_has_a_word_and_a_number_only_where_that_tells_something(
-    ours: list[RunRecord], theirs: list[RunRecord], word: str, why: str
+    ours: list[Run], theirs: list[Run], word: str, why: str
 ) -> None:
     (c,) = decided(outcome(ours, layer=theirs))
     assert (c.word, c.why) == (word, why)

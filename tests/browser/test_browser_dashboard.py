@@ -16,7 +16,7 @@ import pytest
 from watched import Watched
 
 from normbench.runs import directory, files, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import share
 
 pytestmark = pytest.mark.browser
@@ -42,13 +42,13 @@ def until(page: Any, script: str, seconds: float = 10.0) -> Any:
     return found
 
 
-def published(results: Path, runs: list[RunRecord]) -> None:
+def published(results: Path, runs: list[Run]) -> None:
     place = results / "made" / "up" / "paper"
     place.mkdir(parents=True)
     pack.write(place / pack.NAME, runs)
 
 
-def stored(results: Path, run: RunRecord, status: str = "interrupted", output: str = "") -> Path:
+def stored(results: Path, run: Run, status: str = "interrupted", output: str = "") -> Path:
     """The directory of a run that is not finished."""
     path = results / "runs" / "adhoc" / f"{run.arm}.s{run.seed}.{run.id}"
     path.mkdir(parents=True)

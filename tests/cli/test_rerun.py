@@ -15,7 +15,7 @@ import tiny
 from normbench.commands.rerun import DIFFERENT, EQUAL, EXPLAINED, ROUNDING, compare
 from normbench.config.plan import train_specs
 from normbench.runs import pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 PACK = Path("results") / "paper2020" / "fig" / "paper" / pack.NAME
 
@@ -51,13 +51,11 @@ def test_a_probe_is_repeated_whole(normbench, tmp_path: Path):
     assert normbench("rerun", probe.id, "--epochs", "1") == 2
 
 
-def curve(*losses: Any, seed: int = 1, processor: str = "EPYC", status: str = "done") -> RunRecord:
+def curve(*losses: Any, seed: int = 1, processor: str = "EPYC", status: str = "done") -> Run:
     records = [{"epoch": e, "step": 10 * e, "split": "test", "mode": "eval", "nll": x} for e, x in enumerate(losses)]
     steps = 10 * (len(losses) - 1)
     environment = {"processor": processor}
-    return RunRecord(
-        "r", "e", "ln", seed, status, len(losses) - 1, records=records, steps=steps, environment=environment
-    )
+    return Run("r", "e", "ln", seed, status, len(losses) - 1, records=records, steps=steps, environment=environment)
 
 
 THEN = curve(2.3, 1.0, 0.5)

@@ -19,7 +19,7 @@ from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question, difference_curve
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats import statistics as stats
 
 # --- configuration
@@ -114,7 +114,7 @@ def test_arms_of_an_experiment_have_its_names_unless_two_would_be_called_alike()
 
 
 def test_what_two_experiments_share_is_named_by_the_one_with_most_of_its_neighbours() -> None:
-    def named(*runs: RunRecord) -> list[str]:
+    def named(*runs: Run) -> list[str]:
         (task,) = tasks(runs)
         return sorted(task.arms(task.arm_keys).values())
 
@@ -131,8 +131,7 @@ def test_what_two_experiments_share_is_named_by_the_one_with_most_of_its_neighbo
 def test_runs_without_records_make_the_same_tasks() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1})
     heads = [
-        RunRecord(r.id, r.experiment, r.arm, r.seed, "running", 3, config=r.config, fidelity="adhoc", steps=30)
-        for r in runs
+        Run(r.id, r.experiment, r.arm, r.seed, "running", 3, config=r.config, fidelity="adhoc", steps=30) for r in runs
     ]
     (bare,), (whole,) = tasks(heads), tasks(runs)
     assert bare.key == whole.key and [c.key for c in bare.cells] == [c.key for c in whole.cells]
@@ -143,7 +142,7 @@ def test_runs_without_records_make_the_same_tasks() -> None:
 
 def test_probes_come_last() -> None:
     probes = [run(None, seed=s, epochs=1) for s in range(1, 9)]
-    examined = [RunRecord(**{**vars(r), "config": {**r.config, "model": {"name": "dynamics"}}}) for r in probes]
+    examined = [Run(**{**vars(r), "config": {**r.config, "model": {"name": "dynamics"}}}) for r in probes]
     assert [task.model for task in tasks([*examined, run(0.1)])] == ["mnist_mlp", "dynamics"]
 
 
@@ -381,7 +380,7 @@ def test_a_question_that_makes_no_sense_is_one_line(words: dict[str, str], says:
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
-def _task(runs: Sequence[RunRecord]) -> Task:
+def _task(runs: Sequence[Run]) -> Task:
     (task,) = tasks(runs)
     return task
 

@@ -15,14 +15,14 @@ from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import best_step, series
 from normbench.web import board
 
 SEEDS = range(1, 7)
 
 
-def only(runs: Sequence[RunRecord]) -> Task:
+def only(runs: Sequence[Run]) -> Task:
     (task,) = tasks(runs)
     return task
 

@@ -18,10 +18,10 @@ from normbench.compare.answer import compare
 from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.config.plan import train_specs
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
-def _task(runs: Sequence[RunRecord]) -> Task:
+def _task(runs: Sequence[Run]) -> Task:
     (task,) = tasks(runs)
     return task
 
@@ -30,7 +30,7 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
     specs = train_specs(["model=mnist_mlp", "data=digits", "norm=none,layer", "optim.lr=3e-3", "model.hidden_sizes=[8]",
                          "train.epochs=2", "seed=range(1,4)"], multirun=True)  # fmt: skip
     runs = [
-        RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 2, fidelity="adhoc", steps=spec.steps,
+        Run(spec.id, "adhoc", spec.arm, spec.seed, "done", 2, fidelity="adhoc", steps=spec.steps,
                   config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip
@@ -49,7 +49,7 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
         ["model=mnist_mlp", "data=digits", "norm=centre", "optim.lr=0.1", "train.epochs=1"], False, own
     )
     cells = _task([
-        RunRecord(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
+        Run(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
                   config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]).cells  # fmt: skip
@@ -66,10 +66,10 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     own = Path(shutil.copytree(Path(__file__).parents[2] / "examples" / "own_normalizer", tmp_path / "own"))
     file = own / "norm" / "centre.py"
 
-    def trained(seeds: str) -> list[RunRecord]:
+    def trained(seeds: str) -> list[Run]:
         words = ["model=mnist_mlp", "data=digits", "norm=centre", f"seed={seeds}", "train.epochs=1"]
         return [
-            RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 1, fidelity="adhoc", steps=spec.steps,
+            Run(spec.id, "adhoc", spec.arm, spec.seed, "done", 1, fidelity="adhoc", steps=spec.steps,
                       config=spec.stored_config(), records=run(0.1).records)
             for spec in train_specs(words, True, own)
         ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
     words = ["experiment=mine/rms", "arm=none,rms", "control=lr-low"]
     specs = train_specs([*words, "seed=range(1,3)"], True, tmp_path)
     runs = [
-        RunRecord(spec.id, spec.experiment, spec.arm, spec.seed, "done", spec.epochs, fidelity=spec.fidelity,
+        Run(spec.id, spec.experiment, spec.arm, spec.seed, "done", spec.epochs, fidelity=spec.fidelity,
                   control=spec.control, steps=spec.steps, config=spec.stored_config(), records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip

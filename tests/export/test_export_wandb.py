@@ -20,7 +20,7 @@ from normbench.imports import wandb_file
 from normbench.launch import wandb_run
 from normbench.launch.wandb_run import Logging, WandbRun
 from normbench.runs import directory
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 OFFLINE = {"mode": "offline", "project": "p", "entity": ""}
@@ -30,8 +30,8 @@ STAND_IN = """
 import os, time
 def init(**options):
     if os.environ["BEHAVIOUR"] == "refuse": raise ValueError("No API key\\nconfigured.")
-    return Run()
-class Run:
+    return FakeRun()
+class FakeRun:
     starting_step, summary = 0, {}
     def define_metric(self, *names, **options): pass
     def log(self, row, step):
@@ -55,7 +55,7 @@ def command(*words: str) -> int:
     return int(ended.value.code or 0)
 
 
-def replayed(run: RunRecord, results: Path) -> None:
+def replayed(run: Run, results: Path) -> None:
     logged = WandbRun(naming.arguments(run, OFFLINE, results))
     logged.log(run.records)
     logged.finish(run.status, run.reason, run.seconds)

@@ -12,7 +12,7 @@ from normbench import imports
 from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
 from normbench.imports.map_keys import Map
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 HEAD = "step,valid/loss"
 
@@ -23,7 +23,7 @@ def write(folder: Path, name: str, *lines: str, head: str = HEAD) -> Path:
     return path
 
 
-def read(path: Path, **keys: Any) -> list[RunRecord]:
+def read(path: Path, **keys: Any) -> list[Run]:
     return [*imports.read([path], "x", read_keys(Map, keys)).runs]
 
 
@@ -31,7 +31,7 @@ def notes(path: Path, **keys: Any) -> list[str]:
     return [*imports.read([path], "x", read_keys(Map, keys)).notes]
 
 
-def steps(run: RunRecord) -> list[int]:
+def steps(run: Run) -> list[int]:
     return [record["step"] for record in run.records]
 
 
@@ -41,11 +41,11 @@ def test_a_run_is_named_by_a_path_or_columns_alone(place: dict[str, str]) -> Non
         read_keys(Map, {"run": place})
 
 
-def counted(run: RunRecord) -> dict[str, int]:
+def counted(run: Run) -> dict[str, int]:
     return run.config["import"]["counted"]
 
 
-def losses(run: RunRecord) -> list[Any]:
+def losses(run: Run) -> list[Any]:
     return [record["loss"] for record in run.records]
 
 

@@ -22,26 +22,26 @@ from normbench.export import tables
 from normbench.imports import tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs import pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 FILES = Path(__file__).parents[2] / "examples" / "imports"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
 CELLS = [(arm, seed) for arm in ("base", "ln") for seed in (1, 2)]
 
 
-def read(path: Path, **keys: Any) -> list[RunRecord]:
+def read(path: Path, **keys: Any) -> list[Run]:
     return [*imports.read([path], "x", read_keys(Map, keys)).runs]
 
 
-def values(run: RunRecord, split: str, metric: str) -> dict[float, Any]:
+def values(run: Run, split: str, metric: str) -> dict[float, Any]:
     return {record["step"]: record[metric] for record in run.records if record["split"] == split}
 
 
-def cells(runs: list[RunRecord]) -> list[tuple[str, int]]:
+def cells(runs: list[Run]) -> list[tuple[str, int]]:
     return sorted((run.arm, run.seed) for run in runs)
 
 
-def expected(run: RunRecord, split: str, steps: Any) -> dict[int, float]:
+def expected(run: Run, split: str, steps: Any) -> dict[int, float]:
     return dict(zip(steps, EXPECTED[f"{run.arm} {run.seed} {split}"], strict=True))
 
 
@@ -341,7 +341,7 @@ def test_a_long_csv_with_a_control_and_a_common_length(tmp_path: Path) -> None:
         read(tmp_path, **{**keys, "length": "equal"})
 
 
-def expected_first(run: RunRecord, count: int) -> dict[int, float]:
+def expected_first(run: Run, count: int) -> dict[int, float]:
     return dict(zip(range(0, 100 * count, 100), EXPECTED[f"{run.arm} {run.seed} valid"], strict=False))
 
 

@@ -17,7 +17,7 @@ from normbench.imports import tensorboard
 from normbench.imports.guess import OpenMap
 from normbench.imports.map_keys import Map
 from normbench.imports.words import split_of
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 SEED = {"seed": "none"}
 
@@ -26,7 +26,7 @@ def read(path: Path, **keys: Any) -> imports.Read:
     return imports.read([path], "x", read_keys(Map, keys))
 
 
-def curve(run: RunRecord, split: str, metric: str = "loss") -> dict[int, Any]:
+def curve(run: Run, split: str, metric: str = "loss") -> dict[int, Any]:
     records = [record for record in run.records if record["split"] == split and metric in record]
     return {record["step"]: record[metric] for record in records}
 

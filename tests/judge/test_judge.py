@@ -19,7 +19,7 @@ from normbench.judge.verdicts import judge
 from normbench.papers.claims import Artifact, built
 from normbench.runs import imported
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import holm
 
 SEEDS = range(1, 8)
@@ -31,9 +31,7 @@ BEST = FINAL | {"kind": "chosen", "epoch": "best", "split": "test"}
 MONITOR = {"split": "valid", "metric": "loss", "goal": "min"}
 
 
-def run(
-    arm: str, seed: int, worse: float = 0.0, steps: Sequence[int] = STEPS, lost: bool = False, **given: Any
-) -> RunRecord:
+def run(arm: str, seed: int, worse: float = 0.0, steps: Sequence[int] = STEPS, lost: bool = False, **given: Any) -> Run:
     """A loss that falls from 8; at equal seeds two arms differ by `worse` and a little noise. lost: it ends in NaN."""
     noise = np.random.default_rng([seed, *arm.encode()]).normal(0, 0.01) + np.random.default_rng(seed).normal(0, 0.02)
     loss: list[Any] = [8 * 2.0 ** (-step / 10) + 0.5 + worse + noise for step in steps]
@@ -45,11 +43,11 @@ def run(
     return imported.record("x", f"{arm}/{seed}", arm, seed, curve, steps[-1], **facts)
 
 
-def of(arm: str, **given: Any) -> Callable[[int], RunRecord]:
+def of(arm: str, **given: Any) -> Callable[[int], Run]:
     return partial(run, arm, **given)
 
 
-def arms(a: Callable[[int], RunRecord], b: Callable[[int], RunRecord], seeds: Any = (SEEDS, SEEDS)) -> list[RunRecord]:
+def arms(a: Callable[[int], Run], b: Callable[[int], Run], seeds: Any = (SEEDS, SEEDS)) -> list[Run]:
     return [*map(a, seeds[0]), *map(b, seeds[1])]
 
 
@@ -64,7 +62,7 @@ def claims(*entries: dict[str, Any], **keys: Any) -> Artifact:
     return built({"claims": [*entries], **keys}, Path("claims.yaml"))
 
 
-def word(runs: Sequence[RunRecord], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:
+def word(runs: Sequence[Run], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:
     (found,) = judge(claims(claim(endpoint), length=length), runs)
     return str(found.setting)
 
@@ -178,7 +176,7 @@ def test_an_axis_that_the_cell_does_not_name_is_not_averaged_over(seeds, counts)
 def test_runs_of_other_options_are_not_averaged() -> None:
     """Of the program's own runs the options are in the configuration and in no axis."""
 
-    def own(arm: str, seed: int) -> RunRecord:
+    def own(arm: str, seed: int) -> Run:
         made = run(arm, seed)
         return replace(made, config=made.config | {"optim": {"name": "adam", "lr": 0.1 if seed < 4 else 0.01}})
 
@@ -306,7 +304,7 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
 def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
     """It read "95 % interval 0.05 to 0.05"."""
 
-    def narrow(arm: str, seed: int) -> RunRecord:
+    def narrow(arm: str, seed: int) -> Run:
         end = 1 + 0.05 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
         return curves(arm, seed, {("valid", "loss"): {0: 3.0, 10: end}})
 
@@ -333,7 +331,7 @@ def test_a_file_is_checked_key_by_key(case) -> None:
 # --- what an audit found --------------------------------------------------------------------------------------------
 
 
-def curves(arm: str, seed: int, blocks: dict[tuple[str, str], dict[int, Any]], **given: Any) -> RunRecord:
+def curves(arm: str, seed: int, blocks: dict[tuple[str, str], dict[int, Any]], **given: Any) -> Run:
     """A run with these values by step of each (split, metric)."""
     curve = Curve.of_columns(
         {"split": split, "mode": "logged", "columns": {"step": [*values], metric: [*values.values()]}}
@@ -353,7 +351,7 @@ def test_a_claim_that_no_run_can_decide_is_not_supported() -> None:
 
 
 def test_a_longer_time_is_worse_whatever_the_metric() -> None:
-    def acc(arm: str, seed: int) -> RunRecord:
+    def acc(arm: str, seed: int) -> Run:
         noise = 0.01 * np.random.default_rng([seed, *arm.encode()]).normal()
         rise = {step: min(1.0, step / (100 if arm == "a" else 50) + noise) for step in range(0, 101, 5)}
         goal = {"metrics": {"acc": {"goal": "max"}}, "monitor": None}
@@ -368,7 +366,7 @@ def test_a_longer_time_is_worse_whatever_the_metric() -> None:
 def test_the_best_is_chosen_first_and_read_then() -> None:
     """A test metric that is logged at each run's best and at the end alone."""
 
-    def own(arm: str, seed: int) -> RunRecord:
+    def own(arm: str, seed: int) -> Run:
         best = 20 if seed % 2 else 40
         valid = {step: 1 + abs(step - best) / 100 for step in range(0, 101, 10)}
         worse = 0.3 + 0.001 * seed if arm == "b" else 0.0
@@ -381,7 +379,7 @@ def test_the_best_is_chosen_first_and_read_then() -> None:
 
 
 def test_a_run_that_was_not_finite_on_the_way_is_named() -> None:
-    def own(arm: str, seed: int) -> RunRecord:
+    def own(arm: str, seed: int) -> Run:
         values = {step: 1 + seed / 100 + (arm == "b") + step / 1000 for step in range(0, 101, 10)}
         return curves(arm, seed, {("valid", "loss"): values | ({50: math.nan} if (arm, seed) == ("b", 3) else {})})
 
@@ -466,7 +464,7 @@ def test_a_level_on_the_way_needs_no_epochs() -> None:
 
 
 def test_one_gap_in_a_curve_is_no_divergence() -> None:
-    def gap(arm: str, seed: int) -> RunRecord:
+    def gap(arm: str, seed: int) -> Run:
         loss: dict[int, Any] = {step: 1.0 + 0.01 * seed for step in STEPS}
         return curves(arm, seed, {("valid", "loss"): loss | ({50: "NaN"} if arm == "a" and seed < 3 else {})})
 

@@ -20,7 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
 from normbench.runs import checkpoint_file, directory
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -155,7 +155,7 @@ class Driven:
             [sys.executable, str(DRIVE), str(root), *map(str, (jobs, *seeds))], stdout=subprocess.PIPE
         )
 
-    def stored(self) -> list[RunRecord]:
+    def stored(self) -> list[Run]:
         return [*map(directory.read, directory.listed(self.root))]
 
     def workers(self) -> list[int]:

@@ -26,7 +26,7 @@ from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.plan import PlanWriter
 from normbench.launch.pool import Pool
 from normbench.runs import directory, plans
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 LONG = ("train.batch_size=4", "train.epochs=3000")
@@ -72,7 +72,7 @@ def test_two_workers_at_once_train_each_run_once(tmp_path: Path, shards: tuple[s
         assert found[run.id].content["curve_sha256"] == run.curve_sha256
 
 
-def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan, RunRecord]:
+def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan, Run]:
     """A worker in the middle of its first run."""
     plan = planned([tiny.spec(*LONG, f"seed={seed}") for seed in range(1, seeds + 1)], results)
     first = started(plan)

@@ -13,7 +13,7 @@ import pytest
 from normbench.config import plan
 from normbench.draw import tables
 from normbench.papers import artifact as artifacts
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.statistics import kendall
 
 GRID = ["".join(letters) for letters in itertools.product("TF", repeat=4)]
@@ -35,7 +35,7 @@ def lag(variant: str) -> float:
     return GRID.index(variant) / 1000 + 0.1 * ("FT", "FF", "TT", "TF").index(variant[:2])
 
 
-def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False) -> list[RunRecord]:
+def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False) -> list[Run]:
     """Of seeds 1 to `seeds`, whichever are planned."""
     made = []
     for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds, only, controls, limited=False):
@@ -63,9 +63,7 @@ def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False
         records += [{**r, "epoch": spec.epochs, "step": spec.epochs} for r in records if r["epoch"] == 3]
         labels, config = spec.labels(), spec.stored_config()
         made.append(
-            RunRecord(
-                spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config=config, **labels
-            )
+            Run(spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config=config, **labels)
         )
     return made
 
@@ -158,7 +156,7 @@ def test_each_arm_at_the_learning_rate_that_is_best_on_validation() -> None:
     made = runs("ablation", 2, ["bln", "bn", "bn-pos", "train.batch_size=25"], controls=True)
     better = {("bln", "lr-high"): 0.9, ("bn", "lr-low"): math.nan}  # of the validation loss and the test error
 
-    def changed(run: RunRecord) -> RunRecord:
+    def changed(run: Run) -> Run:
         factor = better.get((run.arm, run.control), 1.0)
         records = [
             {**r, "nll": r["nll"] * factor, "error": r["error"] * factor} if r["split"] != "train" else r

@@ -18,7 +18,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import default_artifact, publish, published
 from normbench.papers.claims import Artifact
 from normbench.papers.ours import today
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import report
 
 CONTRAST = [[1, {"arm": "ln"}], [-1, {"arm": "none"}]]
@@ -280,7 +280,7 @@ def test_computed_numbers_are_named_as_in_sentences():
 # --- a scorecard whose arms have each a learning rate of their own ---------------------------------------------------
 
 
-def _rated(arm: str, control: str, lr: float, values: list[float]) -> list[RunRecord]:
+def _rated(arm: str, control: str, lr: float, values: list[float]) -> list[Run]:
     runs = []
     for seed, value in enumerate(values, 1):
         records = [
@@ -290,7 +290,7 @@ def _rated(arm: str, control: str, lr: float, values: list[float]) -> list[RunRe
         ]
         config = {"optim": {"lr": lr}, "monitor": {"split": "valid", "metric": "nll", "goal": "min"}}
         place = {"control": control, "config": config, "records": records, "steps": 20}
-        runs.append(RunRecord(f"{arm}{control}{lr}{seed}", "e", arm, seed, "done", 2, **place))
+        runs.append(Run(f"{arm}{control}{lr}{seed}", "e", arm, seed, "done", 2, **place))
     return runs
 
 

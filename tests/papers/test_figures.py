@@ -14,7 +14,7 @@ import pytest
 from normbench.draw import captions, figure
 from normbench.draw.panels import Line, Look, Panel, Quantity, layout, log_ticks, panels
 from normbench.papers import artifact as artifacts
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import Point
 from normbench.web import figures
 
@@ -134,7 +134,7 @@ def test_a_figure_shows_the_seeds_that_its_claims_use() -> None:
     artifact = artifacts.load("ln2016/fig6")
     one = next(run for run in madeup.runs() if run.arm == "ln")
 
-    def run(arm: str, seed: int, batch: int = 128) -> RunRecord:
+    def run(arm: str, seed: int, batch: int = 128) -> Run:
         labels = {"arm": arm, "seed": seed, "axes": {"train.batch_size": batch}, "fidelity": "paper"}
         return replace(one, id=f"{arm}{seed}{batch}", **labels)
 

@@ -19,7 +19,7 @@ from normbench.papers.claims import Artifact, Claim, Delta, Endpoint, Part
 from normbench.papers.decide import Verdict
 from normbench.papers.per_example_effects import Contrasts, collect, key, load
 from normbench.runs import directory, outcomes
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.examples import spread
 from normbench.stats.statistics import t_interval
 
@@ -56,7 +56,7 @@ def trained(
     numbers: np.ndarray | None = None,
     variants: Mapping[str, np.ndarray] | None = None,
     **more: Any,
-) -> RunRecord:
+) -> Run:
     """A run with its outcomes on disk, and the record of it that the pack has."""
     found = values(arm, seed) if found is None else found
     number = hashlib.sha256(f"{arm} {seed} {more.get('control', '')}".encode()).hexdigest()[:12]
@@ -80,10 +80,10 @@ def trained(
         named = {"variant": dict(word.split("=") for word in variant.split())} if variant else {}
         mean = {"nll": float(column.astype(np.float16).astype(np.float64).mean()), "error": float((column > 2).mean())}
         records.append({**place, **named, **mean})
-    return RunRecord(number, "x/fig", arm, seed, "done", 3, records=records, steps=30, **more)
+    return Run(number, "x/fig", arm, seed, "done", 3, records=records, steps=30, **more)
 
 
-def campaign(results: Path, seeds: Sequence[int] = FIVE, **more: Any) -> list[RunRecord]:
+def campaign(results: Path, seeds: Sequence[int] = FIVE, **more: Any) -> list[Run]:
     return [trained(results, arm, seed, **more) for arm in ("ln", "bn") for seed in seeds]
 
 
@@ -92,7 +92,7 @@ def published(path: Path, found: Contrasts) -> Contrasts:
     return load(path / per_example_effects.NAME)
 
 
-def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> Verdict:
+def only(claims: Artifact, runs: Sequence[Run], known: Contrasts) -> Verdict:
     (claim,) = judge(claims, runs, "paper", examples=known.spread).claims
     return claim
 
@@ -151,7 +151,7 @@ def test_the_same_example_is_compared_with_itself_wherever_it_lies(tmp_path: Pat
 def test_seeds_that_come_later_join_the_published_ones_example_by_example(tmp_path: Path) -> None:
     """As on another machine, which has the published file and the raw runs of its own seeds alone."""
 
-    def train(results: Path, seeds: Sequence[int]) -> list[RunRecord]:
+    def train(results: Path, seeds: Sequence[int]) -> list[Run]:
         runs = []
         for seed in seeds:  # examples 100 to 159, but a few
             kept = np.flatnonzero(stream(seed, "subset").random(60) < 0.8)
@@ -177,7 +177,7 @@ def test_runs_of_one_seed_on_other_examples_are_refused(tmp_path: Path) -> None:
     assert "\n" not in str(e.value)
 
 
-def rewrite(results: Path, run: RunRecord, **arrays: Any) -> Path:
+def rewrite(results: Path, run: Run, **arrays: Any) -> Path:
     (path,) = results.glob(f"runs/**/*.{run.id}/outcomes/last.npz")
     with np.load(path) as kept:
         np.savez_compressed(path, **{**kept, **arrays})

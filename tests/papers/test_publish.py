@@ -15,12 +15,12 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects, publish, published, verdicts
 from normbench.runs import files, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 ARTIFACT = artifacts.load("ln2016/fig6")
 
 
-def _runs(*arms: str, seeds: int = 1) -> list[RunRecord]:
+def _runs(*arms: str, seeds: int = 1) -> list[Run]:
     """Runs with the ids that the reduced plan has, and curves made up here."""
     runs = []
     for spec in plan.artifact_specs("ln2016/fig6", "reduced", seeds, [*arms, "train.batch_size=128"]):
@@ -31,13 +31,13 @@ def _runs(*arms: str, seeds: int = 1) -> list[RunRecord]:
         ]
         config = compose.stored_form(spec.config)
         runs.append(
-            RunRecord(id=spec.id, seed=spec.seed, status="done", epochs=20, records=records, config=config,
+            Run(id=spec.id, seed=spec.seed, status="done", epochs=20, records=records, config=config,
                       **spec.labels())
         )  # fmt: skip
     return runs
 
 
-def _publish(runs: list[RunRecord], results: Path) -> tuple[dict, list[RunRecord], list[str]]:
+def _publish(runs: list[Run], results: Path) -> tuple[dict, list[Run], list[str]]:
     return publish.publish(ARTIFACT, runs, "reduced", results)
 
 
@@ -154,7 +154,7 @@ def test_a_pack_of_another_schema_is_left_as_it_is(tmp_path: Path):
     assert path.read_bytes() == before and [p.name for p in path.parent.iterdir()] == [pack.NAME]
 
 
-def _unpublished(results: Path, runs: list[RunRecord]) -> Path:
+def _unpublished(results: Path, runs: list[Run]) -> Path:
     """Pack and verdicts without figure and tables: those take a second."""
     place = publish.folder(results, ARTIFACT, "reduced")
     pack.write(place / pack.NAME, runs)

@@ -15,7 +15,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
 from normbench.papers.claims import Artifact, Delta, Endpoint, load
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import area, at_epoch, best_step, log_floored
 
 # --- smallest effects ------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: py
 
 def test_the_evaluation_before_training_is_never_the_best() -> None:
     config = {"monitor": {"split": "valid", "metric": "nll", "goal": "min"}}
-    run = RunRecord("r", "x/fig", "ln", 1, "done", 2, steps=20, config=config, records=[
+    run = Run("r", "x/fig", "ln", 1, "done", 2, steps=20, config=config, records=[
         {"epoch": epoch, "step": 10 * epoch, "split": split, "mode": "eval", "nll": nll + (split == "test")}
         for split in ("valid", "test") for epoch, nll in enumerate((0.1, 0.7, 0.5))
     ])  # fmt: skip

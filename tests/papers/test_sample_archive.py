@@ -19,7 +19,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, sample_archive
 from normbench.runs import directory, samples
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import report
 
 SVG, PAGE, PNG = b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<p>drawn", b"\x89PNG\r\n"
@@ -87,7 +87,7 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
     assert not (tmp_path / PLACE / sample_archive.NAME).exists()
 
 
-def records(*arms: str, seed: int = 1) -> list[RunRecord]:
+def records(*arms: str, seed: int = 1) -> list[Run]:
     spec = SPECS[0]
     return [fake.record(spec, id=f"{ord(arm[0]):x}".zfill(12), arm=arm, seed=seed, axes={}) for arm in arms]
 

@@ -9,13 +9,13 @@ import pytest
 from normbench.draw.tables import Entry
 from normbench.papers import artifact as artifacts
 from normbench.papers.ln2016.fig3 import MEASURES, sides
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 LAST = 3000
 START = {"pearson": 0.5, "spearman": 0.5, "mse": 0.8, "accuracy": 0.6}
 
 
-def run(arm: str, seed: int, gain: float, of_c: float = 0.0, fidelity: str = "proxy") -> RunRecord:
+def run(arm: str, seed: int, gain: float, of_c: float = 0.0, fidelity: str = "proxy") -> Run:
     """Better by `gain` after training than before in everything; nested C adds `of_c`. Each seed a little more."""
     records: list[dict[str, Any]] = []
     for split, metric in MEASURES:
@@ -31,7 +31,7 @@ def run(arm: str, seed: int, gain: float, of_c: float = 0.0, fidelity: str = "pr
     return made(arm, seed, records, fidelity)
 
 
-def rules(seed: int, fidelity: str = "proxy") -> RunRecord:
+def rules(seed: int, fidelity: str = "proxy") -> Run:
     """Random words are as good as no training, TF-IDF is better than any training here."""
     found = {
         f"{rule}_{split}_{metric}": START[metric] + more * (-1 if metric == "mse" else 1)
@@ -41,14 +41,14 @@ def rules(seed: int, fidelity: str = "proxy") -> RunRecord:
     return made("rules", seed, [{"split": "probe", "mode": "exact", "step": 0, "epoch": 0, **found}], fidelity)
 
 
-def made(arm: str, seed: int, records: list[dict[str, Any]], fidelity: str) -> RunRecord:
-    return RunRecord(
+def made(arm: str, seed: int, records: list[dict[str, Any]], fidelity: str) -> Run:
+    return Run(
         f"{arm}{seed}", status="done", seed=seed, epochs=0, steps=LAST, records=records, config={},
         experiment="ln2016/fig3", arm=arm, fidelity=fidelity, control="", axes={},
     )  # fmt: skip
 
 
-def campaign(fidelity: str = "proxy") -> list[RunRecord]:
+def campaign(fidelity: str = "proxy") -> list[Run]:
     """`none` loses by training, LN gains; one C costs `none` three points, LN nothing."""
     seeds = range(1, 6)
     return [

@@ -11,18 +11,16 @@ import pytest
 from normbench.draw import figure, tables
 from normbench.draw.text import visible
 from normbench.papers import artifact as artifacts
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
-def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", batch: int = 128) -> RunRecord:
+def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", batch: int = 128) -> Run:
     records = [
         {"epoch": epoch, "step": epoch * 10, "split": split, "mode": mode, "nll": nll, "error": nll / 10}
         for epoch, nll in enumerate(nlls)
         for split, mode in (("train", "both"), ("test", "eval"))
     ]
-    return RunRecord(
-        f"{arm}{seed}", "e", arm, seed, status, len(nlls) - 1, {"train.batch_size": batch}, records=records
-    )
+    return Run(f"{arm}{seed}", "e", arm, seed, status, len(nlls) - 1, {"train.batch_size": batch}, records=records)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from judged import (
 from normbench.core.keys import Range
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Part
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.examples import spread
 
 SMALL = Delta(1.0, "w")
@@ -54,12 +54,12 @@ def size(paper: float, band: float, **more: Any) -> Part:
     return direction(kind="size", expect=None, paper=paper, band=band, **more)
 
 
-def times(*epochs: int) -> list[RunRecord]:
+def times(*epochs: int) -> list[Run]:
     """BN's, and LN's of always 2."""
     return [run for s, epoch in enumerate(epochs) for run in (timed_run("ln", s, 2), timed_run("bn", s, epoch))]
 
 
-def fresh(runs: Sequence[RunRecord], by: int = 5) -> list[RunRecord]:
+def fresh(runs: Sequence[Run], by: int = 5) -> list[Run]:
     return [replace(run, seed=run.seed + by) for run in runs]
 
 
@@ -99,7 +99,7 @@ def fresh(runs: Sequence[RunRecord], by: int = 5) -> list[RunRecord]:
         (direction(TIME, scale="log"), times(4, 4, 4, 4, 5), "reproduced", ""),
     ],
 )  # fmt: skip
-def test_the_word_of_one_part(part: Part, runs: list[RunRecord], word: str, why: str) -> None:
+def test_the_word_of_one_part(part: Part, runs: list[Run], word: str, why: str) -> None:
     found = only(artifact(part, kind=part.kind), runs)
     assert (found.verdict, found.parts[0].why) == (word, why)
     ours = {"reproduced": "supported", "contradicted": "refuted"}
@@ -114,8 +114,8 @@ def test_no_word_below_five_seeds(n: int) -> None:
         assert (claim.interval is None) == (n == 1)
 
 
-def probe(value: Any, name: str = "probe") -> RunRecord:
-    return RunRecord(name, "x/fig", name, 0, "done", 0, records=[recorded(gap=value)])
+def probe(value: Any, name: str = "probe") -> Run:
+    return Run(name, "x/fig", name, 0, "done", 0, records=[recorded(gap=value)])
 
 
 def recorded(**numbers: Any) -> dict[str, Any]:
@@ -195,10 +195,10 @@ def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
         scale="percent",
     )
 
-    def run(seed: int, gained: float, middle: int = 20) -> RunRecord:
+    def run(seed: int, gained: float, middle: int = 20) -> Run:
         place, values = {"split": "mr", "mode": "along"}, {0: 0.9, middle: 0.6, 30: 0.0, 40: 0.6 + gained}
         records = [{**place, "step": step, "epoch": step / 7, "accuracy": value} for step, value in values.items()]
-        return RunRecord(f"ln-{seed}", "x/fig", "ln", seed, "done", 0, steps=40, records=records)
+        return Run(f"ln-{seed}", "x/fig", "ln", seed, "done", 0, steps=40, records=records)
 
     for gained, expected in ((0.05, "reproduced"), (-0.05, "contradicted")):
         found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
@@ -211,7 +211,7 @@ def test_examples_of_the_test_set_widen_the_interval() -> None:
     runs, claim, asked = arms(-1.0, n=10), artifact(direction()), []
     bn, ln = (np.array([run.records[-1]["error"] for run in runs[first::2]]) for first in (0, 1))
 
-    def found(width: float, runs: list[RunRecord] = runs) -> dict[str, Any]:
+    def found(width: float, runs: list[Run] = runs) -> dict[str, Any]:
         def examples(part: Part, control: str, seeds: Sequence[int]) -> Any:
             asked.append((control, list(seeds)))
             return spread((ln - bn)[:, None] + width * np.linspace(-1, 1, 20)[None, :])
@@ -253,7 +253,7 @@ def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
         (timed_run("ln", 9, 6), timed_run("bn", 9, None, status="diverged"), (0, 6)),  # it never gets there
     ],
 )
-def test_pairs_without_known_order_do_not_count(ln: RunRecord, bn: RunRecord, counts: tuple[int, int]) -> None:
+def test_pairs_without_known_order_do_not_count(ln: Run, bn: Run, counts: tuple[int, int]) -> None:
     test = only(artifact(direction(TIME, scale="log")), [*REACHED[:5], *NEVER[:5], ln, bn]).parts[0].sign_test
     assert (test["above"], test["below"]) == counts
 
@@ -261,17 +261,17 @@ def test_pairs_without_known_order_do_not_count(ln: RunRecord, bn: RunRecord, co
 def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
     """From the highest start of a seed's runs to their lowest value; a run that never comes so far is slower."""
 
-    def run(arm: str, seed: int, *errors: float) -> RunRecord:
+    def run(arm: str, seed: int, *errors: float) -> Run:
         records = [
             {"epoch": 3 * e, "split": "valid", "mode": "eval", "error": value, "step": 30 * e}
             for e, value in enumerate(errors)
         ]
-        return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, "done", 9, records=records)
+        return Run(f"{arm}-{seed}", "x/fig", arm, seed, "done", 9, records=records)
 
-    def part(endpoint: Endpoint, *runs: RunRecord) -> Any:
+    def part(endpoint: Endpoint, *runs: Run) -> Any:
         return only(artifact(direction(endpoint, scale="log")), runs).parts[0]
 
-    def steps(endpoint: Endpoint, *runs: RunRecord) -> list[str]:
+    def steps(endpoint: Endpoint, *runs: Run) -> list[str]:
         return [cell["values"] for cell in part(endpoint, *runs).cells]
 
     time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", level=Level(0.5, "best"), clock="step")
@@ -374,7 +374,7 @@ def test_all_parts_must_hold_and_the_one_that_decides_is_shown(
         (replace(SIGN, expect="positive"), REACHED + NEVER),
     ],
 )  # fmt: skip
-def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, runs: list[RunRecord]) -> None:
+def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, runs: list[Run]) -> None:
     """Any of k parts may refute the claim: each at 5 %, a true one of 16 parts would be refuted half of the time."""
     assert verdict(artifact(part, kind=part.kind), runs) == "contradicted"
     found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=part.kind), runs)
@@ -419,7 +419,7 @@ FRESH = alone(paper=Range(6, 10))
     ],
 )  # fmt: skip
 def test_planned_seeds_count_all_of_them_and_no_others(
-    claim: Artifact, runs: list[RunRecord], plan: Plan, word: str, seeds: Sequence[int]
+    claim: Artifact, runs: list[Run], plan: Plan, word: str, seeds: Sequence[int]
 ) -> None:
     found = only(claim, runs, planned=plan)
     assert (found.verdict, found.parts[0].seeds) == (word, tuple(seeds))
@@ -489,7 +489,7 @@ OPEN = "holds at the paper's setting; controls undecided"
     ],
 )
 def test_reproduced_and_contradicted_need_every_control_with_its_seeds(
-    controls: list[RunRecord], unvaried: tuple[str, ...], word: str
+    controls: list[Run], unvaried: tuple[str, ...], word: str
 ) -> None:
     claim = artifact(direction(), open=["learning rate", "task"], unvaried=unvaried)
     assert verdict(claim, arms(-1.0) + controls) == word
@@ -502,7 +502,7 @@ def test_reproduced_and_contradicted_need_every_control_with_its_seeds(
 def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
     sure, turns = direction(name="sure"), direction(name="turns", contrast=((1.0, {"arm": "rms"}), (-1.0, BN)))
 
-    def runs(control: str, effect: float) -> list[RunRecord]:
+    def runs(control: str, effect: float) -> list[Run]:
         others = [
             replace(run, arm="rms", id=f"rms-{run.id}") for run in arms(effect, control=control) if run.arm == "ln"
         ]
@@ -526,7 +526,7 @@ def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
         direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta=Delta(0.7, "w")) for arm in ("rms", "ada")
     )
 
-    def runs(control: str, rms: float, ada: float) -> list[RunRecord]:
+    def runs(control: str, rms: float, ada: float) -> list[Run]:
         made = {arm: arms(effect, control=control) for arm, effect in (("rms", rms), ("ada", ada))}
         others = [replace(r, arm=arm, id=f"{arm}-{r.id}") for arm, own in made.items() for r in own if r.arm == "ln"]
         return [run for run in made["rms"] if run.arm != "ln"] + others

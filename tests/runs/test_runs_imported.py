@@ -14,13 +14,13 @@ from normbench.check import Check
 from normbench.errors import NormbenchError
 from normbench.runs import files, imported, pack
 from normbench.runs.curve import Curve
-from normbench.runs.record import RunRecord, check_record
+from normbench.runs.run import Run, check_record
 from normbench.runs.table import Runs
 
 HOSTILE = {"path": "${oc.env:HOME}/x", '"id": "0123456789ab"': '], "curves": [{"\u202e</script>'}
 
 
-def held(results: Path, name: str = "x") -> dict[str, RunRecord]:
+def held(results: Path, name: str = "x") -> dict[str, Run]:
     return {run.config["import"]["run"]: run for run in pack.read(imported.place(results, name)).runs}
 
 

@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from normbench.runs import directory
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
 @pytest.mark.parametrize("key", ["files", "curve_sha256"])
@@ -39,7 +39,7 @@ def test_training_records_the_hash_of_all_that_it_leaves(tmp_path: Path) -> None
     words = ("train.keep=[best,last]", "train.checkpoint_seconds=0")
     assert tiny.train(run, *words) == "done"
     status = json.loads((run / "run.json").read_text())
-    recorded = RunRecord("", "", "", 1, "done", 0, files=status["files"], path=run)
+    recorded = Run("", "", "", 1, "done", 0, files=status["files"], path=run)
     assert {"timing.jsonl", "weights/best.safetensors", "weights/last.safetensors"} <= status["files"].keys()
     assert list(directory.differences(recorded)) == []
     content = bytearray((run / "weights" / "best.safetensors").read_bytes())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.core.eval_variants import text
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import (
     Censored,
     Point,
@@ -35,9 +35,9 @@ def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", *
     return {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more}
 
 
-def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> RunRecord:
+def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> Run:
     config = {"eval": {"also_at_best": ["populations=recalibrated"]}, "monitor": MONITOR}
-    return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records, config=config)
+    return Run(f"r{seed}", "e", "ln", seed, status, epochs, records=records, config=config)
 
 
 def crossing(points: Series, level: float, log: bool = True) -> float:
@@ -164,7 +164,7 @@ def test_the_area_is_a_mean_over_epochs_of_training() -> None:
 NAMES = [*(f"configuration={way}" for way in ("TTFF", "TTTT", "FTTT")), "configuration=TTFF populations=recalibrated"]
 
 
-def several_variants() -> RunRecord:
+def several_variants() -> Run:
     """Validation says epoch 2; TTFF alone says epoch 3."""
     records = []
     for epoch, (usual, way, other) in enumerate([(9.0, 9.0, 9.0), (2.0, 3.0, 5.0), (1.0, 2.0, 6.0), (1.5, 1.0, 7.0)]):

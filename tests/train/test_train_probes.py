@@ -118,11 +118,11 @@ def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path:
 def test_claims_of_the_probes_are_decided(name: str):
     from dataclasses import replace
 
-    from normbench.runs.record import RunRecord
+    from normbench.runs.run import Run
 
     artifact = artifacts.load(name)
     runs = [
-        RunRecord(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
+        Run(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 1)
     ]
     verdicts = {c["id"]: c["verdict"] for c in judged.judge(artifact, runs, "paper")["claims"]}
@@ -139,13 +139,13 @@ def test_claims_of_the_probes_are_decided(name: str):
 
 
 def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
-    from normbench.runs.record import RunRecord
+    from normbench.runs.run import Run
 
     artifact = artifacts.load("ln2016/dynamics")
     cell = "model.radius=1.5", "model.drive=first"
     slopes = {("none", ""): 0.5, ("ln", ""): 0.25, ("none", "relu"): 2.0, ("ln", "relu"): 1.0}
     runs = [
-        RunRecord(s.id, seed=s.seed, status="done", epochs=s.epochs,
+        Run(s.id, seed=s.seed, status="done", epochs=s.epochs,
                   records=[{"step": 0, "split": "train", "mode": "eval",
                             "magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], True, None, False)

@@ -10,7 +10,7 @@ from normbench import data as datasets
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers.ln2016 import table3
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.sentences import evaluate, yardsticks
 from normbench.train import probes
 
@@ -44,13 +44,13 @@ def test_the_table_says_how_far_above_them_each_arm_is() -> None:
             **keys,
             "words_mr_accuracy": 0.5 + seed / 100,
         }
-        runs.append(RunRecord(f"r{seed}", TABLE3.experiment, "rules", seed, "done", 1, records=[probe]))
+        runs.append(Run(f"r{seed}", TABLE3.experiment, "rules", seed, "done", 1, records=[probe]))
         for arm, of in (("none", 0.6), ("ln", 0.7)):
             records = [
                 {"epoch": 1, "step": 9, "split": split, "mode": "stage", metric: of + seed / 100}
                 for split, metric in table3.MEASURES
             ]
-            runs.append(RunRecord(f"{arm}{seed}", TABLE3.experiment, arm, seed, "done", 1, records=records, steps=9))
+            runs.append(Run(f"{arm}{seed}", TABLE3.experiment, arm, seed, "done", 1, records=records, steps=9))
     entries = table3.table(TABLE3, runs)
     by_place = {(e.group, e.row, e.quantity): e for e in entries}
     words = "after training, less random words"

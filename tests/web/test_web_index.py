@@ -15,7 +15,7 @@ from spoil import LISTED, READ
 
 from normbench.compare import configuration
 from normbench.runs import directory, files, pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.runs.table import Runs
 from normbench.web.index import Index
 
@@ -38,7 +38,7 @@ def opened(results: Path) -> Index:
     return index
 
 
-def whole(index: Index) -> list[RunRecord]:
+def whole(index: Index) -> list[Run]:
     """All that is shown, with curves."""
     return list(index.load([head.id for head in index.heads]).values())
 
@@ -121,7 +121,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 # --- one run per id --------------------------------------------------------------------------------------------------
 
 
-def published(results: Path, *runs: RunRecord, artifact: str = "fig") -> Path:
+def published(results: Path, *runs: Run, artifact: str = "fig") -> Path:
     path = results / "paper" / artifact / "smoke" / pack.NAME
     pack.write(path, runs)
     return path

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from normbench.errors import NormbenchError
 from normbench.runs import pack
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.web import runs_table, server
 from normbench.web.index import Index
 from normbench.web.marks import Marks
@@ -26,12 +26,12 @@ ORIGIN = {"Origin": "http://localhost:8642"}
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[RunRecord]:
+def runs() -> list[Run]:
     return [replace(run, id=f"{0xABC000 + i:012x}") for i, run in enumerate(compared.runs(seeds=3))]
 
 
 @pytest.fixture
-def index(runs: list[RunRecord], tmp_path: Path) -> Index:
+def index(runs: list[Run], tmp_path: Path) -> Index:
     """Published runs and two directories of other ones."""
     place = tmp_path / "made" / "up" / "paper"
     place.mkdir(parents=True)
@@ -62,7 +62,7 @@ def hide(client: TestClient, ids: list[str], hidden: object = True) -> int:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_has_what_differs_and_the_last_evaluation(client: TestClient, runs: list[RunRecord], index: Index):
+def test_a_row_has_what_differs_and_the_last_evaluation(client: TestClient, runs: list[Run], index: Index):
     found = asked(client)
     assert len(found["ids"]) == len(runs) + 2 == found["of"] and not found["trouble"]
     assert all(len(values) == len(found["ids"]) for values in found["by"].values())
@@ -108,7 +108,7 @@ def test_a_filter_that_fits_nothing_says_why_and_lists_all(client: TestClient):
     assert "nrm=layer" in found["trouble"] and len(found["ids"]) == 11
 
 
-def test_runs_of_several_data_sets_are_grouped_by_them(runs: list[RunRecord]):
+def test_runs_of_several_data_sets_are_grouped_by_them(runs: list[Run]):
     others = [replace(run, id=f"x{run.id[1:]}", config={**run.config, "data": {"name": "mnist"}}) for run in runs]
     assert runs_table.table([*runs, *others], {}, set(), "")["group"] == "data"
     assert runs_table.table(runs, {}, set(), "")["group"] == ""
@@ -122,9 +122,7 @@ def _hashes(results: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_hidden_runs_are_kept_beside_the_runs_and_found_by_filters(
-    client: TestClient, runs: list[RunRecord], index: Index
-):
+def test_hidden_runs_are_kept_beside_the_runs_and_found_by_filters(client: TestClient, runs: list[Run], index: Index):
     first, second = runs[0].id, runs[1].id
     before = _hashes(index.results)
     assert hide(client, [first, second, "no-such-run"]) == 200
@@ -134,7 +132,7 @@ def test_hidden_runs_are_kept_beside_the_runs_and_found_by_filters(
     assert _hashes(index.results) == before
 
 
-def test_hidden_runs_are_in_no_comparison_which_says_so(client: TestClient, runs: list[RunRecord]):
+def test_hidden_runs_are_in_no_comparison_which_says_so(client: TestClient, runs: list[Run]):
     def seen() -> set[str]:
         return {seed["id"] for cell in client.get("/api/view").json()["cells"] for seed in cell["seeds"]}
 
@@ -147,14 +145,14 @@ def test_hidden_runs_are_in_no_comparison_which_says_so(client: TestClient, runs
     assert "2 hidden runs" in client.get("/api/share").text
 
 
-def test_an_event_tells_other_pages_of_a_mark(client: TestClient, runs: list[RunRecord], index: Index):
+def test_an_event_tells_other_pages_of_a_mark(client: TestClient, runs: list[Run], index: Index):
     token = index.token
     hide(client, [runs[0].id])
     assert index.changed_since(token)[1] == [runs[0].id]
 
 
 @pytest.mark.parametrize("hidden", [1, "true", None, [True]])
-def test_what_is_no_mark_is_refused(hidden: object, client: TestClient, runs: list[RunRecord], index: Index):
+def test_what_is_no_mark_is_refused(hidden: object, client: TestClient, runs: list[Run], index: Index):
     assert hide(client, [runs[0].id], hidden) == 400
     assert Marks(index.results).hidden() == set()
 
@@ -165,7 +163,7 @@ def test_a_mark_makes_no_results_folder(tmp_path: Path):
     assert not (tmp_path / "gone").exists()
 
 
-def test_marks_of_older_versions_are_read_and_stay(client: TestClient, runs: list[RunRecord], index: Index):
+def test_marks_of_older_versions_are_read_and_stay(client: TestClient, runs: list[Run], index: Index):
     first, second = runs[0].id, runs[1].id
     path = index.results / "marks.json"
     old = {first: {"hidden": True, "tags": ["good"], "note": "look"}, second: {"archived": True}}
@@ -202,7 +200,7 @@ def test_what_is_no_change_is_refused(body: bytes, client: TestClient):
     assert client.post("/api/mark", content=body, headers=ORIGIN).status_code == 400
 
 
-def test_only_the_dashboards_own_pages_write(client: TestClient, index: Index, runs: list[RunRecord]):
+def test_only_the_dashboards_own_pages_write(client: TestClient, index: Index, runs: list[Run]):
     body = {"ids": [runs[0].id], "hidden": True}
     for origin in (None, "null", "http://evil.example", "http://localhost:1", "https://localhost:8642"):
         headers = {"Origin": origin} if origin else {}

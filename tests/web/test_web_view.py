@@ -19,13 +19,13 @@ from normbench.compare.configuration import select
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import aggregate
 from normbench.web import plots
 from normbench.web.view import FIGURES, view
 
 
-def seen(runs: list[RunRecord], query: Mapping[str, str] | None = None) -> dict[str, Any]:
+def seen(runs: list[Run], query: Mapping[str, str] | None = None) -> dict[str, Any]:
     found = view(compared.heads(runs), compared.loader(runs), query or {})
     json.dumps(found, allow_nan=False)
     for name in (*FIGURES, "pair"):
@@ -93,7 +93,7 @@ def test_an_outline_has_tasks_cells_and_states_and_reads_no_curve():
     runs = compared.runs(seeds=2)
     whole = view(compared.heads(runs), compared.loader(runs), {})
 
-    def load(ids: list[str]) -> Mapping[str, RunRecord]:
+    def load(ids: list[str]) -> Mapping[str, Run]:
         raise AssertionError(f"{ids} are not needed")
 
     found = view(compared.heads(runs), load, {"outline": "1"})

@@ -8,10 +8,10 @@ from normbench.draw.tables import Entry
 from normbench.papers import default_artifact
 from normbench.papers.bln2022.histories import RATES, Changes, at_rates, of_evaluation_batches
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """Which parts of BLN change its training; each number is from pairs of runs with the same seed."""
     change = Changes(runs)
     if not change.log_loss:
@@ -73,7 +73,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Mean training loss, last training error, test error and NLL at the lowest validation loss; then more of some."""
     arms = list(artifact.table[0].rows)
     normalized = [arm for arm in arms if arm.startswith("bn")]

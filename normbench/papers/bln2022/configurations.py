@@ -11,7 +11,7 @@ from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry, mean_of_all, percents, within
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import Point, Series, at_epoch
 from normbench.stats.statistics import kendall, t_interval
 
@@ -26,7 +26,7 @@ ARM = Look("BLN", COLOURS["batch_layer"])
 Losses = Mapping[str, float]
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the points rise."""
     figure = []
     for size, name in SIZES.items():
@@ -53,7 +53,7 @@ def _in_order(grid: Losses, order: Sequence[str]) -> Series:
     return [(float(place), grid[variant] - mean) for place, variant in enumerate(order, 1)]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list[Entry]:
     """Test and validation loss of each configuration; then contrasts, orders and the price of choosing on the test set.
 
     Ranks are of the means over seeds. Unless the column names another epoch, values are those at the lowest validation
@@ -91,7 +91,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
     return entries + _between(cells) + _with_bn_and_ln(artifact, runs, error)
 
 
-def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column: str, error: str) -> list[Entry]:
+def _summary(artifact: Artifact, runs: Sequence[Run], size: float, column: str, error: str) -> list[Entry]:
     group, paper = "contrasts and orders", artifact.reference["test_loss"][size]
     grids = [_losses(run) for run in runs]
     numbers: dict[str, list[float | None]] = {
@@ -126,7 +126,7 @@ def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column:
     return entries
 
 
-def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
+def _between(cells: dict[float, list[Run]]) -> list[Entry]:
     """Kendall's tau between the two sizes, of different seeds as within one size: equal ones share their batches."""
     small, large = ({run.seed: _losses(run) for run in runs} for runs in cells.values())
     taus = [tau for a in small for b in large if a != b and (tau := _tau(small[a], large[b])) is not None]
@@ -144,7 +144,7 @@ def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
     ]
 
 
-def _with_bn_and_ln(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[Entry]:
+def _with_bn_and_ln(artifact: Artifact, runs: Sequence[Run], error: str) -> list[Entry]:
     """BLN with each choice of its configuration, BN and LN; the paper trains the last two on 20 % only."""
     rows: dict[str, tuple[str, str | None]] = {
         "BLN, FFFF": ("bln", None),
@@ -172,11 +172,11 @@ def _with_bn_and_ln(artifact: Artifact, runs: Sequence[RunRecord], error: str) -
     return entries
 
 
-def _cell(runs: Sequence[RunRecord], size: float, arm: str = "bln") -> list[RunRecord]:
+def _cell(runs: Sequence[Run], size: float, arm: str = "bln") -> list[Run]:
     return within(runs, {"arm": arm, "data.fraction": size})
 
 
-def _losses(run: RunRecord) -> Losses:
+def _losses(run: Run) -> Losses:
     """Test NLL of the 16."""
     found = {variant: at_epoch(run, "test", "nll", "best", variant) for variant in _variants()}
     return {variant: value for variant, value in found.items() if value is not None}
@@ -212,12 +212,12 @@ def _mean_grid(grids: Sequence[Losses]) -> Losses:
     return {variant: statistics.fmean(grid[variant] for grid in whole) for variant in _variants()} if whole else {}
 
 
-def _less(run: RunRecord, first: str, second: str) -> float | None:
+def _less(run: Run, first: str, second: str) -> float | None:
     a, b = (at_epoch(run, "test", "nll", "best", pattern) for pattern in (first, second))
     return None if a is None or b is None else a - b
 
 
-def _inflation(run: RunRecord, error: str) -> float | None:
+def _inflation(run: Run, error: str) -> float | None:
     on_test, on_valid = (at_epoch(run, "test", error, "best", f"best by {split}") for split in ("test", "valid"))
     return None if on_test is None or on_valid is None else 100 * (on_valid - on_test)
 

@@ -8,12 +8,12 @@ from normbench.draw.tables import Entry
 from normbench.papers.bln2022 import histories
 from normbench.papers.bln2022.histories import panels
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 __all__ = ["explanation", "panels", "table"]
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """Test error at both choices of the epoch: the one that decides, and the last."""
     change = histories.Changes(runs)
     if not change.log_loss:
@@ -30,7 +30,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
     arms = histories.arms(artifact)
     rates = [entry for batch in histories.BATCHES for entry in histories.at_rates(runs, arms, batch)]

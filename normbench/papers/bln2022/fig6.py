@@ -8,14 +8,14 @@ from normbench.draw.tables import Entry, estimate_entry, percents
 from normbench.papers.bln2022 import histories
 from normbench.papers.bln2022.histories import panels
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
 
 __all__ = ["explanation", "panels", "table"]
 PUBLISHED = "error_published"  # accuracy as the authors count it: logits above one half
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """Which parts of BLN change its training; each number is from pairs of runs with the same seed."""
     change = histories.Changes(runs)
     if not change.log_loss:
@@ -32,7 +32,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """As Fig. 4's, with the authors' threshold; the error with the proper one; BN evaluated as it is trained."""
     arms, entries = histories.arms(artifact), histories.table(artifact, runs, PUBLISHED)
     for batch in histories.BATCHES:

@@ -12,7 +12,7 @@ from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry, within
 from normbench.papers import default_artifact
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import area, at_epoch, in_orders, series
 from normbench.stats.statistics import t_interval
 
@@ -26,7 +26,7 @@ RATES = {"lr-low": "a third of the rate", "": "the authors' rate", "lr-high": "t
 DASHES = ("dot", "dashdot", "dash")  # of the published logs, then of earlier ones
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
     figure = default_artifact.panels(artifact, runs)
     if any(run.fidelity not in ("paper", "reduced") for run in runs):  # of other data
@@ -58,7 +58,7 @@ def _logs(artifact: Artifact, panel: Panel) -> list[Reference]:
     return found
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
     entries = []
     for batch in BATCHES:
@@ -89,7 +89,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
     return entries
 
 
-def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> list[Entry]:
+def of_evaluation_batches(runs: Sequence[Run], arms: Sequence[str]) -> list[Entry]:
     """BN evaluated with statistics of batches of 25, as in training; the rest have nothing of it, or more (BLN)."""
     entries, variant, group = [], "eval_stats=batch", "batch 25, statistics of the evaluation batch"
     for arm in arms:
@@ -103,7 +103,7 @@ def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> lis
     return entries
 
 
-def at_rates(runs: Sequence[RunRecord], arms: Sequence[str], batch: int, error: str = "error") -> list[Entry]:
+def at_rates(runs: Sequence[Run], arms: Sequence[str], batch: int, error: str = "error") -> list[Entry]:
     """Each arm at the authors' learning rate, a third and three times of it, and at the one best on validation.
 
     Of arms that have the controls, over the seeds that have all three; everything at the lowest validation loss.
@@ -141,7 +141,7 @@ class Changes:
         "negative is better, and diverged runs are left out. Learning rates are the authors'."
     )
 
-    def __init__(self, runs: Sequence[RunRecord], rate: str = "") -> None:
+    def __init__(self, runs: Sequence[Run], rate: str = "") -> None:
         self.rate = rate
         self.done = [run for run in runs if run.control == rate and run.status == "done"]
         areas = {run.id: area(series(run, "train", "running", "nll"), log=True) for run in self.done}
@@ -169,7 +169,7 @@ class Changes:
         )
         return _format_change(a, b, "points", float)
 
-    def _cell(self, arm: str, batch: int) -> list[RunRecord]:
+    def _cell(self, arm: str, batch: int) -> list[Run]:
         return cell_of(self.done, arm, batch, self.rate)
 
 
@@ -188,7 +188,7 @@ def _format_percent(share: float) -> str:
     return f"{100 * share:+z.1f}".replace("-", "\N{MINUS SIGN}")
 
 
-def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> list[RunRecord]:
+def cell_of(runs: Sequence[Run], arm: str, batch: int, rate: str = "") -> list[Run]:
     """At the authors' learning rate, or that of a control."""
     return within(runs, {"arm": arm, "train.batch_size": batch}, rate)
 

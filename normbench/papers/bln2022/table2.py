@@ -8,11 +8,11 @@ from normbench.draw.tables import Entry
 from normbench.papers.bln2022 import configurations
 from normbench.papers.bln2022.configurations import panels
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 __all__ = ["panels", "table"]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """As Table 1's, with the accuracy of the authors' threshold."""
     return configurations.table(artifact, runs, error="error_published")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from normbench.draw.tables import Entry, estimate_entry
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import area, log_floored, series
 
 NETWORKS = {
@@ -18,7 +18,7 @@ NETWORKS = {
 }
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Log ratio of the training loss with LN to that without, by network, at the paper's setting and the controls."""
     return [
         estimate_entry(_effects([run for run in runs if run.control == control], arm), control or "as it is", network,
@@ -28,7 +28,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _effects(runs: Sequence[RunRecord], arm: str) -> list[float | None]:
+def _effects(runs: Sequence[Run], arm: str) -> list[float | None]:
     logs = [
         {run.seed: _log_area(run) for run in runs if run.arm == f"{arm}-{norm}" and run.status == "done"}
         for norm in ("ln", "none")
@@ -36,7 +36,7 @@ def _effects(runs: Sequence[RunRecord], arm: str) -> list[float | None]:
     return [logs[0][seed] - logs[1][seed] for seed in sorted(logs[0].keys() & logs[1].keys())]
 
 
-def _log_area(run: RunRecord) -> float:
+def _log_area(run: Run) -> float:
     """Mean of the log of the running training loss."""
     found = area(series(run, "train", "running", "nll"), log=True)
     return math.nan if found is None else log_floored(found)

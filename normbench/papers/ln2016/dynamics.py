@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from normbench.draw.tables import Entry, value_entry, within
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 ARMS = {"none": "no normalization", "ln": "LayerNorm, eq. 4", "bn": "BatchNorm per step (ours)"}
 RADII = (0.5, 0.9, 1.0, 1.1, 1.5)
 DRIVES = {"every": "input at every step", "first": "input at the first step alone"}
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """The sizes of the slopes that a part of LN-H1b compares: the claim has their sign alone."""
 
     def slope(arm: str, control: str) -> str:
@@ -30,7 +30,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Slopes of the logarithms, per step."""
     entries = []
     for drive, title in DRIVES.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import area, at_epoch, series
 from normbench.stats.statistics import Estimate, t_interval
 
@@ -14,7 +14,7 @@ ARMS = {"none": "Order-Embedding", "ln": "Order-Embedding + LN"}
 RULES = "rules"  # the arm without training
 
 
-def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where both networks are worse than vectors that learn nothing."""
     key = "test_tfidf_caption_r1"
     bar = _mean([float(r[key]) for run in within(runs, {"arm": RULES}) for r in run.records if key in r]).mean
@@ -31,7 +31,7 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     )
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """How much of LN's lead the authors' Adam makes."""
     leads = []
     for control in ("", "adam"):

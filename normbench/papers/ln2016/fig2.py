@@ -13,7 +13,7 @@ from normbench.draw.tables import Entry, estimate_entry, levels_by_seed, percent
 from normbench.papers.claims import Artifact
 from normbench.papers.parts import gather
 from normbench.papers.rules import ALPHA
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
 from normbench.stats.statistics import significant_signs, t_interval
 
@@ -38,7 +38,7 @@ RULES = {
 }
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """One panel, with the curves of the BN paper's authors, as in LN's figure, for runs of the paper's protocol."""
     quantity = Quantity("Validation error", *ERROR, x="Update", clock="step")
     found = all_panels([run for run in runs if run.arm != "rules"], ARMS, {"attentive reader": {}}, [quantity])
@@ -57,7 +57,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return [replace(panel, references=theirs) for panel in found]
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Lowest errors and times to levels per arm, and what rules make of the same questions that learn nothing."""
     own = [run for run in runs if not run.control]
     levels = {share: levels_by_seed(own, ARMS, ERROR, share) for share in SHARES}
@@ -66,7 +66,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for arm, look in ARMS.items():
         cell, row = within(own, {"arm": arm}), ("readers", look.name)
 
-        def best(split: str, variant: str | None = None, cell: Sequence[RunRecord] = cell) -> list[float | None]:
+        def best(split: str, variant: str | None = None, cell: Sequence[Run] = cell) -> list[float | None]:
             return percents([at_epoch(run, split, "error", "own" if variant else "best", variant) for run in cell])
 
         paper = f"{100 * lowest[look.name]:.1f}" if look.name in lowest else ""
@@ -84,7 +84,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     return entries + _rules([run for run in own if run.arm == "rules"])
 
 
-def _rules(runs: Sequence[RunRecord]) -> list[Entry]:
+def _rules(runs: Sequence[Run]) -> list[Entry]:
     """Errors of rules, of which the data's draw alone makes the spread."""
     return [
         estimate_entry(
@@ -96,7 +96,7 @@ def _rules(runs: Sequence[RunRecord]) -> list[Entry]:
     ]  # fmt: skip
 
 
-def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where no arm answers more test questions than the best rule that learns nothing."""
     _, bars = _counted(runs)
     found = {arm: errors for arm in ARMS if (errors := _test_errors(runs, arm))}
@@ -115,7 +115,7 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     )
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """What the numbers can and cannot show."""
     paragraphs = [
         "Levels lie at a share of the way from the highest error before training to the lowest that any arm of a seed "
@@ -151,7 +151,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     return paragraphs
 
 
-def _counted(runs: Sequence[RunRecord]) -> tuple[Mapping[str, Any], dict[str, float]]:
+def _counted(runs: Sequence[Run]) -> tuple[Mapping[str, Any], dict[str, float]]:
     """What rules make of the test questions, and the errors, in %, of the two that read most of them."""
     counted = [record for run in runs if run.arm == "rules" for record in run.records if record["split"] == "test"]
     if not counted:
@@ -159,12 +159,12 @@ def _counted(runs: Sequence[RunRecord]) -> tuple[Mapping[str, Any], dict[str, fl
     return counted[0], {rule: 100 * (1 - float(counted[0][rule])) for rule in ("window", "distance")}
 
 
-def _test_errors(runs: Sequence[RunRecord], arm: str) -> list[float]:
+def _test_errors(runs: Sequence[Run], arm: str) -> list[float]:
     errors = percents([at_epoch(run, "test", "error", "best") for run in within(runs, {"arm": arm})])
     return [error for error in errors if error is not None]
 
 
-def _describe_rules(runs: Sequence[RunRecord]) -> list[str]:
+def _describe_rules(runs: Sequence[Run]) -> list[str]:
     """Which arms answer more test questions than the best rules that learn nothing, by t over seeds.
 
     The arms are one family for each rule: a false word about any has a chance of ALPHA at most.
@@ -187,7 +187,7 @@ def _describe_rules(runs: Sequence[RunRecord]) -> list[str]:
     return [text]
 
 
-def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """In how many of all published seeds, those that decide nothing as well, BN-everywhere is ahead of LN."""
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
     part = claim.parts[-1]
@@ -199,5 +199,5 @@ def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list
     return [f"{where} in {seen.signs[0]} of {len(seen.seeds)} published seeds."]
 
 
-def _of_the_paper(runs: Sequence[RunRecord]) -> bool:
+def _of_the_paper(runs: Sequence[Run]) -> bool:
     return any(run.fidelity == "paper" for run in runs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from normbench.papers.claims import Artifact
 from normbench.papers.rules import ALPHA
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import final, series
 from normbench.stats.statistics import significant_signs, t_interval
 
@@ -23,7 +23,7 @@ LESS_IS_BETTER = ("sick", "mse")
 Measure = tuple[str, str]  # split and metric
 
 
-def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where trained vectors are worse than those of words counted, which learn nothing."""
     found = {title: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
              for arm, title in ARMS.items()}  # fmt: skip
@@ -31,22 +31,22 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """What training has brought, and what one C for all costs: both are part of a curve's height."""
     return [*against_the_start(runs), *_describe_one_c(runs)]
 
 
-def own(runs: Sequence[RunRecord], arm: str) -> list[RunRecord]:
+def own(runs: Sequence[Run], arm: str) -> list[Run]:
     """The whole runs of an arm at the paper's setting."""
     return [run for run in runs if (run.arm, run.control, run.status) == (arm, "", "done")]
 
 
-def start(run: RunRecord, split: str, metric: str) -> float | None:
+def start(run: Run, split: str, metric: str) -> float | None:
     """The value before training, as at the checkpoints."""
     return dict(series(run, split, "along", metric, x="step")).get(0)
 
 
-def against_the_start(runs: Sequence[RunRecord]) -> list[str]:
+def against_the_start(runs: Sequence[Run]) -> list[str]:
     """On which measures each arm is better than before training."""
     paragraphs = []
     for arm, title in ARMS.items():
@@ -72,7 +72,7 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
     return "; ".join(f"{side} on {', '.join(names)}" for side, names in found.items() if names)
 
 
-def _describe_one_c(runs: Sequence[RunRecord]) -> list[str]:
+def _describe_one_c(runs: Sequence[Run]) -> list[str]:
     """What the choice of C by nested cross-validation adds to the accuracy at the end, by arm."""
     gains = []
     for arm, title in ARMS.items():
@@ -93,7 +93,7 @@ def _describe_one_c(runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def against(runs: Sequence[RunRecord], arm: str, rule: str) -> str:
+def against(runs: Sequence[Run], arm: str, rule: str) -> str:
     """On which measures an arm after training is better or worse than a rule with the same seed."""
     rules = {run.seed: run for run in runs if run.arm == RULES}
     more = {
@@ -103,7 +103,7 @@ def against(runs: Sequence[RunRecord], arm: str, rule: str) -> str:
     return sides(more)
 
 
-def less(run: RunRecord, rules: Mapping[int, RunRecord], rule: str, split: str, metric: str) -> float | None:
+def less(run: Run, rules: Mapping[int, Run], rule: str, split: str, metric: str) -> float | None:
     """What a trained run has less what a rule has with the same seed; None where either is not there."""
     value = final(run, split, "stage", metric)
     key = f"{rule}_{split}_{metric}"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from normbench.papers import rules
 from normbench.papers.claims import Artifact
 from normbench.papers.parts import gather
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """On which side LN is at each level, which one number over the whole curve does not show."""
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-F1")
     texts = []

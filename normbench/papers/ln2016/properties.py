@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.table1 import format_deviation
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 COLUMNS = {
     "others": "same output whatever the other samples, training",
@@ -22,7 +22,7 @@ COUNTS = {"learned_tensors": "parameters", "learned": "learned values", "kept": 
 FIRST = ("none", "batch", "layer", "rms", "instance", "group", "weight", "spectral")
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Yes or no with the number behind it, then counts; the overview's methods first, then all others."""
     by_arm = {run.arm: run for run in runs if not run.control}
     entries = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from normbench.draw.tables import Entry
 from normbench.norms.sites import INVARIANT, NOT
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 COLUMNS = {
     "W_rescale": "weight matrix re-scaling",
@@ -23,7 +23,7 @@ COLUMNS = {
 PAPER = ("batch", "weight", "layer")
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Yes or no with the largest relative deviation; the paper's three methods first, then all others."""
     by_arm = {run.arm: run for run in runs if not run.control}
     reference = artifact.reference

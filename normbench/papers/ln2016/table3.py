@@ -19,7 +19,7 @@ from normbench.papers.ln2016.fig3 import (
     own,
     start,
 )
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 
 __all__ = ["caution", "explanation", "table"]
 WITHOUT_TRAINING = {"words": "random words", "tfidf": "TF-IDF"}
@@ -27,7 +27,7 @@ AFTER = "after training"
 IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Thoughts + LN, 1.7M updates"}
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """The paper's columns, with its numbers for runs on its data; the same before training, and of vectors that were
     never trained; the difference of each arm to the latter, seed by seed.
     """
@@ -44,7 +44,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     return entries + (_without(artifact, runs, rules) if rules else [])
 
 
-def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, RunRecord]) -> list[Entry]:
+def _without(artifact: Artifact, runs: Sequence[Run], rules: Mapping[int, Run]) -> list[Entry]:
     entries, never = [], "without training"
     of_the_sets = all(run.fidelity != "smoke" for run in runs)
     for (split, _), (name, factor, unit) in MEASURES.items():
@@ -65,7 +65,7 @@ def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, 
     return entries
 
 
-def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """Whether training has brought more than vectors have that were never trained."""
     paragraphs = [
         f"{name} after training, against {title}: {found}."

@@ -12,7 +12,7 @@ from normbench.draw.panels import panels as all_panels
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
 
 
@@ -49,7 +49,7 @@ RATES = {
 FIRST_RATES = {"rate-low", "rate-mid", "rate-high"}  # of all arms; the others are of arms at an edge of these
 
 
-def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """By task and normalizer: the paired difference to none, the test result and the rate; then all rates."""
     entries = []
     for task, one, cells in _tasks(runs):
@@ -78,7 +78,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     return entries
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """A panel for each task: what is monitored on the valid split."""
     found = []
     for task, one, cells in _tasks(runs):
@@ -90,7 +90,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return found
 
 
-def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where an arm was not trained at the rate that validation chose."""
     others = [
         name
@@ -102,7 +102,7 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     return f"Not at the rate that validation chooses: {', '.join(others)}." if others else ""
 
 
-def chosen(runs: Sequence[RunRecord], arm: str, task: Task) -> float | None:
+def chosen(runs: Sequence[Run], arm: str, task: Task) -> float | None:
     """The rate with the best mean of the best evaluations on the valid split; None before the first three have runs."""
     if any(not _cell(runs, arm, control) for control in FIRST_RATES):
         return None
@@ -116,18 +116,18 @@ def chosen(runs: Sequence[RunRecord], arm: str, task: Task) -> float | None:
     return min(losses, key=losses.__getitem__)
 
 
-def _edge(runs: Sequence[RunRecord], arm: str, task: Task, rate: float) -> str:
+def _edge(runs: Sequence[Run], arm: str, task: Task, rate: float) -> str:
     """Says where validation chose the lowest or the highest of an arm's rates, beyond which it may learn better."""
     tried = {_rate(run) for control in RATES for run in _cell(runs, arm, control)}
     is_edge = rate == chosen(runs, arm, task) and rate in (min(tried), max(tried))
     return " (at the edge)" if is_edge else ""
 
 
-def _rate(run: RunRecord) -> float:
+def _rate(run: Run) -> float:
     return float(run.config["optim"]["lr"])
 
 
-def _tasks(runs: Sequence[RunRecord]) -> Iterator[tuple[str, Task, Mapping[str, str]]]:
+def _tasks(runs: Sequence[Run]) -> Iterator[tuple[str, Task, Mapping[str, str]]]:
     """Tasks that have runs, with the names of their arms."""
     arms = {run.arm for run in runs}
     for task, one in TASKS.items():
@@ -139,16 +139,16 @@ def _monitored(task: Task) -> str:
     return f"validation {'NLL' if task.chosen_by == 'nll' else task.chosen_by.replace('_', ' ')}"
 
 
-def _cell(runs: Sequence[RunRecord], arm: str, control: str = "") -> list[RunRecord]:
+def _cell(runs: Sequence[Run], arm: str, control: str = "") -> list[Run]:
     return [run for run in runs if (run.arm, run.control) == (arm, control)]
 
 
-def _result(task: Task, run: RunRecord) -> float | None:
+def _result(task: Task, run: Run) -> float | None:
     value = None if run.status == "diverged" else at_epoch(run, "test", task.metric, "best")
     return None if value is None else task.factor * value
 
 
-def _validation(task: Task, run: RunRecord) -> float | None:
+def _validation(task: Task, run: Run) -> float | None:
     return None if run.status == "diverged" else at_epoch(run, "valid", task.chosen_by, "best")
 
 

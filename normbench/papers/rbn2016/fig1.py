@@ -8,7 +8,7 @@ from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
 from normbench.draw.panels import panels as all_panels
 from normbench.draw.style import COLOURS, REFERENCE
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import Point
 
 LOOKS = {f"{i / 10:g}": Look(f"gain {i / 10:g}", f"#{35 + 20 * i:02x}6e{225 - 19 * i:02x}") for i in range(1, 11)}
@@ -17,7 +17,7 @@ DERIVATIVE = Quantity("Expected derivative of tanh", "probe", "exact", "derivati
 QUARTILES = {"upper quartile": 0.31864, "lower quartile": 1.15035}  # of |z|, with which tanh' falls
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """Fig. 1a for both orders of the pixels, a line for each gain; Fig. 1b, at the same gains."""
     looks, found = {"0.01": Look("gain 0.01", REFERENCE, in_paper=False), **LOOKS}, []
     for arm in ("in-order", "permuted"):

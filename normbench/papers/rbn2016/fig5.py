@@ -7,13 +7,13 @@ from normbench.draw.panels import Line, Look, Panel, Quantity
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
-from normbench.runs.record import RunRecord
+from normbench.runs.run import Run
 from normbench.stats.series import aggregate
 
 QUANTITIES = {"log_variance": "Mean |log(var_t / var_T)|", "mean_shift": "Mean |mean_t − mean_T| / std_T"}
 
 
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     ends = {record["split"] for run in runs for record in run.records if "log_variance" in record}
     steps = sorted((int(split.split()[-1]), split) for split in ends)  # by number: valid step 2, valid step 10
     found = []

@@ -91,7 +91,7 @@ NO_MONITOR = {"split": "", "metric": "", "goal": "min"}
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class Run:
     """One run as it is stored, in a directory or a pack; its curve, cut to `steps` updates, is read when it is used.
 
     `epochs` is that length in epochs, 0 where it is given in updates; without `steps` the records give them.
@@ -178,7 +178,7 @@ class RunRecord:
         longer = self.steps > steps and any(record["step"] == steps for record in self.records)
         return self.steps == steps or longer or self.status == "diverged"
 
-    def cut(self, steps: int) -> RunRecord:
+    def cut(self, steps: int) -> Run:
         """The same run as if it had been asked for so many updates only: one that diverged later is done by then."""
         if steps >= self.steps and (self.status != "diverged" or self.logged):
             return self

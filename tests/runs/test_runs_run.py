@@ -6,7 +6,7 @@ import tracemalloc
 
 from normbench.runs.curve import Curve
 from normbench.runs.files import line
-from normbench.runs.record import RunRecord, evaluation_complete
+from normbench.runs.run import Run, evaluation_complete
 
 
 def _records(epochs: int, last: object = 0.5) -> list[dict]:
@@ -36,8 +36,8 @@ def test_an_evaluation_is_complete_with_all_its_records_and_finite_ones():
     assert whole([*_records(2), {**_records(2)[-1], "nll": "NaN", "variant": {"configuration": "FTTT"}}], 2)
 
 
-def _run(status: str, records: list[dict], epochs: int = 6) -> RunRecord:
-    return RunRecord("0" * 12, "e", "a", 1, status, epochs, records=records, reason="why", seconds=6.0)
+def _run(status: str, records: list[dict], epochs: int = 6) -> Run:
+    return Run("0" * 12, "e", "a", 1, status, epochs, records=records, reason="why", seconds=6.0)
 
 
 def test_a_run_that_diverged_later_is_done_by_then():
@@ -72,7 +72,7 @@ def test_a_curve_gives_its_records_back_as_they_were():
     assert [*map(line, curve)] == [*map(line, _logged())], "1 and 1.0 are two numbers"
     assert (len(curve), curve.last_step) == (len(_logged()), 400)
     assert not empty and [*empty] == [] and empty.last_step == 0
-    assert RunRecord("0" * 12, "e", "a", 1, "done", 2, records=_logged()).records == curve
+    assert Run("0" * 12, "e", "a", 1, "done", 2, records=_logged()).records == curve
 
 
 def test_a_record_takes_less_than_forty_bytes():
