@@ -89,7 +89,7 @@ def test_pages_follow_from_verdicts(page: str, script: ModuleType):
 def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
     ids = artifacts.ids()
     assert script.missing(tmp_path) == f"Of {len(ids)} artifacts: {len(ids)} without runs."
-    sentence = script.missing(ROOT / "results")
+    sentence = (ROOT / "README.md").read_text().partition("<!-- missing:")[2].partition("<!-- end of missing")[0]
     lacking = [name for name in ids if (ROOT / "results" / name / "paper") not in PUBLISHED]
     assert sum(map(int, re.findall(r"(\d+) (?:without|run)", sentence))) == len(lacking) > 0
 

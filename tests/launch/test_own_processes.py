@@ -9,10 +9,10 @@ from pathlib import Path
 
 import child
 import pytest
+import tiny
 
 from normbench.runs.table import Runs
 
-WORDS = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1")
 HEAD = "import os, sys\nimport torch\nfrom torch import nn\n"
 PATCHES = (
     HEAD
@@ -50,24 +50,24 @@ def normbench(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def curves(results: Path) -> dict[str, bytes]:
-    return {run.path.name: (run.path / "curve.jsonl").read_bytes() for run in Runs(results).raw}
+    return {run.id: (run.path / "curve.jsonl").read_bytes() for run in Runs(results).raw}
 
 
 @pytest.mark.parametrize("launcher", ["local", pytest.param("pool", marks=pytest.mark.slow)])
 def test_a_file_that_changes_torch_changes_no_other_run(tmp_path: Path, launcher: str) -> None:
     (tmp_path / "mine.py").write_text(PATCHES)
-    words = (*WORDS, f"launcher={launcher}", "--results")
-    assert normbench(tmp_path, "train", *words, "alone", "norm=layer")[0] == 0
-    code, output = normbench(tmp_path, "train", "-m", *words, "beside", "norm=mine.py,layer,mine.py", "seed=1")
+    assert tiny.train(tmp_path / "alone", "norm=layer") == "done"
+    words = (*tiny.WORDS, "norm=mine.py,layer,mine.py", f"launcher={launcher}")
+    code, output = normbench(tmp_path, "train", "-m", *words)
     assert code == 0, output
-    alone, beside = curves(tmp_path / "alone"), curves(tmp_path / "beside")
-    assert len(alone) == 1 and len(beside) == 2 and beside.items() >= alone.items()
+    beside = curves(tmp_path / "results")
+    assert len(beside) == 2 and beside[tiny.spec("norm=layer").id] == (tmp_path / "alone" / "curve.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("ends", ENDINGS)
 def test_a_file_that_ends_its_process_in_its_trial_is_refused(tmp_path: Path, ends: str) -> None:
     (tmp_path / "mine.py").write_text(HEAD + ENDS.format(0, ends))
-    for words in (("train", *WORDS, "norm=mine.py"), ("battery", "--norm", "mine.py")):
+    for words in (("train", *tiny.WORDS, "norm=mine.py"), ("battery", "--norm", "mine.py")):
         code, output = normbench(tmp_path, *words)
         assert code == 4 and "mine.py" in output and len(output.splitlines()) == 1, output
     assert not (tmp_path / "results" / "runs").exists()
@@ -77,7 +77,7 @@ def test_a_file_that_ends_its_process_in_its_trial_is_refused(tmp_path: Path, en
 def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path, ends: str) -> None:
     late = ENDS.format(0, ends).replace("if Mine", "if sys.argv[0].endswith('process.py') and Mine")  # in a worker
     (tmp_path / "mine.py").write_text(HEAD + late)
-    code, output = normbench(tmp_path, "train", "-m", *WORDS, "norm=mine.py,layer")
+    code, output = normbench(tmp_path, "train", "-m", *tiny.WORDS, "norm=mine.py,layer")
     assert code == 4, output
     assert "mine.py, line" in output or "its worker ended unexpectedly (exit code 0)" in output
     states = [run.status for run in Runs(tmp_path / "results").raw]
