@@ -138,6 +138,10 @@ def read(path: Path) -> Run:
         run = Run(match["id"], path.parent.name, match["arm"], int(match["seed"]), "damaged", 0, path=path)
     else:
         run = Run(str(path), "", path.name, 0, "damaged", 0, path=path)
+        try:
+            os.listdir(path)  # folders that cannot be listed stand among the runs, too
+        except OSError as error:
+            return replace(run, reason=f"cannot be read: {why(error)}")
     try:
         content = read_json(path)
         if match and content.get("id", run.id) != run.id:
@@ -159,10 +163,6 @@ def read_json(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         if not os.path.isdir(folder):
             raise Damaged("it is a dangling link") from None
-        try:
-            os.listdir(folder)
-        except OSError as error:
-            raise Damaged(f"cannot be read: {why(error)}") from None
         if os.path.exists(f"{folder}/curve.jsonl"):
             raise Damaged(f"{NAME} is missing") from None
         return {"status": "interrupted", "step": 0, "reason": "killed before it began"}
