@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from normbench.draw.panels import Panel
 from normbench.draw.text import minus, show
 from normbench.papers import rules
-from normbench.papers.decide import ControlVerdict, Verdict
-from normbench.papers.parts import PartResult
+
+if TYPE_CHECKING:  # they take a tenth of a second, and `list` judges nothing
+    from normbench.papers.decide import ControlVerdict, Verdict
+    from normbench.papers.parts import PartResult
 
 MOST_DIGITS = 7  # of the ends of an interval that look alike
 APART = 2.0  # times, from which a difference of curves is plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +13,6 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
-from normbench.papers.decide import Verdict
-from normbench.papers.parts import PartResult
 from normbench.papers.verdicts import Verdicts
 from normbench.runs import own, pack
 from normbench.runs.run import Run
@@ -134,11 +132,3 @@ def read_verdicts(path: Path) -> Verdicts:
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
-
-
-def parts(claim: Verdict) -> Iterator[PartResult]:
-    """All parts of a claim: the deciding ones, those that are only reported, those under control settings."""
-    yield from claim.parts
-    yield from claim.reported
-    for control in claim.controls:
-        yield from control.parts

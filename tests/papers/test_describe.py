@@ -107,7 +107,8 @@ def test_the_questions_of_the_papers_are_asked() -> None:
 def test_published_sentences_use_the_words_of_readers(path: Path) -> None:
     for claim in published.read_verdicts(path).claims:
         texts = [describe.in_full(claim)]
-        texts += [describe.sentence(part) for part in published.parts(claim)]
+        under_controls = [part for control in claim.controls for part in control.parts]
+        texts += [describe.sentence(part) for part in (*claim.parts, *claim.reported, *under_controls)]
         for text in texts:
             assert text and not re.search(r"log ratio|None|nan|[{}]|\n|;;|  | ,|error_published", text), text
         answer = claim.answer

@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,6 +179,15 @@ def test_a_changed_digit_of_the_verdicts_is_refused_by_all_who_read_them(tmp_pat
             with pytest.raises(NormbenchError) as caught:
                 reader()
             assert str(path) in str(caught.value) and "\n" not in str(caught.value), place
+
+
+@pytest.mark.parametrize("change", [{"words": []}, {"note": None}, {"deviations": "none"}], ids=str)
+def test_verdicts_with_other_keys_or_types_are_refused_though_their_seal_fits(change: dict[str, Any], tmp_path: Path):
+    path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
+    content = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(content | {"sha256": verdicts._seal(content)}))
+    with pytest.raises(NormbenchError, match=rf"{path} is damaged \(.*Restore it"):
+        published.read_verdicts(path)
 
 
 def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
