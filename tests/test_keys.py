@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from normbench import imports
-from normbench.config import compose, declaration_keys, experiment_file
+from normbench.config import compose, declaration_keys, experiment_file, plan
 from normbench.errors import NormbenchError
 from normbench.imports import map_keys
 from normbench.papers import claims
@@ -151,7 +151,7 @@ def _refusal(kind: str, folder: Path, content: Any) -> str:
     name, _, read, _ = FILES[kind]
     (path := folder / name).parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else yaml.dump(content, Dumper=DUMPER))
-    compose.forget()
+    plan.forget()
     try:
         read(folder, path)
     except NormbenchError as error:

@@ -21,7 +21,7 @@ from torch import nn
 
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, Axes, Subject
-from normbench.config import choice_file, compose, grammar
+from normbench.config import choice_file, compose, grammar, plan
 from normbench.core import user_code
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.files import reading, scratch
@@ -127,7 +127,7 @@ def keep(adopted: Adopted, conf: Path) -> Adopted:
                 "--results."
             )
         files.atomic_write(target, content)
-    compose.forget()
+    plan.forget()
     return replace(adopted, config_dir=conf)
 
 
@@ -142,7 +142,7 @@ def _file_of(choice: bytes) -> str:
 def _file(path: Path, conf: Path, trains: bool = False) -> Adopted:
     """The normalizer of a file, as a choice in the folder `conf`."""
     adopted = user_code.apart(path, _tried, path, conf, trains)
-    compose.forget()
+    plan.forget()
     return adopted
 
 
@@ -233,7 +233,7 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, tra
         target = folder / "norm" / f"{name}.yaml"
         files.make_folder(target.parent)
         files.atomic_write(target, text.encode())
-        compose.forget()
+        plan.forget()
         try:
             compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), folder)
         except NormbenchError as error:

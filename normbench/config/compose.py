@@ -129,10 +129,8 @@ def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
 
 
 def forget() -> None:
-    """Read files anew from now on: one was changed."""
-    from normbench.config import experiment_file  # late: it imports this module
-
-    read = choice_file.content, torch_choices, choice_path, choice, declaration, experiment_file.load
+    """Read choices anew from now on; `plan.forget` experiments too."""
+    read = choice_file.content, torch_choices, choice_path, choice, declaration
     for cached in (*read, defaults, root_defaults, _chosen):
         cached.cache_clear()
 

@@ -25,6 +25,13 @@ ADHOC = "adhoc"
 experiment = experiment_file.load
 
 
+def forget() -> None:
+    """Read files anew from now on: one was changed."""
+    compose.forget()
+    for cached in (experiment, data_name, _somewhere):
+        cached.cache_clear()
+
+
 def artifact_specs(
     name: str,
     fidelity: str,

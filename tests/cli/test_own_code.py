@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sklearn.datasets  # noqa: F401  # examples/own_data reads it: once, in the process that the others are forked off
 
-from normbench.config import compose
+from normbench.config import plan
 
 SUM = hashlib.sha256(b"a,b").hexdigest()
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -67,7 +67,7 @@ def test_which_way_is_better_is_stored_with_the_run_and_may_be_corrected(normben
     train(normbench, capfd, own)
     assert better() == ("lower", "%")
     change(own / "model" / "residual.yaml", "    metrics: ", "    rising: [error]\n    metrics: ")
-    compose.forget()  # as another process would
+    plan.forget()  # as another process would
     assert better("--config-dir", str(own)) == ("higher", "%")
 
 

@@ -83,7 +83,7 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
     assert normbench("check") == 0 and capfd.readouterr().out.startswith("whole: ")
     (tmp_path / "mine.py").unlink()
-    compose.forget()  # as another process
+    plan.forget()  # as another process
     assert normbench("list", "norms", "--config-dir", "results/own") == 0
     listing = " ".join(capfd.readouterr().out.split())
     assert "mine cannot be used: " in listing and "layer Layer normalization" in listing

@@ -148,11 +148,11 @@ def test_a_preset_of_ones_own(tmp_path: Path) -> None:
         "like: layer, at: {cell: {bais: false}}": "bais",
     }
     for declared, words in refused.items():
-        compose.forget()
+        plan.forget()
         file.write_text(f"{{name: mine, declares: {{{declared}}}}}")
         with pytest.raises(NormbenchError, match=words):
             plan.train_specs([*RECALL, "norm=mine"], False, tmp_path)
-    compose.forget()
+    plan.forget()
 
 
 def different(group: str, name: str) -> list[str]:
@@ -206,7 +206,7 @@ def edited(file: Path, *pairs: tuple[str, str]) -> None:
         assert old in text
         text = text.replace(old, new)
     file.write_text(text)
-    compose.forget()
+    plan.forget()
 
 
 @pytest.fixture
@@ -215,10 +215,10 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "conf"
     shutil.copytree(compose.conf_dir(), folder)
     monkeypatch.setattr(compose, "conf_dir", lambda: folder)
-    compose.forget()
+    plan.forget()
     yield folder
     monkeypatch.undo()
-    compose.forget()
+    plan.forget()
 
 
 NEW = "new: {type: float}"

@@ -60,7 +60,7 @@ def test_choices_from_torchs_table_serve_a_model_of_ones_own_and_are_not_replace
     (spec,) = plan.train_specs(["model=own", "data=digits"], False, folder)
     assert spec.config["optim"]["momentum"] == 0 and spec.config["schedule"]["T_max"] == 9
     _own(folder, "optim", "rprop", {**spec.config["optim"], "name": "rprop"})
-    compose.forget()
+    plan.forget()
     with pytest.raises(NormbenchError, match=r"rprop\.yaml: there is a shipped optim=rprop"):
         plan.train_specs([*WORDS, "optim=rprop"], False, folder)
 
@@ -74,7 +74,7 @@ def test_a_model_without_a_monitor_is_monitored_by_its_first_that_falls(tmp_path
     ):
         own = text.replace("metrics: [nll, error]", f"metrics: {metrics}").replace("    shares: [error]\n", "")
         folder = _own(tmp_path, "model", "own", f"{own}\n{more}\n")
-        compose.forget()
+        plan.forget()
         assert compose.compose(grammar.parse(["model=own", "data=digits"]), folder)["monitor"]["metric"] == metric
     with pytest.raises(NormbenchError, match=r"Add monitor\.goal=max"):
         plan.train_specs(["model=own", "data=digits"], False, folder)

@@ -66,7 +66,7 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "norm" / "centre.py").write_text(OWN)
     (tmp_path / "norm" / "centre.yaml").write_text(OWN_YAML.format(file="centre.py"))
     (tmp_path / "experiment" / "mine" / "one.yaml").write_text(OWN_EXPERIMENT)
-    compose.forget()
+    plan.forget()
     return tmp_path
 
 

@@ -41,7 +41,7 @@ def test_what_is_not_understood_of_a_models_defaults_is_refused(tmp_path: Path) 
     path.parent.mkdir()
     for entry in ("mnist_mlp", "/dta: mnist", "optional /data: mnist", "/data@model: mnist", "{}", "5"):
         path.write_text(text.replace("name: mnist_mlp", "name: own").replace("/data: mnist", entry))
-        compose.forget()
+        plan.forget()
         with pytest.raises(NormbenchError, match=r"own\.yaml: defaults: .* is no choice\. Write /GROUP: NAME"):
             compose.compose(grammar.parse(["model=own"]), tmp_path)
 
@@ -57,7 +57,7 @@ def test_a_models_file_sets_parts_and_choices_alone(tmp_path: Path) -> None:
         ("clip:", "clip must be a map"),
     ):
         path.write_text(f"{text}\n{more}\n")
-        compose.forget()
+        plan.forget()
         with pytest.raises(NormbenchError) as caught:
             compose.compose(grammar.parse(["model=own"]), tmp_path)
         assert f"{path}: {says}" in str(caught.value)
@@ -67,7 +67,7 @@ def test_each_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[str] = Counter()
     real = reading.read
     monkeypatch.setattr(reading, "read", lambda path, most: (opened.update([str(path)]), real(path, most))[1])
-    compose.forget()
+    plan.forget()
     plan.train_specs(["model=mnist_mlp,lenet5", "norm=none,batch,layer", "seed=range(3)"], True)
     assert opened[str(compose.conf_dir() / "norm" / "layer.yaml")] == 1 and set(opened.values()) == {1}
 
@@ -78,7 +78,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     seen = []
     for eps in ("1.0e-5", "2.0e-5"):
         (tmp_path / "norm" / "own.yaml").write_text(text.replace("eps: 1.0e-5", f"eps: {eps}"))
-        compose.forget()
+        plan.forget()
         seen.append(compose.compose(grammar.parse(["model=mnist_mlp", "norm=own"]), tmp_path)["norm"]["eps"])
     assert seen == [1e-5, 2e-5]
 
@@ -92,7 +92,7 @@ def test_a_broken_file_that_was_mended_is_read_anew(tmp_path: Path) -> None:
             compose.choice("norm", "own", tmp_path)
         (tmp_path / "norm" / "own.yaml").write_text(text.replace("name: layer", "name: own"))
         assert compose.choice("norm", "own", tmp_path)["name"] == "own"
-        compose.forget()
+        plan.forget()
 
 
 def test_what_is_composed_once_is_never_written_into(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def own(folder: Path, **facts: Any) -> Path:
 
 
 def planned(folder: Path) -> Spec:
-    compose.forget()
+    plan.forget()
     (spec,) = plan.train_specs(["model=mnist_mlp", "data=fashion", "train.batch_size=10"], False, folder)
     return spec
 
