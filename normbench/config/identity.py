@@ -12,7 +12,7 @@ Out too: paths, launcher, device, how often to save, fidelity and experiment nam
 shorter request: a schedule counts updates from the first) and how it is evaluated (`eval`, `monitor`, and normalizers'
 options with `hashed: false`; a probe trains nothing, so it has these in).
 
-A finished run serves a plan with its id only if it has the evaluations that are asked for: see `evaluation`.
+A finished run serves a plan with its id only if it has the evaluations that are asked for: see `spec`.
 """
 
 from __future__ import annotations

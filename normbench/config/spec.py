@@ -8,11 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from normbench.config import compose, evaluation, identity
+from normbench.config import compose, identity
 from normbench.config.updates import updates_per_epoch
 from normbench.errors import Failed, NormbenchError
 from normbench.files.stored import LABELS, OWN
 from normbench.norms.sites import Choice, simpler
+
+# options of `eval`: a stored run may have more of the first, and must have the same of the second
+LISTS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
+EQUAL = ("unit", "strides", "drop_last", "samples")
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,11 @@ class Spec:
 
     def accepts(self, stored: Mapping[str, Any]) -> bool:
         """Whether a finished run of a stored configuration, with this id, has every evaluation that is asked for."""
-        return evaluation.accepts(self, stored)
+        return _accepts(self, stored)
 
     def can_continue(self, stored: Mapping[str, Any]) -> bool:
         """The same of an unfinished run: where it ends it is evaluated."""
-        return evaluation.accepts(self, stored, any_length=True)
+        return _accepts(self, stored, any_length=True)
 
     def labels(self) -> dict[str, Any]:
         """How the run is filed; no part of its identity."""
@@ -118,3 +122,54 @@ class Spec:
         if edited := identity.edited_files(spec.config, sites, spec.maths):
             raise Failed(f"run {spec.id}: {' and '.join(edited)} was edited after planning. Repeat the command.")
         return spec
+
+
+# --- whether a stored run has every evaluation that is asked for: an id says nothing of them -------------------------
+
+
+def _accepts(spec: Spec, stored: Mapping[str, Any], any_length: bool = False) -> bool:
+    """Whether a run of the stored configuration, with the same id, has every evaluation that `spec` asks for.
+
+    any_length: as if the stored run had the length of `spec`.
+    """
+    has, wanted = {**compose.root_defaults("eval"), **stored["eval"]}, spec.config["eval"]
+    same_length = any_length or _length(stored) == _length(spec.config)
+    return (
+        all(set(wanted[key]) <= set(has[key]) for key in LISTS)
+        and all(wanted[key] == has[key] for key in EQUAL)
+        and stored["monitor"] == spec.config["monitor"]
+        and wanted["every"] % has["every"] == 0
+        and wanted["reshuffles"] <= has["reshuffles"]
+        # the last evaluation is tested in any case, and another length has another last one
+        and (has["test"] == "each" or (same_length and wanted["test"] == has["test"]))
+        and (same_length or _was_evaluated_there(spec, has, *_length(stored)))
+        and (spec.probe or _has_default(spec, stored))
+    )
+
+
+def _length(config: Mapping[str, Any]) -> tuple[int, int]:
+    return int(config["train"]["epochs"]), int(config["train"]["steps"])
+
+
+def _was_evaluated_there(spec: Spec, has: Mapping[str, Any], epochs: int, steps: int) -> bool:
+    """Whether a run of this length and evaluation was evaluated where `spec` ends, if it is longer."""
+    if spec.probe or (steps or updates_per_epoch(spec.config) * epochs) <= spec.steps:
+        return True
+    every = has["every"] * (updates_per_epoch(spec.config) if has["unit"] == "epochs" else 1)
+    return spec.steps % every == 0 or spec.steps in has["also_after"]
+
+
+def _has_default(spec: Spec, stored: Mapping[str, Any]) -> bool:
+    """Whether the default evaluation of the stored run is that of `spec`, at each site."""
+    wanted = _default(spec.sites)
+    if not any(wanted.values()):
+        return True
+    try:
+        return _default(identity.assign(compose.restore(stored, spec.config_dir), spec.config_dir)) == wanted
+    except NormbenchError:  # of a version that had other options
+        return False
+
+
+def _default(sites: Mapping[str, Choice]) -> dict[str, Any]:
+    """The options at each site that decide how a trained run is evaluated without being asked for more."""
+    return {path: {key: choice.options[key] for key in choice.evaluation} for path, choice in sites.items()}
