@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.core import keys
-from normbench.papers import rules, verdicts
+from normbench.papers import verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.decide import Verdict
 from normbench.papers.parts import PartResult
+from normbench.papers.rules_file import FEWEST
 from normbench.runs.run import Run
 
 ERROR = Endpoint("final", split="test", mode="eval", metric="error", better="lower")
@@ -52,7 +53,7 @@ class AsThere:
     def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
         seeds = {run.seed for run in self.runs if run.control == control}
         there = sorted(seed for seed in seeds if alone is None or seed in alone)
-        return [*there, *range(1000, 1000 + rules.FEWEST - len(there))]
+        return [*there, *range(1000, 1000 + FEWEST - len(there))]
 
     def smallest_effect(self, part: Part) -> float | None:
         return part.delta.is_ if part.delta else None

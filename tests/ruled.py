@@ -9,7 +9,7 @@ import yaml
 
 from normbench.papers import rules
 from normbench.papers.claims import Part
-from normbench.papers.parts import Observed
+from normbench.papers.observed import Observed
 from normbench.runs.run import Run
 from normbench.stats.statistics import t_interval
 

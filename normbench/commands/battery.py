@@ -29,7 +29,7 @@ from normbench.core import user_code
 from normbench.errors import BadInput
 from normbench.launch import pace
 from normbench.launch.run_missing import ensure_runs, missing
-from normbench.papers.rules import FEWEST
+from normbench.papers.rules_file import FEWEST
 from normbench.runs import files
 from normbench.runs.table import Runs
 from normbench.web import battery_page

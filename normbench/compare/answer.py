@@ -30,7 +30,7 @@ from normbench.compare.difference import (
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
-from normbench.papers.rules import FEWEST
+from normbench.papers.rules_file import FEWEST
 from normbench.stats.series import CLOCKS, best_step, series
 
 

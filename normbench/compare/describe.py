@@ -28,7 +28,7 @@ from normbench.compare.groups import Task
 from normbench.compare.question import BEST, END, TUNED, has_logged
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
 from normbench.draw.text import format_seeds, minus
-from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 

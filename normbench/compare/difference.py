@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, welch
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"

@@ -19,7 +19,7 @@ from normbench.config.plan import ADHOC
 from normbench.draw.text import format_seeds, ranges
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.rules import FEWEST
+from normbench.papers.rules_file import FEWEST
 from normbench.stats.statistics import REACH
 
 MOST = 4  # comparisons

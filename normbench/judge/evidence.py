@@ -24,7 +24,9 @@ from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
 from normbench.papers.claims import Part, format_cell
 from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
-from normbench.papers.parts import Observed, gather
+from normbench.papers.observed import Observed
+from normbench.papers.parts import gather
+from normbench.papers.rules_file import FEWEST
 from normbench.runs.run import Run
 from normbench.stats.series import series
 from normbench.stats.statistics import Interval, welch
@@ -196,7 +198,7 @@ def _unpaired(part: Part, cells: Cells, least: int) -> Logged:
         values.append({"cell": dict(term[1]), "weight": term[0], "values": [*map(str, outcomes)]})
     timed, smaller, larger = part.endpoint.kind == "time_to_level", min(map(len, cells)), max(map(len, cells))
     every = [outcome for outcomes in seen for outcome in outcomes]
-    enough = smaller >= max(least, rules.FEWEST)
+    enough = smaller >= max(least, FEWEST)
     uneven = enough and larger > MOST_UNEVEN * smaller
     return Unpaired(
         part=part,

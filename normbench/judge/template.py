@@ -12,8 +12,9 @@ from normbench.draw.text import visible
 from normbench.errors import BadInput, unknown
 from normbench.files.stored import IMPORT
 from normbench.judge.evidence import observe
-from normbench.papers import claims, rules
+from normbench.papers import claims
 from normbench.papers.claims import EQUAL
+from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.runs.run import Run
 from normbench.stats.statistics import detectable_effect
 
@@ -62,10 +63,10 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
 
     (claim,) = content["claims"]
     (part,) = claims.built(content, Path("--init")).claims[0].parts
-    seen = observe(part, [run for run in runs if not run.control], content["length"], rules.FEWEST, None)
+    seen = observe(part, [run for run in runs if not run.control], content["length"], FEWEST, None)
     margin = None
     if seen.sd is not None and not seen.flat:
-        margin = detectable_effect(seen.sd, len(seen.seeds), 1 - rules.ALPHA, rules.POWER)
+        margin = detectable_effect(seen.sd, len(seen.seeds), 1 - ALPHA, POWER)
     second = copy.deepcopy(claim) | {"id": "C2", "kind": "no_worse"}
     second["statement"] = second["statement"].replace("better than", "no worse than")
     second["parts"][0]["within"] = margin and float(f"{margin:.3g}")
@@ -82,8 +83,8 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
         "Write the claims, and the smallest effects that matter, before you look at the curves.",
         *(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in has.items()),
         "within: the first arm is not worse by so much or more. It is what these seeds carry, or empty where they say",
-        f"nothing of it: if both arms are alike, C2 holds with {100 * rules.POWER:.0f} %. Too much? Train more seeds.",
+        f"nothing of it: if both arms are alike, C2 holds with {100 * POWER:.0f} %. Too much? Train more seeds.",
     ]
-    keys = {"runs": [*words], "seeds": rules.FEWEST, "length": content["length"], "claims": [claim, second]}
+    keys = {"runs": [*words], "seeds": FEWEST, "length": content["length"], "claims": [claim, second]}
     body = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
     return "".join(f"# {visible(line)}\n" for line in head) + body

@@ -12,7 +12,8 @@ from normbench.judge.evidence import Logged, Unpaired, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
-from normbench.papers.parts import Observed
+from normbench.papers.observed import Observed
+from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 
 PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
@@ -31,11 +32,11 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     elif settings and "" not in settings:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     seen = [_Seen(claim, claims, runs) for claim in claims.claims]
-    found = [one.verdict(rules.ALPHA) for one in seen]
+    found = [one.verdict(ALPHA) for one in seen]
     testable = [place for place, claim in enumerate(found) if claim.spent]
     decided: list[int] = []
     while True:
-        alpha = rules.ALPHA / max(1, len(testable) - len(decided))
+        alpha = ALPHA / max(1, len(testable) - len(decided))
         found = [found[place] if place in decided else one.verdict(alpha) for place, one in enumerate(seen)]
         new = [place for place in testable if place not in decided and found[place].setting in rules.DECIDED]
         if not new:
@@ -65,9 +66,7 @@ class _Seen:
     def verdict(self, alpha: float) -> Verdict:
         setting, reported = _with_parts(self.setting), _with_parts(self.reported)
         controls = {name: _with_parts(seen) for name, seen in self.controls.items()}
-        verdict = decide(
-            self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=rules.ALPHA
-        )
+        verdict = decide(self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=ALPHA)
         parts = []
         for seen, part in zip(self.setting, verdict.parts, strict=True):
             unpaired = tuple(len(cell["values"]) for cell in seen.cells) if isinstance(seen, Unpaired) else None

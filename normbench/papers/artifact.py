@@ -21,6 +21,7 @@ from normbench.draw.tables import Entry
 from normbench.errors import BadInput, unknown
 from normbench.files import reading
 from normbench.papers import claims, default_artifact, describe, rules
+from normbench.papers.rules_file import ALPHA, FEWEST
 from normbench.runs.run import Run
 from normbench.runs.stamps import Stamp, stamp
 
@@ -247,7 +248,7 @@ def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:
 def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
     """Refuse a claim of which a part has too few seeds for its test at the plan's fidelity, or no smallest effect."""
     experiment = planned.artifact.experiment
-    alpha = rules.ALPHA / ((2 if claim.added else 1) * max(1, len(claim.parts)))
+    alpha = ALPHA / ((2 if claim.added else 1) * max(1, len(claim.parts)))
     most = max((len(planned.seeds(part, "", claim.alone(planned.fidelity))) for part in claim.parts), default=0)
     if claim.added and claim.added[1] > most:
         raise BadInput(f"{where}: seeds are added up to {claim.added[1]}, {experiment} plans {most}.")
@@ -255,7 +256,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
         decides = part in claim.parts
         if decides:
             rules.check_smallest_effect(part, planned.smallest_effect(part), where)
-        least = 1 if part.kind == "exact" else rules.FEWEST
+        least = 1 if part.kind == "exact" else FEWEST
         signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
         at_setting, at_controls = (
             max(least, rules.fewest_pairs(alpha / share)) if signed else least

@@ -6,6 +6,8 @@ part compares endpoints. Each field is a key of the file; the comment beside it 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +39,7 @@ from normbench.draw.panels import AXES, Quantity
 from normbench.draw.style import COLOURS
 from normbench.errors import BadInput
 from normbench.files import reading
-from normbench.papers import rules
+from normbench.papers.rules_file import FEWEST
 from normbench.runs.run import LOSSES
 from normbench.stats.series import CLOCKS
 
@@ -463,7 +465,7 @@ class Artifact:
     runs: Names = ()  # without an experiment: those that decide, as `normbench judge --runs` takes them
     # Without an experiment: runs that end at different steps are refused, or compared up to their last common step.
     length: Literal["equal", "common"] = "equal"
-    seeds: Count = rules.FEWEST  # the planned number n
+    seeds: Count = FEWEST  # the planned number n
     figure: Figure | None = None  # what its figure shows; without figure and table that is what claims compare
     table: tuple[Table, ...] = ()  # what its table shows, part by part
     # The last seed whose results had been seen when the smallest effects were declared: on seeds up to it no effect is
@@ -500,8 +502,8 @@ class Artifact:
         """Refuse what has no meaning without an experiment, and a file that would judge nothing."""
         if not self.claims:
             raise ValueError("'claims' is empty: nothing would be judged.")
-        if self.seeds < rules.FEWEST:
-            raise ValueError(f"seeds: {self.seeds} must be at least {rules.FEWEST}: no verdict rests on fewer.")
+        if self.seeds < FEWEST:
+            raise ValueError(f"seeds: {self.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
         for key in ("figure", "table"):
             if getattr(self, key):
                 raise ValueError(f"'{key}' is of claims about an experiment, and there is none.")
@@ -558,9 +560,15 @@ def built(data: Any, path: Path) -> Artifact:
         id=artifact.id or path.stem,
         title=artifact.title or path.stem,
         claims=tuple(judged),
-        claims_sha256=rules.canonical_sha256(data["claims"]),
+        claims_sha256=canonical_sha256(data["claims"]),
         path=path,
     )
+
+
+def canonical_sha256(content: Any) -> str:
+    """SHA-256 of canonical JSON (keys sorted, no spaces): comments and layout of a file do not count."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def command(name: str, config_dir: Path | None) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from normbench.papers import rules
 from normbench.papers.claims import Amendment, Claim, Part
-from normbench.papers.parts import Observed, PartResult, result
+from normbench.papers.observed import Observed
+from normbench.papers.parts import PartResult, result
+from normbench.papers.rules_file import ALPHA
 from normbench.stats.statistics import Interval
 
 Parts = Sequence[tuple[Part, Observed]]
@@ -88,7 +90,7 @@ def decide(
     reported: Parts = (),
     look: int = 1,
     names: Mapping[str, str] | None = None,
-    alpha: float = rules.ALPHA,
+    alpha: float = ALPHA,
     small: float | None = None,
     earlier: int = 0,
 ) -> Verdict:
@@ -183,7 +185,7 @@ def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: floa
     judged = parts and all(seen.complete and not seen.gap for _, seen in parts)
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
-    return rules.ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
+    return ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
 
 
 def _alone(claim: Claim, fidelity: str) -> dict[str, tuple[int, int]]:

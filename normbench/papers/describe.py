@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from normbench.draw.panels import Panel
 from normbench.draw.text import minus, show
 from normbench.papers import rules
+from normbench.papers.rules_file import ALPHA, FEWEST
 
 if TYPE_CHECKING:  # they take a tenth of a second, and `list` judges nothing
     from normbench.papers.decide import ControlVerdict, Verdict
@@ -324,7 +325,7 @@ def _order(part: PartResult) -> str:
     counts = part.sign_test or {}
     fewer, more = ("sooner", "later") if part.clock else ("lower", "higher")
     text = f"{fewer} in {counts['below']:g}, {more} in {counts['above']:g} of {part.n} seeds, p = {show(counts['p'])}"
-    if part.n in (counts["below"], counts["above"]) and counts["p"] > rules.ALPHA:
+    if part.n in (counts["below"], counts["above"]) and counts["p"] > ALPHA:
         text += ": too few seeds for a sign test"
     return "; ".join(filter(None, [text, _lost(part)]))
 
@@ -337,10 +338,10 @@ def _lost(part: PartResult) -> str:
 def _why(part: PartResult) -> str:
     if part.why not in WHY:
         return str(part.why)
-    needed = max(part.planned or 0, rules.FEWEST)
+    needed = max(part.planned or 0, FEWEST)
     margin = _margin(part) if part.delta or part.within else ""
     about = part.about if "{about[" in WHY[part.why] else ", ".join(part.about)
-    planned = f"{needed} planned" if needed > rules.FEWEST else needed
+    planned = f"{needed} planned" if needed > FEWEST else needed
     return WHY[part.why].format(about=about, needed=planned, margin=margin)
 
 
@@ -375,7 +376,7 @@ def _number(value: float, ratio: bool = False, digits: int = 2) -> str:
 
 
 def _usual(part: PartResult) -> bool:
-    return part.level in (None, 1 - rules.ALPHA)
+    return part.level in (None, 1 - ALPHA)
 
 
 def _level(part: PartResult) -> str:
@@ -394,7 +395,7 @@ def curves(panels: Sequence[Panel], names: Mapping[str, str]) -> list[str]:
     texts: dict[tuple[str, str, str], str] = {}
     for panel in panels:
         end, place = panel.quantity, (panel.column, panel.quantity.split, panel.quantity.metric)
-        lines = [line for line in panel.lines if line.look.in_paper and len(line.seeds) >= rules.FEWEST]
+        lines = [line for line in panel.lines if line.look.in_paper and len(line.seeds) >= FEWEST]
         last = {names.get(line.arm, line.look.name): line.points[-1] for line in lines}
         ends = {name: (point.mean or 0.0, point.interval) for name, point in last.items()}
         if not end.log or not end.over_time or len(ends) < 2 or place in texts:

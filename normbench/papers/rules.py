@@ -11,22 +11,16 @@ are settings that the paper leaves open. Each step gives one word; the last puts
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import Any
 
 from normbench.errors import BadInput
 from normbench.files.stored import LOGGED
+from normbench.papers.claims import Part, canonical_sha256
+from normbench.papers.observed import Observed
+from normbench.papers.rules_file import ALPHA, RULES
 from normbench.stats.statistics import Interval, sign_test, within
-
-if TYPE_CHECKING:  # which ask this module for words
-    from normbench.papers.claims import Part
-    from normbench.papers.parts import Observed
 
 HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
 NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
@@ -39,10 +33,6 @@ NEWS = {
     "reproduced": "good", "supported": "good", HOLDS: "half-good", NEGLIGIBLE: "weak", OPPOSITE: "half-bad",
     "contradicted": "bad", "refuted": "bad", DIVERGED: "bad", UNDECIDED: "open", "not": "none",
 }  # fmt: skip
-RULES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8"))
-ALPHA: float = RULES["alpha"]
-FEWEST: int = RULES["fewest_seeds"]
-POWER: float = RULES["power"]
 
 
 # --- a part ----------------------------------------------------------------------------------------------------------
@@ -237,9 +227,3 @@ def sha256(*content: Any) -> str:
     """
     general = {key: RULES[key] for key in ("version", "alpha", "fewest_seeds", "power")}
     return canonical_sha256([general, *content])
-
-
-def canonical_sha256(content: Any) -> str:
-    """SHA-256 of canonical JSON (keys sorted, no spaces): comments and layout of a file do not count."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()

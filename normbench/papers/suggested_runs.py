@@ -17,6 +17,7 @@ from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Suggestion, Verdict
 from normbench.papers.parts import PartResult
+from normbench.papers.rules_file import ALPHA, POWER
 from normbench.runs.run import Run
 from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, within
 
@@ -90,7 +91,7 @@ def _seeds_needed(
     parts: Sequence[PartResult],
     runs: Sequence[Run],
     word: str,
-    alpha: float = rules.ALPHA,
+    alpha: float = ALPHA,
     under: Sequence[str] = (),
 ) -> Suggestion | None:
     """How many seeds would show what was seen, if it is what it looks like; `under`: the controls that are open."""
@@ -98,7 +99,7 @@ def _seeds_needed(
     if open_parts and all(part.kind == "size" for part in open_parts):
         return replace(NOTHING, kind="single runs")
     if any(part.effect is None and part.n and part.test == "t" for part in parts):
-        return replace(NOTHING, kind="no mean", seeds=rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts))))
+        return replace(NOTHING, kind="no mean", seeds=rules.fewest_pairs(ALPHA / max(1, len(claim.parts))))
     needed = [_seeds(part, alpha) for part in open_parts if part.kind != "size"]
     if not needed:
         return None
@@ -139,14 +140,14 @@ def _seeds(part: PartResult, alpha: float) -> int | None:
     if part.kind in ("equivalence", "no_worse"):
         worse = -part.effect if part.better == "higher" else part.effect
         room = (margin or 0.0) - (worse if part.kind == "no_worse" else abs(worse))
-        return seeds_needed(room, alone, 1 - 2 * alpha, rules.POWER, fixed=fixed) if room > 0 else None
-    return seeds_needed(part.effect, alone, 1 - alpha, rules.POWER, fixed=fixed)
+        return seeds_needed(room, alone, 1 - 2 * alpha, POWER, fixed=fixed) if room > 0 else None
+    return seeds_needed(part.effect, alone, 1 - alpha, POWER, fixed=fixed)
 
 
 def _of_seeds(part: PartResult) -> float:
     """The spread of single seeds, which the prediction interval is made of."""
     low, high = part.prediction or (0.0, 0.0)
-    return (high - low) / 2 / t_quantile(part.n - 1, part.level or 1 - rules.ALPHA) / math.sqrt(1 + 1 / part.n)
+    return (high - low) / 2 / t_quantile(part.n - 1, part.level or 1 - ALPHA) / math.sqrt(1 + 1 / part.n)
 
 
 def _rounded(hours: float | None) -> float | None:

@@ -18,8 +18,7 @@ from normbench.config import FIDELITIES
 from normbench.core.keys import Range
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import rules
-from normbench.papers.claims import _below, load
+from normbench.papers.claims import _below, canonical_sha256, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -218,7 +217,7 @@ _storable = _values(st.integers(-(10**300), 10**300))  # beyond a float the file
 @given(st.lists(st.dictionaries(st.text(max_size=5), _json, max_size=4), max_size=3))
 def test_the_hash_does_not_depend_on_the_order_of_keys(claims: list[dict[str, Any]]) -> None:
     again = [dict(reversed(entry.items())) for entry in claims]
-    assert rules.canonical_sha256(claims) == rules.canonical_sha256(again)
+    assert canonical_sha256(claims) == canonical_sha256(again)
 
 
 @given(st.sampled_from(["claims", "seeds", "deviations", "amendments", "reference"]), _json)

@@ -12,7 +12,7 @@ import pytest
 from normbench.core.streams import stream
 from normbench.papers import rules
 from normbench.papers.claims import Endpoint, Part
-from normbench.papers.parts import Observed
+from normbench.papers.observed import Observed
 from normbench.stats.statistics import median_interval
 
 SLOW = pytest.param(6_000, marks=pytest.mark.slow)

@@ -12,7 +12,8 @@ from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effect
 
 from normbench.papers import rules
 from normbench.papers.claims import Delta, load
-from normbench.papers.parts import Observed, result
+from normbench.papers.observed import Observed
+from normbench.papers.parts import result
 from normbench.stats.statistics import t_interval
 
 # --- a direction -----------------------------------------------------------------------------------------------------

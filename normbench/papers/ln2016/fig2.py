@@ -12,7 +12,7 @@ from normbench.draw.style import COLOURS, EXTRA_COLOURS
 from normbench.draw.tables import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.papers.claims import Artifact
 from normbench.papers.parts import gather
-from normbench.papers.rules import ALPHA
+from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
 from normbench.stats.statistics import significant_signs, t_interval

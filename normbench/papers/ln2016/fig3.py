@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from normbench.papers.claims import Artifact
-from normbench.papers.rules import ALPHA
+from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 from normbench.stats.series import final, series
 from normbench.stats.statistics import significant_signs, t_interval
