@@ -29,7 +29,7 @@ def run(arm: str = "ln", seed: int = 1, points: int = 10, name: str = "x", end: 
     facts: dict[str, Any] = {
         "monitor": VALID,
         "metrics": METRICS,
-        "about": {"map_sha256": "1", "clocks": ["epoch"] if epochs else ["step"]},
+        "about": {"clocks": ["epoch"] if epochs else ["step"]},
     }
     facts |= {"diverged": "valid loss is not finite" if isinstance(end, str) else ""} | given
     key = facts.pop("key", f"{arm}_s{seed}")

@@ -138,14 +138,13 @@ def final_entry(
     factor: float = 1.0,
     unit: str = "",
     paper: str = "",
-    variant: str | None = None,
     log: bool = False,
 ) -> Entry:
     """The values at the last epoch of one cell's runs; `where` is (split, mode, metric).
 
     `log`: geometric mean and interval, for losses that differ by orders of magnitude.
     """
-    found = [final_value(run, *where, variant=variant) if run.status == "done" else None for run in runs]
+    found = [final_value(run, *where) if run.status == "done" else None for run in runs]
     values = [None if value is None else value * factor for value in found]
     return estimate_entry(values, group, row, quantity, unit, paper, log)
 

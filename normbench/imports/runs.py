@@ -18,7 +18,7 @@ from normbench.imports.curves import Points, points
 from normbench.imports.log import refuse
 from normbench.imports.map_keys import CLOCKS, Clock, Clocks, Label, Map, Series, text
 from normbench.imports.parts import Part, check_column, found_in
-from normbench.runs import files, imported
+from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.run import Run
 
@@ -266,7 +266,6 @@ def _record(name: str, run: Found, map: Map) -> Run:
         about={
             "source": run.parts[0].log.source,
             "files": [dict(log.file) for _, log in sorted(logs.items())],
-            "map_sha256": files.seal(written(map)),
             "clocks": [clock for clock in CLOCKS if x and getattr(x, clock)] or ["step"],  # the tool's own is one
             "hparams": _settings(run.parts),
             **({"counted_seeds": True} if map.labels and isinstance(map.labels.seed, str) else {}),

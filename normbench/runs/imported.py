@@ -78,7 +78,7 @@ def record(
         diverged: which series end without a finite number, in words; "" where none does.
         monitor: {split, metric, goal}; None where it is not declared: then nothing is best.
         metrics: by name what the map declares: {goal: min or max, unit: fraction, ...}.
-        about: what else is recorded: source, files, map_sha256, clocks, hparams, counted, counted_seeds.
+        about: what else is recorded: source, files, clocks, hparams, counted, counted_seeds.
     """
     for metric in metrics or {}:
         if metric in PLACE:
