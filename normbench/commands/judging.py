@@ -1,5 +1,6 @@
 """The options of a command that judges claims: when it fails, and the comment on a pull request."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,13 +30,13 @@ class Judging(options.Answering):
     ] = None
 
     @property
+    @abstractmethod
     def asked(self) -> str:
         """What is judged, as the command line names it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self, judged: list[ci.Judged]) -> int:
         """The work; returns the exit code, and adds the claims of each file to `judged`."""
-        raise NotImplementedError
 
     @cached_property
     def console(self) -> Console:

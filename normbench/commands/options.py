@@ -1,5 +1,6 @@
 """The options that several commands share, and the help of a command."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,7 +90,7 @@ Weights = Annotated[str | None, option("which weights: last, best or step-N (def
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answering:
+class Answering(ABC):
     """A command as a class, called with `run`: its fields are its options."""
 
     results: Results
@@ -103,6 +104,6 @@ class Answering:
     def say(self, text: str) -> None:
         terminal.say(self.console, text)
 
+    @abstractmethod
     def run(self) -> int:
         """The work; returns the exit code."""
-        raise NotImplementedError

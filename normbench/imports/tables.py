@@ -7,9 +7,8 @@ import gzip
 import io
 import json
 import re
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,10 +80,7 @@ def _header(content: bytes, path: Path) -> Header:
         if not end:
             raise refuse(path, "has no whole line of column names.")
         number += 1
-        try:
-            text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise refuse(path, f"has no line of column names: {error}.") from None
+        text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
         if BEFORE_HEADER.match(text):
             comments.append((text, end))
         elif text.strip():
@@ -99,8 +95,7 @@ def _header(content: bytes, path: Path) -> Header:
     stripped = [name.strip() for name in names]
     if not any(stripped):
         raise refuse(path, "has no whole line of column names.")
-    if twice := sorted({name for name in stripped if stripped.count(name) > 1}):
-        raise refuse(path, f"has two columns '{twice[0]}'.")
+    _check_names(stripped, path)
     notes = []
     if comments:
         lines = f"{len(comments)} lines" if len(comments) > 1 else "1 line"
@@ -204,8 +199,7 @@ def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:
     if sum(head.row_group(number).total_byte_size for number in range(head.num_row_groups)) > MOST_TEXT:
         raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
     names = file.schema_arrow.names
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise refuse(path, f"has two columns '{twice[0]}'.")
+    _check_names(names, path)
     leaves = [file.schema.column(number) for number in range(head.num_columns)]
     lists = {leaf.path.partition(".")[0] for leaf in leaves if leaf.max_repetition_level}
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -261,10 +255,13 @@ def _flattened(table: Any, path: Path) -> Any:
 
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
-    names = Counter(table.column_names)
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise refuse(path, f"has two columns '{twice[0]}'.")
+    _check_names(table.column_names, path)
     return table
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise refuse(path, f"has two columns '{twice[0]}'.")
 
 
 def _row(line: bytes, number: int, path: Path) -> dict[str, Any]:
@@ -334,19 +331,15 @@ def column(values: list[Any]) -> Any:
 
 def _unpacked(content: bytes, path: Path) -> tuple[bytes, bool]:
     """What a gzip file holds, as far as it goes, and whether it is cut."""
-    if content[:2] != b"\x1f\x8b":
-        if len(content) > UNPACKED:
-            raise refuse(path, f"is larger than {UNPACKED >> 20} MiB.")
-        return content, False
-    found, is_cut = bytearray(), False
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        try:
-            while (part := file.read1(1 << 20)) and len(found) <= UNPACKED:
-                found += part
-        except EOFError:  # its whole lines count
-            is_cut = True
-        except (OSError, zlib.error) as error:
-            raise refuse(path, f"cannot be unpacked: {error}.") from None
-    if len(found) > UNPACKED:
-        raise refuse(path, f"unpacks to more than {UNPACKED >> 20} MiB.")
-    return bytes(found), is_cut
+    is_packed, is_cut = content[:2] == b"\x1f\x8b", False
+    unpacked = bytearray() if is_packed else content
+    if is_packed:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            try:
+                while (part := file.read1(1 << 20)) and len(unpacked) <= UNPACKED:
+                    unpacked += part
+            except EOFError:  # its whole lines count
+                is_cut = True
+    if len(unpacked) > UNPACKED:
+        raise refuse(path, f"has more than {UNPACKED >> 20} MiB of text.")
+    return bytes(unpacked), is_cut

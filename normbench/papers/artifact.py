@@ -113,8 +113,10 @@ def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
         if "model" in entry:
-            raise BadInput(f"{name} draws a network: model={entry['model']}. (normbench list models)")
-        raise BadInput(f"{name} ({entry['title']}): {entry['reason']}.")
+            reason = f"it draws a network, model={entry['model']} (normbench list models)"
+        else:
+            reason = entry["reason"]
+        raise BadInput(f"{name} ({entry['title']}): {reason}.")
 
 
 def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
@@ -289,13 +291,9 @@ def module(artifact: claims.Artifact) -> ModuleType | None:
     path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
         return None
-    if not path.is_relative_to(HERE):
-        loaded = user_code.load_module(path, user_code.digest(path))
-    else:
-        try:
-            loaded = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
-        except Exception as error:  # anything may be wrong in it; it is their line that its author needs
-            raise BadInput(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    if path.is_relative_to(HERE):
+        return importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
+    loaded = user_code.load_module(path, user_code.digest(path))
     if not any(callable(getattr(loaded, name, None)) for name in DRAWN):
         raise BadInput(f"{path}: there is none of {', '.join(f'{name}(artifact, runs)' for name in DRAWN)}.")
     return loaded

@@ -504,17 +504,14 @@ class Artifact:
             raise ValueError("'claims' is empty: nothing would be judged.")
         if self.seeds < FEWEST:
             raise ValueError(f"seeds: {self.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
-        for key in ("figure", "table"):
-            if getattr(self, key):
-                raise ValueError(f"'{key}' is of claims about an experiment, and there is none.")
-        planned: dict[str, Any] = {"seen": self.seen or None}
+        planned: dict[str, Any] = {key: getattr(self, key) or None for key in ("figure", "table", "seen")}
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
             planned[f"claims[{place}].added"] = claim.added
             planned[f"claims[{place}].seeds"] = fidelities - {"paper"} or None
         for key, value in planned.items():
             if value is not None:
-                raise ValueError(f"'{key}': {format_value(value)} is of claims about an experiment, and there is none.")
+                raise ValueError(f"'{key}' is of claims about an experiment, and there is none.")
 
     @property
     def command(self) -> str:

@@ -84,17 +84,16 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
     packed = pack.read(place / pack.NAME)
-    if verdicts.pack_sha256 != packed.sha256:
-        raise BadInput(
-            f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
-            f"checkout), or judge again: {again}"
-        )
-    contrasts = place / per_example_effects.NAME  # without it, verdicts are kept and not judged again
-    if contrasts.exists() and verdicts.contrasts_sha256 != per_example_effects.load(contrasts).sha256:
-        raise BadInput(
-            f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
-            f"Restore both (git checkout), or judge again: {again}"
-        )
+    judged = {pack.NAME: verdicts.pack_sha256 == packed.sha256}
+    contrasts = place / per_example_effects.NAME
+    if contrasts.exists():  # without it, verdicts are kept and not judged again
+        judged[contrasts.name] = verdicts.contrasts_sha256 == per_example_effects.load(contrasts).sha256
+    for file, is_judged in judged.items():
+        if not is_judged:
+            raise BadInput(
+                f"{place / 'verdicts.json'} was judged on another {file} than the one beside it. Restore both (git "
+                f"checkout), or judge again: {again}"
+            )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
     if artifact is not None and not partly and not is_of_today(artifact, verdicts, packed.sha256):
         raise BadInput(

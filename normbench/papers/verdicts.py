@@ -177,13 +177,13 @@ def restored(content: Any, path: Path) -> Verdicts:
     """
     if not isinstance(content, dict) or type(schema := content.get("schema")) is not int:
         raise ValueError("it has no schema")
-    if schema > SCHEMA:
-        raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema < SCHEMA:
+    if schema != SCHEMA:
         place, fidelity = path.parent.parent, path.parent.name
         command = again(f"{place.parent.name}/{place.name}", fidelity)
-        raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
-                             f"delete it and judge again: {command}")  # fmt: skip
+        way_out = f". Restore it (git checkout), or delete it and judge again: {command}"
+        if schema > SCHEMA:
+            way_out = ": update normbench."
+        raise BadInput(f"{path} has schema {schema}, this version reads {SCHEMA}{way_out}")
     if content.get("sha256") != _seal(content):
         raise ValueError("its seal, sha256, does not fit its content")
     verdicts: Verdicts = keys.read(Verdicts, content)

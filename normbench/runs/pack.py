@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from types import UnionType
 from typing import Any, NamedTuple
 
 import orjson
@@ -81,10 +82,10 @@ def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[by
     first, _, body = text.partition(b"\n")
     header = reading.parse(first)
     if (schema := header["schema"]) != SCHEMA:
-        line = f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}"
+        error, way_out = Failed, ". Restore it (git checkout), or delete it and publish again (normbench reproduce)."
         if isinstance(schema, int) and schema > SCHEMA:
-            raise BadInput(f"{line}: update normbench.")
-        raise Failed(f"{line}. Restore it (git checkout), or delete it and publish again (normbench reproduce).")
+            error, way_out = BadInput, ": update normbench."
+        raise error(f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}{way_out}")
     if header["sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
     return header["sha256"], header["began"], body.splitlines()
@@ -109,12 +110,10 @@ def _run(path: Path, head: dict[str, Any], line: bytes, began: Mapping[str, str]
 def _check(head: Mapping[str, Any]) -> None:
     """TypeError, ValueError where others cannot rely on a run: the hash has no key, so that anybody can pack."""
     for name, kind in KINDS.items():
-        if not isinstance(head[name], kind):
-            raise TypeError(f"{name} is {head[name]!r:.40}")
+        _expect(name, head[name], kind)
     reading.check([head[name] for name in ("axes", "environment", "config")])
     for axis, value in head["axes"].items():
-        if isinstance(value, dict | list):
-            raise TypeError(f"axis {axis} is {value!r:.40}")
+        _expect(f"axis {axis}", value, str | int | float | None)
     config = head["config"]
     logged = config.get(IMPORT, {})
     for node, keys, kind in (
@@ -122,11 +121,14 @@ def _check(head: Mapping[str, Any]) -> None:
         (logged, ("clocks", "files"), list),
     ):  # fmt: skip
         for key in keys:
-            if key in node and not isinstance(node[key], kind):
-                raise TypeError(f"{key} of its configuration is {node[key]!r:.40}")
+            _expect(f"{key} of its configuration", node.get(key, kind()), kind)
     for facts in logged.get("metrics", {}).values():
-        if not isinstance(facts, dict):
-            raise TypeError(f"a metric is {facts!r:.40}")
+        _expect("a metric", facts, dict)
+
+
+def _expect(name: str, value: Any, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r:.40}")
 
 
 def _curve(path: Path, line: bytes) -> Curve:
@@ -134,8 +136,8 @@ def _curve(path: Path, line: bytes) -> Curve:
     with _named(path):
         curves = reading.decode(line)
         for block in curves:
-            if not all(isinstance(block[key], str) for key in ("split", "mode")):
-                raise TypeError(f"{block!r:.40} has no split or mode")
+            for key in ("split", "mode"):
+                _expect(key, block[key], str)
             for key, values in block["columns"].items():
                 if not all(type(value) in (int, float) or value in UNLIKE_NUMBERS for value in values):
                     raise TypeError(f"column {key} has something else than numbers")

@@ -51,27 +51,24 @@ def curve_sha256(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def check_record(record: Any) -> None:
-    """TypeError, ValueError where this is no record: a place in a run, and metrics."""
-    if not isinstance(record, dict):
-        raise TypeError(f"{record!r:.40} is not a record")
-    step, epoch = record.get("step"), record.get("epoch", 0)  # another program may have logged no epochs
-    if type(step) is not int or not 0 <= step < HIGHEST or not _is_finite(epoch) or not 0 <= epoch < HIGHEST:
-        raise TypeError(f"{record!r:.40} has no step and epoch")
-    if not isinstance(record.get("split"), str) or not isinstance(record.get("mode"), str):
-        raise TypeError(f"{record!r:.40} has no split or mode")
+    """TypeError where this is no record: a place in a run, and metrics."""
+    if not isinstance(record, dict) or not {"step", "split", "mode"} <= record.keys():
+        raise TypeError(f"{record!r:.40} is not a record: it has no step, split or mode")
     for key, value in record.items():
         if key not in PLACE:
             if type(value) is float and -LARGEST <= value <= LARGEST:
                 continue  # nearly all of them: no call of a function, which takes as long as the rest
-            if not _is_finite(value) and value not in UNLIKE_NUMBERS:
-                raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
+            fits = _is_finite(value) or value in UNLIKE_NUMBERS
         elif key in COUNTS:
-            if type(value) is not int or not 0 <= value < HIGHEST:
-                raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
-        elif key == "variant" and not (
-            isinstance(value, dict) and all(isinstance(v, str) or _is_finite(v) for v in value.values())
-        ):
-            raise TypeError(f"{record!r:.40} has a variant that is none")
+            fits = type(value) is int and 0 <= value < HIGHEST
+        elif key == "epoch":
+            fits = _is_finite(value) and 0 <= value < HIGHEST
+        elif key == "variant":
+            fits = isinstance(value, dict) and all(isinstance(v, str) or _is_finite(v) for v in value.values())
+        else:
+            fits = isinstance(value, str)
+        if not fits:
+            raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:
@@ -84,7 +81,7 @@ STATES = (*FINISHED, "running", "failed", "interrupted")  # of a run.json
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
-COUNTS = ("examples", "order", "block")
+COUNTS = ("step", "examples", "order", "block")
 EVALUATED = ("eval", "both", LOGGED)  # modes of records that stand for evaluation
 LOSSES = ("nll", "loss")  # metrics of ours whose ratios count: interpolated on their logarithm
 NO_MONITOR = {"split": "", "metric": "", "goal": "min"}

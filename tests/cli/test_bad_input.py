@@ -37,7 +37,7 @@ BAD = [
         "BOOK_CORPUS is not in ./data: bookcorpus has no .txt files. Place at ./data/bookcorpus what only",
     ),
     (("reproduce", "bln2022/fig1"), "bln2022/fig1 (Trend in using normalization methods): no experiment"),
-    (("reproduce", "bln2022/fig3"), "bln2022/fig3 draws a network: model=lenet5."),
+    (("reproduce", "bln2022/fig3"), "it draws a network, model=lenet5"),
     ((*MLP, "seed=${train.batch_size}"), "'seed=${train.batch_size}': interpolations ${...} are not known here"),
     ((*MLP, "norm=layer,batch", "--dry-run"), "Add -m"),
     ((*MLP, "--cfg", "all"), "--cfg all is not possible. Choose from: job."),

@@ -135,7 +135,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
     assert caught.value.code == 4
     assert written == [pack.NAME, "figure.svg", "table.md", "table.csv", "verdicts.json"][:last]
     if last:
-        with pytest.raises(NormbenchError, match=r"judged on another pack.* reproduce ln2016/fig6 --fidelity reduced"):
+        with pytest.raises(NormbenchError, match=r"judged on another runs.* reproduce ln2016/fig6 --fidelity reduced"):
             published.read(place)
     again = [] if last else many  # from the first file on, the pack has them
     assert _publish(again, tmp_path)[0] == wanted == published.read(place).verdicts
@@ -194,10 +194,10 @@ def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
     place = _unpublished(tmp_path, _runs("ln"))
     other = _unpublished(tmp_path / "other", _runs("none"))
     (place / "verdicts.json").write_bytes((other / "verdicts.json").read_bytes())
-    with pytest.raises(NormbenchError, match="was judged on another pack than the runs"):
+    with pytest.raises(NormbenchError, match="was judged on another runs"):
         published.read(place)
     (place / pack.NAME).unlink()
-    with pytest.raises(NormbenchError, match="was judged on another pack"):
+    with pytest.raises(NormbenchError, match="was judged on another runs"):
         published.read(place)
 
 
