@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from normbench.errors import BadInput, Failed
+from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.files import reading
 from normbench.files.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 from normbench.runs import files, own
@@ -82,7 +82,8 @@ def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[by
     first, _, body = text.partition(b"\n")
     header = reading.parse(first)
     if (schema := header["schema"]) != SCHEMA:
-        error, way_out = Failed, ". Restore it (git checkout), or delete it and publish again (normbench reproduce)."
+        error: type[NormbenchError] = Failed
+        way_out = ". Restore it (git checkout), or delete it and publish again (normbench reproduce)."
         if isinstance(schema, int) and schema > SCHEMA:
             error, way_out = BadInput, ": update normbench."
         raise error(f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}{way_out}")
