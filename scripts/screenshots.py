@@ -34,7 +34,6 @@ def main() -> None:
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     index = Index(RESULTS)
-    index.refresh()
     token = secrets.token_urlsafe(24)
     with dashboard.listen(None) as listener, sync_playwright() as browsers:
         threading.Thread(target=dashboard.server_of(index, token), args=([listener],), daemon=True).start()

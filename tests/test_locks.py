@@ -171,7 +171,7 @@ CONTEST = """
 import contextlib, sys
 from pathlib import Path
 from normbench.errors import Busy
-from normbench.runs.writing import RunDirectory
+from normbench.runs.directory import RunDirectory
 print("ready", flush=True)
 for folder in sys.stdin:
     run = RunDirectory(Path(folder.strip()))

@@ -36,7 +36,6 @@ def command(
 ) -> None:
     """Print the link and serve until Ctrl-C. NormbenchError: a filter fits no run, a port is taken."""
     index = Index(results)
-    index.refresh()
     heads = index.heads
     configuration.select(filters, heads)
     token = secrets.token_urlsafe(24)

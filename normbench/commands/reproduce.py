@@ -32,6 +32,7 @@ from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.decide import Verdict
 from normbench.papers.verdicts import Verdicts
+from normbench.runs.directory import left_out
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
@@ -279,7 +280,9 @@ class Reproduce(Judging):
         self.say(f"  {len(specs)} runs {sign} {factors} · {counts}\n")
         for damaged in stored.damaged:
             self.say(f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
-        for note in (*(f"note: {note}" for note in stored.notes), *training.describe_stored(stored, specs, missing)):
+        told = {*map(left_out, stored.damaged)}
+        notes = (f"note: {note}" for note in stored.notes if note not in told)
+        for note in (*notes, *training.describe_stored(stored, specs, missing)):
             self.say(f"  {note}")
         for line in self._hints(artifact, specs, finished, missing):
             self.say(f"  {line}\n")

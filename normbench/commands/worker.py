@@ -85,7 +85,8 @@ def command(
     for run_id, outcome in ensured.outcomes.items():
         if run_id not in launched and outcome.reason:
             tell(f"{run_id} {outcome.status}: {outcome.reason}")
-    for run in stored.damaged:
+    damaged = {spec.id for spec in specs if stored.state(spec) == "damaged"}
+    for run in (run for run in stored.damaged if run.id in damaged):
         tell(f"{run.id} damaged: {run.reason}; it is left alone (normbench check)")
         codes.append(4)
     ended = {run: outcome.status for run, outcome in ensured.outcomes.items()}

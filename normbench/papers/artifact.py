@@ -20,7 +20,7 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import BadInput, unknown
 from normbench.files import reading
-from normbench.papers import claims, default_artifact, describe, rules
+from normbench.papers import claims, default_artifact, rules
 from normbench.papers.rules_file import ALPHA, FEWEST
 from normbench.runs.run import Run
 from normbench.runs.stamps import Stamp, stamp
@@ -354,6 +354,8 @@ def caution(artifact: claims.Artifact, runs: Sequence[Run]) -> str:
 
 def plainly(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
     """What the figure's curves show beside what was claimed."""
+    from normbench.papers import describe  # late: with numpy, which whoever lists artifacts does not need
+
     return describe.curves(panels(artifact, runs), artifact.names)
 
 

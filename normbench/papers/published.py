@@ -83,7 +83,7 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
     if fidelity not in FIDELITIES:
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
-    packed = pack.read(place / pack.NAME)
+    packed = (pack.unread if partly else pack.read)(place / pack.NAME)
     judged = {pack.NAME: verdicts.pack_sha256 == packed.sha256}
     contrasts = place / per_example_effects.NAME
     if contrasts.exists():  # without it, verdicts are kept and not judged again
@@ -99,7 +99,7 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
         raise BadInput(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
-    return Published(name, fidelity, place, verdicts, () if partly else packed.runs, artifact)
+    return Published(name, fidelity, place, verdicts, packed.runs, artifact)
 
 
 def is_of_today(artifact: Artifact, verdicts: Verdicts, pack_sha256: str) -> bool:

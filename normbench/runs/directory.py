@@ -134,26 +134,25 @@ def place(root: Path, spec: Spec, paths: Sequence[Path] | None = None) -> Path:
 
 def read(path: Path) -> Run:
     """The run in a directory, without its curve; one that cannot be read is `damaged`, with the reason."""
+    run: dict[str, Any] = {"id": str(path), "experiment": "", "arm": path.name, "seed": 0, "epochs": 0, "path": path}
     if match := FOLDER.fullmatch(path.name):
-        run = Run(match["id"], path.parent.name, match["arm"], int(match["seed"]), "damaged", 0, path=path)
+        run |= {**match.groupdict(), "seed": int(match["seed"]), "experiment": path.parent.name}
     else:
-        run = Run(str(path), "", path.name, 0, "damaged", 0, path=path)
         try:
             os.listdir(path)  # folders that cannot be listed stand among the runs, too
         except OSError as error:
-            return replace(run, reason=f"cannot be read: {why(error)}")
+            return Run(**run, status="damaged", reason=f"cannot be read: {why(error)}")
     try:
         content = read_json(path)
-        if match and content.get("id", run.id) != run.id:
+        if match and content.get("id", match["id"]) != match["id"]:
             raise Damaged(f"{NAME} is of run {content['id']!r:.40}")
     except Damaged as damage:
-        return replace(run, reason=str(damage))
-    known = {key: content[key] for key in KINDS.keys() & content.keys()}
+        return Run(**run, status="damaged", reason=str(damage))
+    run |= {key: content[key] for key in KINDS.keys() & content.keys()}
     status = content["status"]
     if status == "running" and not is_locked(path):
         status = "interrupted"
-    source = "smoke" if content.get("fidelity") == "smoke" else "own"
-    return replace(run, **known, status=status, source=source)
+    return Run(**run, status=status, source="smoke" if content.get("fidelity") == "smoke" else "own")
 
 
 def read_json(folder: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from normbench.files import reading
 from normbench.files.stored import IMPORT, LOGGED, OWN, RUN_GROUPS
 from normbench.runs import files, own
 from normbench.runs.curve import Curve
-from normbench.runs.run import UNLIKE_NUMBERS, Run
+from normbench.runs.run import Run, check_columns
 
 SCHEMA = 5
 NAME = "runs.jsonl.gz"
@@ -62,9 +62,15 @@ def read(path: Path, wanted: Callable[[str], bool] = lambda run_id: True) -> Pac
         if not path.exists():
             return Pack("", ())
         sha256, began, lines = _opened(path, reading.read(path, LARGEST))
-        heads = map(reading.decode, lines[::2])
+        heads = map(reading.parse, lines[::2])
         pairs = zip(heads, lines[1::2], strict=True)
         return Pack(sha256, [_run(path, head, line, began) for head, line in pairs if wanted(head["id"])])
+
+
+def unread(path: Path) -> Pack:
+    """The same without its runs, of which there may be thousands."""
+    with _named(path):
+        return Pack(_opened(path, reading.read(path, LARGEST))[0] if path.exists() else "", ())
 
 
 def whole(path: Path) -> Pack:
@@ -105,14 +111,14 @@ def _named(path: Path) -> Iterator[None]:
 def _run(path: Path, head: dict[str, Any], line: bytes, began: Mapping[str, str]) -> Run:
     _check(head)
     curve = Curve.later(partial(_curve, path, line))
-    return Run(**head, began=str(began.get(head["id"], "")), records=curve, path=path)
+    known = {name: head[name] for name in KINDS}
+    return Run(**known, began=str(began.get(head["id"], "")), records=curve, path=path)
 
 
 def _check(head: Mapping[str, Any]) -> None:
     """TypeError, ValueError where others cannot rely on a run: the hash has no key, so that anybody can pack."""
     for name, kind in KINDS.items():
         _expect(name, head[name], kind)
-    reading.check([head[name] for name in ("axes", "environment", "config")])
     for axis, value in head["axes"].items():
         _expect(f"axis {axis}", value, str | int | float | None)
     config = head["config"]
@@ -137,13 +143,7 @@ def _curve(path: Path, line: bytes) -> Curve:
     with _named(path):
         curves = reading.decode(line)
         for block in curves:
-            for key in ("split", "mode"):
-                _expect(key, block[key], str)
-            for key, values in block["columns"].items():
-                if not all(type(value) in (int, float) or value in UNLIKE_NUMBERS for value in values):
-                    raise TypeError(f"column {key} has something else than numbers")
-            if not {*map(type, block["columns"]["step"])} <= {int}:
-                raise TypeError("a step is no whole number")
+            check_columns({key: value for key, value in block.items() if key != "columns"}, block["columns"])
         return Curve.of_columns(curves)
 
 

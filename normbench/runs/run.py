@@ -71,6 +71,23 @@ def check_record(record: Any) -> None:
             raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
 
 
+def check_columns(place: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> None:
+    """The same of many records: the split, mode and variant that they share, and a column for each further key."""
+    if not place.keys() <= {*BLOCK} or not columns.keys().isdisjoint(BLOCK):
+        raise TypeError(f"{place!r:.40} has other keys than split, mode and variant")
+    check_record({"step": max(columns["step"], default=0), **place})
+    for key, values in columns.items():
+        if str in (types := {*map(type, values)}) and key not in PLACE:
+            values = [value for value in values if value not in UNLIKE_NUMBERS]
+            types = {*map(type, values)}
+        is_count = key in COUNTS
+        low, high = (0, HIGHEST) if is_count else (-LARGEST, LARGEST)
+        if not types <= ({int} if is_count else {int, float}) or (
+            values and not low <= min(values) <= max(values) <= high
+        ):
+            raise TypeError(f"column {key} has something else than numbers")
+
+
 def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (float, int) and -LARGEST <= value <= LARGEST
 
@@ -82,8 +99,10 @@ LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("step", "examples", "order", "block")
+BLOCK = ("split", "mode", "variant")  # what the records of a block share
 EVALUATED = ("eval", "both", LOGGED)  # modes of records that stand for evaluation
 LOSSES = ("nll", "loss")  # metrics of ours whose ratios count: interpolated on their logarithm
+NO_CURVE = Curve()  # of all runs whose curve is not read
 NO_MONITOR = {"split": "", "metric": "", "goal": "min"}
 
 
@@ -113,7 +132,7 @@ class Run:
     control: str = ""
     fidelity: str = "paper"
     reason: str = ""
-    records: Curve = field(default_factory=Curve)
+    records: Curve = field(default_factory=lambda: NO_CURVE)
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)

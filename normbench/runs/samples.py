@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from normbench.files.reading import tail
-from normbench.runs.table import raw
+from normbench.runs import directory
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
 PAGE = ".html"
@@ -44,11 +44,14 @@ def can_be_published(name: str) -> bool:
 
 def of_raw(places: Sequence[Path]) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
-    directories = raw(places)
+    paths: dict[str, list[Path]] = {}
+    for place in places:
+        for path in directory.listed(place / "runs"):
+            paths.setdefault(path.name[-12:], []).append(path)
 
     def samples_of(run_id: str) -> dict[str, bytes]:
-        run = directories.get(run_id)
-        return _files(run.path) if run and run.status == "done" else {}
+        done = (path for path in paths.get(run_id, ()) if directory.read(path).status == "done")
+        return next(map(_files, done), {})
 
     return samples_of
 

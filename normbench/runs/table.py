@@ -25,7 +25,7 @@ from normbench.files.stored import LOGGED
 from normbench.runs import directory, own, pack
 from normbench.runs.curve import Curve
 from normbench.runs.directory import Damaged, left_out
-from normbench.runs.run import EVALUATED, FINISHED, PLACE, Run, begun_by
+from normbench.runs.run import EVALUATED, FINISHED, NO_CURVE, PLACE, Run, begun_by
 from normbench.runs.stamps import Stamp, stamp
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
@@ -88,7 +88,8 @@ class Runs:
         self.others = [Runs(folder, ids) for folder in others]
         self.heads: list[Run] = []  # their status may also be running, interrupted, failed or damaged
         self.token = 0  # what `changed_since` takes: now
-        self.published: dict[str, Run] = {}  # the runs of all packs by id
+        self.published: dict[str, Run] = {}  # the runs of all packs by id, and beside them their curves
+        self._later: dict[str, Curve] = {}
         self._changed: dict[str, int] = {}  # by id the turn of its last change
         self._raw: dict[Path, tuple[Run, tuple[Stamp | None, Stamp | None]]] = {}  # with the times of its files
         self._packs: dict[Path, tuple[Stamp | None, Sequence[Run], str]] = {}  # and what is wrong with it
@@ -109,7 +110,7 @@ class Runs:
     def notes(self) -> list[str]:
         """Lines about packs that cannot be read, and damaged copies of runs that are whole elsewhere."""
         further = (line for runs in self.others for line in (*runs.notes, *map(left_out, runs.damaged)))
-        return [*self._notes, *further]
+        return [*dict.fromkeys((*self._notes, *further))]
 
     @property
     def damaged(self) -> list[Run]:
@@ -179,7 +180,7 @@ class Runs:
     def _served(self, spec: Spec) -> Run | None:
         """A published run first, then one of a directory, then those of other folders."""
         published = self.published.get(spec.id)
-        for run in ([published] if published else []) + self._copies(spec.id)[:1]:
+        for run in ([published] if published else []) + self._copies(spec.id):
             if is_long_enough(run, spec) and (cut := self._cut(run, spec)):
                 return cut
         for folder in self.others:
@@ -197,9 +198,10 @@ class Runs:
         """A run as `spec` files it, with its length; None where it was not evaluated there, or is damaged."""
         of_pack = run.path.name == pack.NAME
         if of_pack and run.status == "done" and run.steps == spec.steps:
-            return replace(run, **spec.labels())  # its curve is read when it is used: the pack has its hash
+            # its curve is read when it is used: the pack has its hash
+            return replace(run, records=self._later[run.id], **spec.labels())
         try:
-            whole = replace(run, records=run.records.read()) if of_pack else directory.with_curve(run)
+            whole = replace(run, records=self._later[run.id].read()) if of_pack else directory.with_curve(run)
         except NormbenchError as error:
             self._note(str(error))
             return None
@@ -225,8 +227,8 @@ class Runs:
             while (run := self._chosen.get(run_id)) and run_id not in loaded:
                 try:
                     loaded[run_id] = self._with_curve(run)
-                except NormbenchError:  # of a pack, which has changed, or gone
-                    loaded[run_id] = replace(run, records=Curve())
+                except NormbenchError as error:  # of a pack
+                    self._spoil(run, str(error).removeprefix(f"{run.path} is damaged ").rstrip("."))
                 except Damaged as damage:
                     if not self._look_at(run.path):  # else it has changed meanwhile
                         self._spoil(run, str(damage))
@@ -241,11 +243,10 @@ class Runs:
 
         choose: which of them, by their heads; of the others no curve is read.
         """
-        notes = [*self.notes, *(left_out(head) for head in self.heads if head.status == "damaged")]
         heads = choose([head for head in self.heads if head.status in FINISHED])
-        loaded = self.load(head.id for head in heads).values()
-        notes += [left_out(run) for run in loaded if run.status == "damaged"]
-        return [run for run in loaded if run.status != "damaged"], notes
+        loaded = self.load(head.id for head in heads).values()  # which finds more damage
+        damaged = (left_out(head) for head in self.heads if head.status == "damaged")
+        return [run for run in loaded if run.status != "damaged"], [*self.notes, *damaged]
 
     def ends(self, read: bool = True) -> dict[str, dict[str, float]]:
         """By id the last evaluation of each run, `valid.nll` and so on, from the end of its curve alone.
@@ -255,7 +256,7 @@ class Runs:
         for run_id, run in self._chosen.items():
             of = run.path, self._time(run)
             if read and (run_id not in self._ends or self._ends[run_id][0] != of):
-                self._ends[run_id] = of, _end(run)
+                self._ends[run_id] = of, _end(run, self._later.get(run_id, NO_CURVE))
         return {run_id: self._ends[run_id][1] for run_id in self._chosen if run_id in self._ends}
 
     def _look_at(self, path: Path) -> bool:
@@ -270,12 +271,16 @@ class Runs:
         return True
 
     def _time(self, run: Run) -> Stamp | None:
-        """Of the curve of a directory."""
-        return self._raw[run.path][1][1] if run.path in self._raw else None
+        """Of the curve of a directory, or of the pack."""
+        return self._raw[run.path][1][1] if run.path in self._raw else self._packs[run.path][0]
 
     def _spoil(self, run: Run, reason: str) -> None:
-        """From now on the run in this directory is damaged."""
-        self._raw[run.path] = replace(run, status="damaged", reason=reason, records=Curve()), self._raw[run.path][1]
+        """From now on the run in this directory, or of this pack, is damaged."""
+        damaged = replace(run, status="damaged", reason=reason, records=NO_CURVE)
+        if run.path in self._raw:
+            self._raw[run.path] = damaged, self._raw[run.path][1]
+        else:
+            self.published[run.id] = damaged
         self._choose({run.id})
 
     def _with_curve(self, run: Run) -> Run:
@@ -285,7 +290,7 @@ class Runs:
             return run
         key = f"{run.path} {run.id}"
         if key not in self._curves or self._curves[key][0] != time:
-            curve = directory.curve(run) if run.path in self._raw else run.records.read()
+            curve = directory.curve(run) if run.path in self._raw else self._later[run.id].read()
             self._curves[key] = time, curve
         self._curves.move_to_end(key)
         whole = replace(run, records=self._curves[key][1])
@@ -315,9 +320,11 @@ class Runs:
         packed = [run for _, runs, _ in self._packs.values() for run in runs]
         published = {run.id for run in packed if own(self.results) not in run.path.parents}
         runs = {}
+        self._later = {}
         for run in pack.one_each(packed):
             source = "published" if run.id in published else "own"
-            runs[run.id] = replace(run, source=SOURCES.get(run.fidelity, source))
+            self._later[run.id] = run.records
+            runs[run.id] = replace(run, source=SOURCES.get(run.fidelity, source), records=NO_CURVE)
         return runs
 
     def _choose(self, changed: Iterable[str]) -> None:
@@ -331,8 +338,9 @@ class Runs:
             other = self._chosen.get(run.id)
             left = run
             if other is None or _goes_before(run, other):
-                source = other.source if other and other.path not in self._raw else run.source
-                self._chosen[run.id], left = replace(run, source=source), other or run
+                is_packed = other is not None and other.path not in self._raw
+                self._chosen[run.id] = replace(run, source=other.source) if other and is_packed else run
+                left = other or run
             if left.status == "damaged" and self._chosen[run.id].path != left.path:
                 self._notes.append(left_out(left))
         self.heads = sorted(
@@ -356,7 +364,8 @@ def named(name: str, results: Path) -> Run:
     if run.status in FINISHED and not run.records:
         run = replace(run, status="damaged", reason="it has no records")
     if run.status == "damaged":
-        raise Failed(f"{run.path}: {run.reason}. Delete it to train this run again.")
+        way_out = "" if run.path.name == pack.NAME else " Delete it to train this run again."
+        raise Failed(f"{run.path}: {run.reason}.{way_out}")
     return run
 
 
@@ -389,18 +398,18 @@ def _goes_before(run: Run, other: Run) -> bool:
     """Whether the run of a directory is taken in the place of another of its id."""
     finished = run.status in FINISHED
     if other.path.name == pack.NAME:
-        return finished and run.steps > other.steps
+        return finished and (run.steps > other.steps or other.status == "damaged")
     if other.status in FINISHED:
         return finished and run.steps >= other.steps
     return run.status != "damaged" or other.status == "damaged"
 
 
-def _end(run: Run) -> dict[str, float]:
+def _end(run: Run, packed: Curve) -> dict[str, float]:
     """The last evaluation; nothing of a curve that cannot be read, which whoever loads it is told."""
     path, end = run.path / "curve.jsonl", dict[str, float]()
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, NormbenchError):
         if run.path.name == pack.NAME:
-            return _last(run.records.read())
+            return _last(packed.read())
         for most in (TAIL, sys.maxsize):
             content = reading.tail(path, most)
             whole = content if len(content) < most else content.partition(b"\n")[2]

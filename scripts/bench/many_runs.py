@@ -101,10 +101,10 @@ def least(call: Callable[[int], float]) -> float:
 # all runs in memory: CPU seconds of this alone, and the most memory of the process in MB
 READING = """
 import pathlib, sys, time
-from normbench.runs.table import finished
+from normbench.runs.table import Runs
 
 start = time.process_time()
-runs, notes = finished(pathlib.Path(sys.argv[1]))
+runs, notes = Runs(pathlib.Path(sys.argv[1])).finished()
 print(time.process_time() - start)
 assert runs and not notes
 print(int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e3)

@@ -25,7 +25,7 @@ from normbench.launch import queue, run_one
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.plan import PlanWriter
 from normbench.launch.pool import Pool
-from normbench.runs import directory, plans
+from normbench.runs import directory, pack, plans
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
@@ -115,6 +115,13 @@ def test_a_run_whose_process_was_killed_with_its_worker_is_taken_over_at_once(tm
     assert tiny.wait_until(lambda: directory.is_locked(run.path) and tiny.writer(run.path) != killed)
     again.send_signal(signal.SIGTERM)
     assert again.wait(30) == STOPPED
+
+
+def test_a_damaged_copy_of_a_published_run_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (spec,) = fake.specs(1)
+    (fake.directory(tmp_path / "runs", spec) / "run.json").write_text("{")
+    pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(spec)])
+    assert worked(planned([spec], tmp_path)) == 0 and "damaged" not in capsys.readouterr().out
 
 
 def test_a_run_is_tried_once_a_plan_and_damage_is_left_alone(

@@ -112,6 +112,19 @@ def test_a_damaged_copy_does_not_hide_the_whole_one(damaged: int, trio: list, tm
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [paths[damaged]]
 
 
+def test_a_copy_whose_curve_is_damaged_does_not_hide_the_whole_one(trio: list, tmp_path: Path) -> None:
+    paths = []
+    for name in ("aaa", "zzz"):
+        made = fake.directory(tmp_path / "other" / name, trio[0])
+        paths.append(tmp_path / "runs" / name / made.name)
+        paths[-1].parent.mkdir(parents=True)
+        made.rename(paths[-1])
+    (paths[1] / "curve.jsonl").write_text("{}\n")
+    looked = Runs(tmp_path)
+    assert looked.of(trio[0]).path == paths[0] and looked.state(trio[0]) == "done"
+    assert [run.path for run in looked.damaged] == [paths[1]]
+
+
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: list, tmp_path: Path) -> None:
     paths = []
@@ -320,6 +333,25 @@ def test_runs_are_taken_from_other_folders_which_stay_as_they_are(trio: list, tm
     assert [found.state(spec) for spec in trio] == ["done", "done", "missing"]
     assert [note for note in found.notes if trio[2].id in note and str(theirs) in note]
     assert {path: path.stat().st_mtime_ns for path in theirs.rglob("*")} == before and not (tmp_path / "ours").exists()
+
+
+def test_a_damaged_copy_in_another_folder_is_told_once(trio: list, tmp_path: Path) -> None:
+    (fake.directory((theirs := tmp_path / "theirs") / "runs", trio[0]) / "run.json").write_text("{")
+    packed(theirs, fake.record(trio[0]))
+    looked = Runs(tmp_path / "ours", others=[theirs])
+    assert looked.state(trio[0]) == "done" and len(looked.notes) == 1
+
+
+def test_heads_keep_no_curves_and_a_pack_that_changed_is_read_again(trio: list, tmp_path: Path) -> None:
+    packed(tmp_path, fake.record(trio[0], epochs=1))
+    looked = Runs(tmp_path)
+    assert looked.load([trio[0].id])[trio[0].id].records == fake.lines(1)
+    assert looked.ends()[trio[0].id]["test.nll"] == 0.25
+    packed(tmp_path, fake.record(trio[0], epochs=3))
+    assert looked.refresh() and looked.load([trio[0].id])[trio[0].id].records == fake.lines(3)
+    assert looked.ends()[trio[0].id]["test.nll"] == 0.125
+    assert looked.of(trio[0]).records == fake.lines(2)
+    assert [len(head.records) for head in looked.heads] == [0]
 
 
 def test_a_run_that_was_cut_says_its_own_length(trio: list, tmp_path: Path) -> None:
