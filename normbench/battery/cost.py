@@ -14,7 +14,7 @@ from normbench.config.spec import Spec
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.train import optim
-from normbench.train.denormals import flushed
+from normbench.train.environment import flushed
 
 ROUND, ROUNDS = 0.05, 21  # seconds of one side in one round
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from normbench.check import imports, leftovers, plans, published, raw
-from normbench.check.finding import Finding
+from normbench.check import published, stored
 from normbench.check.ids import Ids
+from normbench.check.stored import Finding
 from normbench.runs import directory
 
 
@@ -25,10 +25,10 @@ class Check:
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All findings; `repair` removes leftovers on the way."""
-        yield from leftovers.check(self.results, repair, self.seen)
+        yield from stored.leftovers(self.results, repair, self.seen)
         yield from published.check(self.results, self._ids, self.seen)
-        yield from imports.check(self.results, self.seen)
-        yield from plans.check(self.results)
+        yield from stored.imports(self.results, self.seen)
+        yield from stored.plans(self.results)
         for path in directory.listed(self.results / "runs"):
             self.seen["raw runs"] += 1
-            yield from raw.check(directory.read(path), self._ids)
+            yield from stored.raw(directory.read(path), self._ids)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench.check.finding import Finding
 from normbench.check.ids import Ids
+from normbench.check.stored import Finding
 from normbench.errors import NormbenchError
 from normbench.files import reading
 from normbench.papers import artifact as artifacts

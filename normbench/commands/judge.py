@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from normbench.commands import terminal, verdict_table
-from normbench.commands.judging import Judging
+from normbench.commands import terminal
+from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import argument, flag, option
 from normbench.errors import BadInput, did_you_mean
 from normbench.files.reading import place
@@ -121,7 +121,7 @@ class Judge(Judging):
         for note in notes:
             self.say(f"  note: {note}")
         answers = ["; ".join(filter(None, [claim.answer, claim.compared])) for claim in claims]
-        verdict_table.show_verdicts(claims, answers, self.console)
+        print_verdicts(claims, answers, self.console)
         if self.as_json:
             said = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
             terminal.say_json({"title": asked.title, "claims": said, "notes": notes})

@@ -1,4 +1,4 @@
-"""The options of a command that judges claims: when it fails, and the comment on a pull request."""
+"""Commands that judge claims: when they fail, the comment on a pull request, verdicts in the terminal."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,12 +11,15 @@ from rich.console import Console
 
 from normbench.commands import options, terminal
 from normbench.commands.options import option
+from normbench.commands.terminal import Table, cell
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
 from normbench.judge import ci
+from normbench.papers.decide import Verdict
 from normbench.runs import files
 
 STDOUT = Path("-")
+COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
 FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; for a gate: {ci.GATE} (repeatable)"
 
 
@@ -74,3 +77,18 @@ class Judging(options.Answering):
             print(ci.markdown(self.asked, judged, words), end="")
         elif self.markdown:
             files.atomic_write(self.markdown, ci.markdown(self.asked, judged, words).encode())
+
+
+def print_verdicts(claims: Sequence[Verdict], answers: Sequence[str], console: Console) -> None:
+    """Print a row per claim, with its answer; nothing for an artifact without claims."""
+    from normbench.papers import describe
+
+    if not claims:
+        return
+    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
+    for claim, answer in zip(claims, answers, strict=True):
+        colour = COLOURS.get(describe.news(claim.verdict), "")
+        verdict = f"[{colour}]{claim.verdict}[/]" if colour else claim.verdict
+        table.add_row(cell(claim.id), cell(claim.statement), verdict, cell(answer))
+    console.print(table)
+    console.print()

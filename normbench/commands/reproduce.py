@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from normbench import runs
-from normbench.commands import format, terminal, training, verdict_table
-from normbench.commands.judging import Judging
+from normbench.commands import format, terminal, training
+from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option
 from normbench.commands.terminal import Table, cell, say
 from normbench.config import FIDELITIES, plan
@@ -387,4 +387,4 @@ def show_verdicts(judged: Verdicts, console: Console) -> None:
     if judged.fidelity == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    verdict_table.show_verdicts(judged.claims, [*map(describe.in_full, judged.claims)], console)
+    print_verdicts(judged.claims, [*map(describe.in_full, judged.claims)], console)

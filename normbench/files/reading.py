@@ -165,3 +165,15 @@ def interpolation(value: Any) -> str:
     if isinstance(value, list):
         return next(filter(None, map(interpolation, value)), "")
     return value if isinstance(value, str) and "${" in value else ""
+
+
+Stamp = tuple[int, int, int]  # inode, time of change in ns, size
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """What shows that a file changed, without reading it. None where there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

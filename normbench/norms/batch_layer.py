@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.core.eval_variants import DEFAULT, Variant
+from normbench.norms import kernel
 from normbench.norms.base import NO_PASS, Normalizer, affine, fixed_factor, gain_and_bias, normalizer
-from normbench.norms.blend import Blend
+from normbench.norms.derivatives import differentiable
 from normbench.norms.kernel import by_kernel
 from normbench.norms.populations import Populations
 from normbench.norms.running import Averaging
@@ -130,7 +132,7 @@ class BatchLayerNorm(Normalizer, Averaging):
         if x.numel() >= LARGE and m > 1 and not self.paper and self._alone() and by_kernel(x, gain):
             bias = torch.zeros_like(gain) if self.bias is None else self.bias
             more = self._weights(m), (self.eps_v, self.eps_f), lambda *given: self._built_in(*given)[0]
-            y, mean, variance, mean_f, rstd_f = Blend.apply(x, gain, bias, *more)
+            y, mean, variance, mean_f, rstd_f = _Blend.apply(x, gain, bias, *more)
             if populations is not None:
                 populations.average_batch(m, mean, variance * (m / (m - 1)))
                 populations.add_features(mean_f, rstd_f)
@@ -304,3 +306,45 @@ class BatchLayerNorm(Normalizer, Averaging):
     def by_pass(self, variant: Variant) -> bool:
         letters, kind = self._chosen(variant)
         return self.gathers or (kind == "recalibrated" and "T" in letters)
+
+
+class _Blend(torch.autograd.Function):
+    """Both normalizations, weighted, in one pass of the kernel.
+
+    (x, gain, bias) -> y = gain (w_B x_B + w_F x_F) + bias, and the moments of x (m, *positions, d).
+    x_B = (x - mu_B) / sqrt(v_B + eps_B) over the m samples, x_F the same over the d features. The moments have no
+    gradients: mu_B, v_B (positions d), and mu_F, 1 / sqrt(v_F + eps_F) (m, *positions, 1). `definition` is y in torch's
+    operations, for a backward pass with `create_graph`.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        gain: Tensor,
+        bias: Tensor,
+        weights: tuple[float, float],
+        eps: tuple[float, float],
+        definition: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, ...]:
+        own, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        mean, variance, rstd = x.new_empty(3, x[0].numel())
+        mean_f, rstd_f = x.new_empty(2, *x.shape[:-1], 1)
+        ctx.sizes = len(x), x[0].numel() // x.shape[-1], x.shape[-1]
+        ctx.weights, ctx.definition = weights, definition
+        arrays = (own, gain.contiguous(), bias.contiguous(), mean, variance, rstd, mean_f, rstd_f, y)
+        kernel.call("blend_forward", *ctx.sizes, *weights, *eps, *arrays)
+        ctx.save_for_backward(x, gain, bias, mean, rstd, mean_f, rstd_f)
+        ctx.mark_non_differentiable(mean, variance, mean_f, rstd_f)
+        return y, mean, variance, mean_f, rstd_f
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        x, gain, bias, *moments = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *differentiable(ctx.definition, (x, gain, bias), (dy,)), None, None, None
+        dx, (dgain, dbias) = torch.empty_like(dy, memory_format=torch.contiguous_format), gain.new_empty(2, len(gain))
+        scratch = x.new_empty(2, moments[0].numel())
+        given = (x.contiguous(), gain.contiguous(), *moments, dy.contiguous())
+        kernel.call("blend_backward", *ctx.sizes, *ctx.weights, *given, dx, dgain, dbias, scratch)
+        return dx, dgain, dbias, None, None, None

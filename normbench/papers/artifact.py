@@ -20,10 +20,10 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import BadInput, unknown
 from normbench.files import reading
+from normbench.files.reading import Stamp, stamp
 from normbench.papers import claims, default_artifact, rules
 from normbench.papers.rules_file import ALPHA, FEWEST
 from normbench.runs.run import Run
-from normbench.runs.stamps import Stamp, stamp
 
 HERE = SHIPPED = Path(__file__).parent
 

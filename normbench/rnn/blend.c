@@ -1,6 +1,6 @@
 /* Batch layer normalization of x (m, positions, n), forward and backward: over the m rows, and over the n features of
- * each row and position, both weighted and added up. norms/blend.py has the equations. Part of step.c, which includes it
- * once for float and once for double. */
+ * each row and position, both weighted and added up. norms/batch_layer.py has the equations. Part of step.c, which
+ * includes it once for float and once for double. */
 
 /* Columns are gone through STRIP at a time, all rows twice, while these lie in the cache. */
 void NAME(blend_forward)(int64_t m, int64_t positions, int64_t n, REAL weight_b, REAL weight_f, REAL eps_b, REAL eps_f,

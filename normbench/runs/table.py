@@ -21,12 +21,12 @@ import orjson
 
 from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.files import reading
+from normbench.files.reading import Stamp, stamp
 from normbench.files.stored import LOGGED
 from normbench.runs import directory, own, pack
 from normbench.runs.curve import Curve
 from normbench.runs.directory import Damaged, left_out
 from normbench.runs.run import EVALUATED, FINISHED, NO_CURVE, PLACE, Run, begun_by
-from normbench.runs.stamps import Stamp, stamp
 
 SOURCES = {"smoke": "smoke", LOGGED: "imported"}  # by fidelity, wherever they lie
 SETTLED = (*FINISHED, "failed", "damaged")  # of the others the lock tells whether they go on

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from normbench.sentences import sets
-from normbench.sentences.rows import encoded
-from normbench.sentences.sets import ALL
+from normbench.sentences.sets import ALL, encoded
 
 __all__ = ["ALL", "Scored", "evaluate"]
 

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import BadInput
-from normbench.sentences.rows import NotFinite
+from normbench.sentences.sets import NotFinite
 
 GRADIENT = 1e-6  # where a problem is solved
 ROUNDING = 1e-13  # of C Σ|z_i|: long vectors have gradients that float64 cannot tell any better

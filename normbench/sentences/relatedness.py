@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normbench.sentences.rows import NotFinite
+from normbench.sentences.sets import NotFinite
 
 SCORES = 5
 EPOCHS, BATCH = 100, 128  # Keras' defaults of the time: epochs of one `fit`, rows of a minibatch

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from normbench.core.eval_variants import DEFAULT, Variant, text
+from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import BadInput, unknown
-from normbench.models.base import Metric, Model, finite
-from normbench.norms.modes import inference, normalizers, variants, without_trace
+from normbench.models.base import Metric, Model, Noise, evaluating, finite
+from normbench.norms.modes import gathering, inference, normalizers, seed_torch, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
 from normbench.runs.run import PLACE
-from normbench.train import populations
 from normbench.train.passes import Found, Passes
 
 Record = dict[str, Any]
@@ -158,7 +158,7 @@ class Evaluation:
     def gather(self, state: State, names: Sequence[Variant]) -> None:
         """A pass for the statistics of these variants, if normalizers evaluate with those of a pass."""
         sampler = Sampler.of(self.training, self.seed, self.train)
-        populations.gather(self.model, self.train, state.moment, sampler, names)
+        gather_populations(self.model, self.train, state.moment, sampler, names)
 
     def _prepared(self, name: str, whole: bool = False) -> Split:
         if (name, whole) not in self.prepared:
@@ -213,7 +213,7 @@ class Evaluation:
         if not self.settings["tasks"] or self.broken:
             return []
         from normbench.sentences import evaluate
-        from normbench.sentences.rows import NotFinite
+        from normbench.sentences.sets import NotFinite
 
         assert self.data.tasks is not None
         encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
@@ -281,3 +281,26 @@ def _mean(parts: Sequence[Metric]) -> float:
 
 def _total(values: Tensor) -> float:
     return values.double().sum().item()
+
+
+@torch.no_grad()
+def gather_populations(
+    model: Model, split: Split, moment: int | str, sampler: Sampler, variants: Sequence[Variant] = (DEFAULT,)
+) -> None:
+    """One pass in training mode, with the current weights, from which normalizers take their statistics for `variants`.
+
+    Without a normalizer that needs it, there is no pass. The inputs are those of evaluations of the training split:
+    every example has the noise of its first sample, and there is no dropout, as in Cooijmans et al.'s pass (`use_noise`
+    is 0 around popstats.py); averages of the training passes, with dropout, are the running statistics.
+    Batches are formed as in training, in an order drawn for the moment, an epoch or an update. Running statistics do
+    not change, and draws from torch's generator are fixed by seed and moment and do not change its state.
+    """
+    if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
+        return
+    draws = stream(sampler.seed, "population pass", moment)
+    batches = sampler.once(draws)
+    with gathering(model, variants):
+        seed_torch(int(draws.integers(2**63)), next(model.parameters()).device)
+        for index in batches:
+            with evaluating(model, Noise(sampler.seed, "train", split.numbers(index))):
+                model(**split.batch(index).tensors)

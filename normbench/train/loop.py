@@ -20,7 +20,6 @@ from normbench.runs import directory
 from normbench.runs.run import PLACE
 from normbench.train import checkpoint, environment, loaded, optim
 from normbench.train.clipping import Clipping
-from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
 from normbench.train.recorder import Event, Recorder, diverged
@@ -77,7 +76,7 @@ def train(
                 for norm in normalizers(model):
                     norm.begin_epoch()
             batch = examples.batch(sampler.batch(progress.step))
-            with flushed(), logging_to(progress.logged, {*taken, *model.tally}):
+            with environment.flushed(), logging_to(progress.logged, {*taken, *model.tally}):
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
                 if getattr(loss, "shape", None) != ():

@@ -22,7 +22,7 @@ import harness
 from normbench.config.plan import train_specs
 from normbench.runs.directory import RunDirectory
 from normbench.train import checkpoint, loop
-from normbench.train.denormals import flushed
+from normbench.train.environment import flushed
 from normbench.train.train_one import ensure_run
 
 ROUND = 125

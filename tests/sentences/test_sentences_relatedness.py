@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from normbench.sentences import relatedness
-from normbench.sentences.rows import NotFinite
+from normbench.sentences.sets import NotFinite
 
 
 def made(count: int, size: int = 4) -> relatedness.Pairs:

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from normbench import sentences
-from normbench.sentences import folds, relatedness, rows, sets, yardsticks
+from normbench.sentences import folds, relatedness, sets, yardsticks
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_all_sets_are_there_before_any_is_computed(folder: Path) -> None:
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
 def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
     given = sets.read("mpqa", folder)
-    found = rows.encoded(lambda texts, eos: form(labelled.vectors(texts)), given, "x")
+    found = sets.encoded(lambda texts, eos: form(labelled.vectors(texts)), given, "x")
     found = found if isinstance(found, np.ndarray) else found.toarray()
     expected = labelled.vectors(given.all)
     assert expected[7, -1] == 1 and given.all[7] == ""
@@ -97,14 +97,14 @@ def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
         (np.ones((59, 3)), ValueError),
         (np.ones((1, 3)), ValueError),
         (np.ones(60), ValueError),
-        (np.where(np.arange(60) == 7, np.nan, 1.0)[:, None], rows.NotFinite),
-        (sparse.csr_matrix(np.where(np.arange(60) == 7, np.inf, 1.0)[:, None]), rows.NotFinite),
+        (np.where(np.arange(60) == 7, np.nan, 1.0)[:, None], sets.NotFinite),
+        (sparse.csr_matrix(np.where(np.arange(60) == 7, np.inf, 1.0)[:, None]), sets.NotFinite),
     ],
     ids=["a row less", "a single row", "no rows", "NaN", "sparse Inf"],
 )
 def test_rows_that_do_not_fit_or_are_no_numbers_are_refused(vectors, error: type[Exception], folder: Path) -> None:
     with pytest.raises(error, match=r"^of: .*mr"):
-        rows.encoded(lambda texts, eos: vectors, sets.read("mr", folder), "of")
+        sets.encoded(lambda texts, eos: vectors, sets.read("mr", folder), "of")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tiny
 import torch
 
 from normbench.train import checkpoint, loop
-from normbench.train.denormals import flushed
+from normbench.train.environment import flushed
 
 LEAST = torch.finfo(torch.float32).tiny
 LONG = ("train.batch_size=4", "train.epochs=5")  # 1 500 updates: 0.9 ^ 1 000 is denormal
