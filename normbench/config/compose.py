@@ -373,13 +373,20 @@ def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
     if not reader.get("probe") and "class" not in config["optim"]["declares"]:
         raise BadInput(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
     wanted, given = reader.get("reads"), config["data"]["declares"].get("shape")
-    if wanted != given:
+    if not _fits(wanted, given):
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
         facts = {other: declaration("data", other, config_dir) for other in choices("data", config_dir)}
         sizes = [str(site.get("features")) for site in reader["sites"].values()]
         needed = {"train_size", *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
-        fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
+        fitting = [other for other, f in facts.items() if needed <= f.keys() and _fits(wanted, f.get("shape"))]
         raise BadInput(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
+
+
+def _fits(wanted: list[Any] | None, given: list[Any] | None) -> bool:
+    """Whether the data have the shape that a model reads, in which a name like `height` stands for any number."""
+    if wanted is None or given is None or len(wanted) != len(given):
+        return wanted == given
+    return all(w == g or (isinstance(w, str) and isinstance(g, int)) for w, g in zip(wanted, given, strict=True))
 
 
 def checked(config: Config) -> Config:

@@ -97,6 +97,7 @@ class Normalizer(Component):
     recentres: bool | None = None
     rescales: bool | None = None
     own_shift: bool | None = None
+    pools_steps: bool | None = None  # a statistic of several steps together, without the options of apart.time
     reads_mask: bool | None = None
     detaches: bool | None = None
     same_as: Annotated[SameAs | None, NULL] = None
@@ -128,11 +129,15 @@ class Site:
     axes: Axes  # in their order
     features: Size | None = None
     times: Size | None = None
+    over: Size | None = None
     each: Text | None = None
+    count: Text | None = None
+    only: Mapping[Text, tuple[Any, ...]] | None = None
     space: Any = None
     bias: Annotated[str, one_of("drop", "keep")] | None = None
     mask: bool | None = None
     activation: Text | None = None
+    causal: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

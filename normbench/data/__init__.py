@@ -26,11 +26,14 @@ MODULES = {
     **dict.fromkeys(("coco", "flickr8k_captions"), "captions"),
     **dict.fromkeys(("cnn_cloze", "novel_cloze"), "cloze"),
     **dict.fromkeys(("novel_triples", "book_corpus"), "triples"),
+    "novel_text": "characters",
     **dict.fromkeys(("books", "sick", "sentence_eval"), "sentences"),
     **{"imdb": "imdb", "iam_ondb": "strokes"},
     **dict.fromkeys(("sequential_mnist", "sequential_digits"), "sequential"),
-    **dict.fromkeys(("digits", "binarized_digits", "coloured_digits", "recall"), "smoke"),
-    **dict.fromkeys(("made_captions", "made_cloze", "made_reviews", "made_strokes", "made_triples"), "smoke"),
+    **dict.fromkeys(("digits", "digit_images", "binarized_digits", "coloured_digits", "recall"), "smoke"),
+    **dict.fromkeys(
+        ("made_captions", "made_cloze", "made_reviews", "made_strokes", "made_text", "made_triples"), "smoke"
+    ),
 }
 
 
@@ -49,9 +52,10 @@ class Dataset:
     float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
     `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of lines of writing ragged
     `strokes` (points, 3) float32, offsets of the pen and whether it is lifted then, and `characters` int64, numbers of
-    symbols. Of neighbouring sentences ragged `sentence`, `next` and `previous` of word numbers int32.
+    symbols. Of neighbouring sentences ragged `sentence`, `next` and `previous` of word numbers int32. Of texts as
+    characters `text` (N, length + 1) uint8, each but the first to be predicted from those before it.
 
-    `words`, for sets of texts: the word of each number.
+    `words`, for sets of texts: the word, or the character, of each number.
     `tasks`, for sets of sentences: a context with a data folder that has the files of downstream tasks.
     `scale`, for sets of strokes: mean and deviation of the offsets before they were standardized.
     `copy` identifies the copy of a set whose copies differ, for the run's records: `sha256` of its content and

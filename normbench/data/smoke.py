@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from normbench.core.streams import stream
-from normbench.data import Dataset, captions, cloze, images, imdb, strokes, triples
+from normbench.data import Dataset, captions, characters, cloze, images, imdb, strokes, triples
 from normbench.data.cloze import BLANK, ENTITY, check_words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END
@@ -70,6 +70,16 @@ def digits(config: Config, root: Path, seed: int = 0) -> Dataset:
     valid, test, rows = int(config["valid"]), int(config["test"]), len(targets)
     bounds = {"train": slice(valid, rows - test), "valid": slice(0, valid), "test": slice(rows - test, rows)}
     splits = {part: Split(inputs=inputs[rows], targets=targets[rows]) for part, rows in bounds.items()}
+    return Dataset(str(config["name"]), splits)
+
+
+def digit_images(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """The digits as images: `inputs` (N, 8, 8, 1), grey values / 16; parts as `digits`' own."""
+    sizes = config["declares"]["sizes"]
+    parts = digits({**config, "valid": sizes["valid"], "test": sizes["test"]}, root).splits
+    splits = {
+        name: Split(inputs=part["inputs"].view(-1, 8, 8, 1), targets=part["targets"]) for name, part in parts.items()
+    }
     return Dataset(str(config["name"]), splits)
 
 
@@ -403,6 +413,8 @@ VERBS = ("comes", "looks", "waits", "turns", "falls", "leaves")
 FILLERS = ("now", "then", "there", "again", "once", "too", "still", "indeed")
 STORY, STAYS = 50, 0.8  # triples of a story; how often thing and mood stay, each
 NAMES = ["<end>", "<unknown>", "the", ".", *MOODS[0], *MOODS[1], *THINGS, *VERBS, *FILLERS]
+LETTERS_OF_STORIES = " .abcdefghijklmnopqrstuvwxyz"
+SHORTEST = len("the bad cat comes . ")
 TASK_SIZES = {"sick_train": 160, "sick_trial": 40, "sick_test": 160, "mr": 160, "cr": 120, "subj": 160, "mpqa": 120}
 Facts = tuple[int, int, int]  # mood, thing and verb
 
@@ -451,6 +463,19 @@ def _sentence(draw: np.random.Generator, facts: Facts) -> Sentence:
 def _anything(draw: np.random.Generator) -> Facts:
     mood, thing, verb = (int(draw.integers(len(words))) for words in (MOODS, THINGS, VERBS))
     return mood, thing, verb
+
+
+def made_text(config: Config, root: Path, seed: int = 0) -> Dataset:
+    """The same stories as characters: windows as in `characters`. All drawn by the seed."""
+    _check(config, "\n".join(sentence.text for sentence in story(0, "check", 100)).encode())
+    length, sizes = int(config["length"]), config["declares"]["sizes"]
+    splits = {}
+    for part, count in sizes.items():
+        needed = count * length + 1
+        text = " ".join(sentence.text for sentence in story(seed, f"text {part}", needed // SHORTEST + 1))
+        numbers = characters.numbered(text[:needed], LETTERS_OF_STORIES)
+        splits[part] = Split(text=torch.from_numpy(characters.windows(numbers, length)))
+    return Dataset(str(config["name"]), splits, words=[characters.OTHER, *LETTERS_OF_STORIES])
 
 
 @contextmanager

@@ -29,6 +29,8 @@ from normbench.norms.modes import pending, starting
 from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
 
+MODULES = dict.fromkeys(("char_lm", "vit"), "transformer")  # of a model that has no module of its own name
+
 
 class PerPlace(NamedTuple):
     """A metric whose mean is over places (words, steps) and not over examples: sums and counts, (B,) each."""
@@ -221,7 +223,7 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     `declares.file`. NormbenchError where there is none.
     """
     name, file = config["model"]["name"], config["model"]["declares"].get("file")
-    path = f"normbench.models.{name}"
+    path = f"normbench.models.{MODULES.get(name, name)}"
     is_shipped = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
     if file is None and not is_shipped:
         raise BadInput(f"model={name} has no code: name its Python file in declares.file of its YAML file.")

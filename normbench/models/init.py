@@ -63,6 +63,11 @@ def normal(draw: Draw, weight: Weight, std: float) -> np.ndarray:
     return draw.normal(0, std, weight.shape)
 
 
+def residual_normal(draw: Draw, weight: Weight, std: float, layers: int) -> np.ndarray:
+    """N(0, std^2 / (2 layers)), of what is added to the residual stream, twice in each layer (GPT-2)."""
+    return normal(draw, weight, std / (2 * layers) ** 0.5)
+
+
 def glorot_uniform(draw: Draw, weight: Weight) -> np.ndarray:
     """U(-b, b), b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); a recurrent layer's gates as one matrix."""
     return uniform(draw, weight, (6 / (weight.fan_in + weight.fan_out)) ** 0.5)
@@ -145,7 +150,7 @@ def _orthogonal(draw: Draw, rows: int, columns: int) -> np.ndarray:
 SCHEMES: dict[str, Callable[..., np.ndarray]] = {
     scheme.__name__: scheme
     for scheme in (
-        *(uniform, normal, glorot_uniform, he_uniform, inverse_root, inverse_root_in),
+        *(uniform, normal, residual_normal, glorot_uniform, he_uniform, inverse_root, inverse_root_in),
         *(orthogonal, orthogonal_whole, identity_candidate, glorot_orthogonal, attr_uniform, attr_orthogonal),
     )
 }

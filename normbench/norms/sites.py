@@ -5,10 +5,13 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `kinds`: what can be normalized there: `pre_activation` (summed inputs, before the non-linearity), `post_activation`,
   `state` (a recurrent term inside the time loop), `weight`, `block` (linear map and non-linearity together);
 - `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
-- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: the sizes of the space
-  axes; numbers, or the option that has them;
+- `features`: the size of the feature axis, `times` a factor on it (4 for four gates), `over` a divisor of it (heads);
+  `space`: the sizes of the space axes; numbers, or the option that has them;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
+- `causal`: whether no step may see a later one, as in a language model;
+- `count`: the option with the number of sites, `*` in the name their numbers; `only`: the values of options with which
+  there is such a site;
 - `activation`: the non-linearity, for a `block` and what replaces it: its name, or the option that has it.
 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and further facts that
@@ -47,6 +50,7 @@ class Site:
     bias: str = "drop"
     mask: bool = False
     activation: str = ""
+    causal: bool = False
 
     @property
     def feature_axis(self) -> int:
@@ -128,10 +132,14 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
     """All sites of the configured model, in the model's order. `each: model.sizes` makes one site per list entry."""
     sites: dict[str, Site] = {}
     for name, spec in config["model"]["declares"]["sites"].items():
+        if any(lookup(config, option) not in values for option, values in spec.get("only", {}).items()):
+            continue
         if "each" in spec:
             sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
         else:
-            sizes = {name: _size(config, spec["features"]) * _size(config, spec.get("times", 1))}
+            numbers = range(_size(config, spec.get("count", 1)))
+            size = _size(config, spec["features"]) * _size(config, spec.get("times", 1))
+            sizes = {name.replace("*", str(i)): size // _size(config, spec.get("over", 1)) for i in numbers}
         for path, size in sizes.items():
             site = Site(
                 path=path,
@@ -142,6 +150,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
                 activation=_activation(config, spec.get("activation", "")),
+                causal=bool(spec.get("causal", False)),
             )
             if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
                 raise BadInput(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
@@ -205,7 +214,9 @@ def _with_weight(config: Mapping[str, Any], sites: Mapping[str, Site], patterns:
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
     value = config["norm"]["sites"]
     if value is None:
-        value = config["model"]["declares"]["default_sites"]
+        paths = declared(config)  # with some options a model lacks some of its default sites
+        patterns = config["model"]["declares"]["default_sites"]
+        value = [pattern for pattern in patterns if any(matches(pattern, path) for path in paths)]
     if isinstance(value, str):
         value = [value]
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
@@ -268,6 +279,8 @@ def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], pol
         _refuse_whole_sequence(name, site, options, declares.get("state") or {})
     if groups := declares.get("groups"):
         _refuse_groups(name, site, groups, options[groups])
+    if site.causal and declares.get("pools_steps"):
+        _refuse_later_steps(name, site, options, declares.get("apart", {}).get("time", {}))
     # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it. One without a shift
     # of its own (`own_shift: false`) has nothing to put in the bias's place.
     drops = site.bias == "drop" and bool(declares.get("recentres")) and declares.get("own_shift", True)
@@ -331,6 +344,17 @@ def _refuse_whole_sequence(name: str, site: Site, options: Mapping[str, Any], ne
                 f"{name} at site '{site.path}': {option}={options[option]} needs the whole sequence, but a time loop "
                 f"has one step at a time. Take norm.{option}={value}."
             )
+
+
+def _refuse_later_steps(name: str, site: Site, options: Mapping[str, Any], apart: Mapping[str, Any]) -> None:
+    """NormbenchError where each step's output would depend on later ones; `apart`: options with which it does not."""
+    if apart and apart.items() <= options.items():
+        return
+    instead = "".join(f" or norm.{option}={value}" for option, value in apart.items())
+    raise BadInput(
+        f"{name} cannot serve site '{site.path}': its statistics are of all steps, so each prediction would see the "
+        f"characters that it predicts. Take norm=layer{instead}."
+    )
 
 
 def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:

@@ -21,17 +21,17 @@ OURS = {"decay_norms"}  # options that are not passed to the class
 def build(config: Mapping[str, Any], model: nn.Module, outer: Collection[str] = ()) -> torch.optim.Optimizer:
     """The configured optimizer: the class that its YAML declares, ours or torch's, with all its options.
 
-    It uses the fused kernel if there is one. With `decay_norms` false, normalizers' parameters and all biases are a
-    group without weight decay. Where the YAML declares `matrices`, those of hidden layers are groups of their own:
-    all but embeddings and the parameters that `outer` has patterns of. Errors: options that do not go together, a
-    class that torch lacks.
+    It uses the fused kernel if there is one. With `decay_norms` false, normalizers' parameters, all biases and single
+    numbers are a group without weight decay. Where the YAML declares `matrices`, those of hidden layers are groups of
+    their own: all but embeddings and the parameters that `outer` has patterns of. Errors: options that do not go
+    together, a class that torch lacks.
     """
     facts = config["declares"]
     fused = {"fused": True} if facts.get("fused") else {}
     norms, hidden = own_parameters(model), _hidden_matrices(model, outer) if facts.get("matrices") else set()
     parts: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        bare = name in norms or name.rsplit(".", 1)[-1].startswith("bias")
+        bare = name in norms or name.rsplit(".", 1)[-1].startswith("bias") or not parameter.dim()
         parts.setdefault((name in hidden, config.get("decay_norms", True) or not bare), []).append(parameter)
     used = [
         {"params": parts[matrices, decays]}

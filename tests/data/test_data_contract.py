@@ -28,7 +28,7 @@ def is_read(name: str) -> bool:
 
 SETS = [name for name in compose.choices("data") if is_read(name)]
 EMBEDDED = [name for name in SETS if "sha256" in compose.declaration("data", name) and name not in tinysets.WRITERS]
-TEXTS = ["imdb", "flickr8k_captions", "coco", "cnn_cloze", "novel_cloze", "novel_triples", "book_corpus"]
+TEXTS = ["imdb", "flickr8k_captions", "coco", "cnn_cloze", "novel_cloze", "novel_triples", "book_corpus", "novel_text"]
 CACHED = [*(name for name in TEXTS if name != "coco"), "cifar10"]
 WORD = "zebra"
 Found = tuple[str, dict[str, Any], data.Dataset]
@@ -54,7 +54,7 @@ def same(one: Split, other: Split) -> bool:
 
 
 def test_all_sets_are_tried() -> None:
-    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 22
+    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 25
 
 
 @pytest.fixture(scope="module", params=SETS)
@@ -80,14 +80,16 @@ def test_sizes_shapes_and_types_are_the_declared_ones(found: Runs) -> None:
     for split in loaded.splits.values():
         for tensor in split.tensors.values():
             values = tensor.values if isinstance(tensor, Ragged) else tensor
-            assert values.dtype in (torch.float32, torch.int64, torch.int32)
+            assert values.dtype in (torch.float32, torch.int64, torch.int32, torch.uint8)
             assert not values.dtype.is_floating_point or bool(values.isfinite().all())
         if "inputs" in split.tensors and all(isinstance(size, int) for size in facts.get("shape", [])):
             assert split["inputs"][0].numel() == facts["features"]
         if "targets" in split.tensors:
             assert int(split["targets"].min()) >= 0 and int(split["targets"].max()) < facts["classes"]
         if loaded.words:
-            texts = [t.values for t in split.tensors.values() if isinstance(t, Ragged) and t.values.ndim == 1]
+            tensors = [split["text"]] if "text" in split.tensors else split.tensors.values()
+            texts = [t.values if isinstance(t, Ragged) else t for t in tensors]
+            texts = [values for values in texts if not values.is_floating_point()]
             assert min(int(t.min()) for t in texts) >= 0 and max(int(t.max()) for t in texts) < len(loaded.words)
 
 
@@ -107,6 +109,7 @@ def test_every_process_reads_the_same(name: str, tmp_path: Path, monkeypatch: py
 BY_CHANCE = {
     "made_cloze",
     "made_reviews",
+    "made_text",
     "cnn_cloze",
     "novel_cloze",
     "novel_triples",

@@ -258,6 +258,15 @@ def novel_triples(root: Path, held: str = "") -> Config:
     return config | {"triples": 100, "words": 40}
 
 
+def novel_text(root: Path, held: str = "") -> Config:
+    def sentences(i: int, word: str) -> list[str]:
+        draw, own = stream(1, "text", i), f"{i:02}{word}"
+        return [" ".join([own, *draw.choice(NAMES, 5), f"{k}é."]) for k in range(12)]
+
+    config = of_books("novel_text", _books(root, sentences, held), sizes={"valid": 5, "test": 5})
+    return config | {"windows": 100, "characters": 30, "length": 40}
+
+
 def lines(book: int, count: int = 9, word: str = "") -> str:
     return "".join(f"book {book} , line {chr(97 + i)} {word} .\n" for i in range(count))
 
@@ -278,6 +287,6 @@ WRITERS |= {
     make.__name__: make
     for make in (
         mnist, binarized_mnist, cifar10, imdb, iam_ondb, flickr8k_captions, coco, cnn_cloze, novel_cloze, novel_triples,
-        book_corpus, sequential_mnist,
+        book_corpus, novel_text, sequential_mnist,
     )
 }  # fmt: skip

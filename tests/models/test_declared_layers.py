@@ -30,6 +30,8 @@ def passes(model: Any, config: Any) -> None:
     elif data.get("shape") == ["strokes", "characters"]:
         strokes, characters = torch.zeros(2, config["data"]["points"], 3), torch.ones(2, 28, dtype=torch.int64)
         model.evaluate(strokes, strokes[..., 0] == 0, characters, characters > 0)
+    elif data.get("shape") == ["text"]:
+        model.evaluate(torch.zeros(2, config["data"]["length"] + 1, dtype=torch.int64))
     else:
         shape = data.get("shape", [data["features"]])
         words = "word" in shape
