@@ -1,0 +1,188 @@
+"""The Transformers against the formulas of their papers; what no step may see; where which norm may stand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from reference import transformer as reference
+from smallest import NORMS, able, batches, built, moved, small
+
+from normbench.config.plan import train_specs
+from normbench.errors import NormbenchError
+from normbench.models import base as models
+from normbench.runs.directory import RunDirectory
+from normbench.train import optim
+from normbench.train.train_one import ensure_run
+
+PLACEMENTS = ("pre", "post", "peri")
+MODELS = ("char_lm", "vit")
+SIZES = {"heads": 2, "layers": 2}
+ALL = "norm.sites=[block,final]"  # queries and keys, too
+
+
+def shaken(model: str, *words: str) -> models.Model:
+    """In float64, every weight large enough to count."""
+    return moved(built(small(model, *words))).eval()
+
+
+def parameters(network: models.Model) -> dict[str, np.ndarray]:
+    return {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
+
+
+def sites(placement: str, norm: str = "layer") -> tuple[str, ...]:
+    where = "[block]" if placement == "post" else "[block,final]"
+    return (f"norm={norm}", f"model.placement={placement}", f"norm.sites={where}")
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("norm", ["layer", "none"])
+@pytest.mark.parametrize(
+    ("head", "scale"), [("untied", "none"), ("tied", "fixed"), ("untied", "learned")], ids="-".join
+)
+def test_the_language_model_is_that_of_the_formulas(placement: str, norm: str, head: str, scale: str) -> None:
+    words = (*sites(placement, norm), f"model.head={head}", f"model.embedding_scale={scale}")
+    network = shaken("char_lm", *words)
+    p = parameters(network)
+    text = batches(small("char_lm"), 1)[0]["text"][:3]
+    factor = {"none": 1.0, "fixed": math.sqrt(8), "learned": float(p.get("scale.factor", 0))}[scale]
+    found = {name: values.tolist() for name, values in network.evaluate(text).items()}
+    for row, characters in enumerate(text.tolist()):
+        logits = reference.language(p, np.array(characters[:-1]), factor, placement=placement, **SIZES)
+        targets = characters[1:]
+        nll = [reference.nll(step, target) for step, target in zip(logits, targets, strict=True)]
+        wrong = [int(step.argmax()) != target for step, target in zip(logits, targets, strict=True)]
+        assert found["nll"][row] == pytest.approx(np.mean(nll), rel=1e-10)
+        assert found["error"][row] == np.mean(wrong)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("scale", ["none", "fixed"])
+def test_the_classifier_is_that_of_the_formulas(placement: str, scale: str) -> None:
+    network = shaken("vit", *sites(placement), f"model.embedding_scale={scale}")
+    p, batch = parameters(network), batches(small("vit"), 1)[0]
+    factor = {"none": 1.0, "fixed": math.sqrt(8)}[scale]
+    found = network.evaluate(batch["inputs"][:3].double(), batch["targets"][:3])["nll"].tolist()
+    for row in range(3):
+        image = batch["inputs"][row].double().numpy()
+        logits = reference.vision(p, image, 4, factor, placement=placement, **SIZES)
+        assert found[row] == pytest.approx(reference.nll(logits, int(batch["targets"][row])), rel=1e-10)
+
+
+@pytest.mark.parametrize("norm", [norm for norm in NORMS if able("char_lm", norm)])
+@pytest.mark.parametrize("training", [True, False])
+def test_no_prediction_depends_on_later_characters(norm: str, training: bool) -> None:
+    words = (f"norm={norm}", ALL)
+    text = batches(small("char_lm"), 1)[0]["text"].long()
+    other = text.clone()
+    other[:, 5] = (other[:, 5] + 3) % 20
+    with torch.no_grad():
+        ours, theirs = (
+            shaken("char_lm", *words).train(training).predict(given) for given in (text[:, :8], other[:, :8])
+        )
+    assert torch.equal(ours[:, :5], theirs[:, :5]) and not torch.equal(ours[:, 5:], theirs[:, 5:])
+
+
+@pytest.mark.parametrize("norm", ["batch", "batch_renorm", "ghost_batch", "power", "streaming"])
+def test_a_normalizer_that_pools_steps_is_refused_at_causal_sites_alone(norm: str) -> None:
+    with pytest.raises(NormbenchError, match=rf"{norm} .*'block\.0\.attention'.* see the characters") as caught:
+        small("char_lm", f"norm={norm}")
+    assert caught.value.code == 2 and str(caught.value).isprintable()
+    assert len(small("vit", f"norm={norm}").sites) == 9
+
+
+def test_statistics_of_each_step_are_no_later_characters() -> None:
+    with pytest.raises(NormbenchError, match=r"norm\.stats=per_step"):
+        small("char_lm", "norm=batch")
+    assert len(small("char_lm", "norm=batch", "norm.stats=per_step").sites) == 9
+
+
+@pytest.mark.parametrize(("placement", "count"), [("pre", 5), ("post", 4), ("peri", 9)])
+def test_default_sites_are_those_of_the_placement(placement: str, count: int) -> None:
+    spec = small("char_lm", "norm=layer", f"model.placement={placement}")
+    assert len(spec.sites) == count and ("final" in spec.sites) == (placement != "post")
+    assert len(small("char_lm", "norm=layer", f"model.placement={placement}", "model.layers=3").sites) > count
+    if placement != "peri":
+        with pytest.raises(NormbenchError, match=r"has no site 'block\.0\.mlp_out'"):
+            small("char_lm", "norm=layer", f"model.placement={placement}", "norm.sites=[block.0.mlp_out]")
+
+
+def test_the_last_site_may_have_another_normalizer() -> None:
+    spec = small("char_lm", "norm=dyt", "norm.sites={block.*.attention: {}, block.*.mlp: {}, final: layer}")
+    assert {path: choice.name for path, choice in spec.sites.items()} == {
+        **{f"block.{i}.{name}": "dyt" for i in range(2) for name in ("attention", "mlp")},
+        "final": "layer",
+    }
+
+
+def test_a_head_begins_at_the_log_frequencies_of_the_first_minibatch() -> None:
+    network, batch = built(small("char_lm", "model.head_bias=log_frequency")), batches(small("char_lm"), 1)[0]
+    models.start_from_data(network, models.Batch(batch, 20, 20), 1)
+    predicted = batch["text"][:, 1:].flatten().tolist()
+    counts = np.array([1 + predicted.count(number) for number in range(29)])
+    np.testing.assert_allclose(network.logits.bias.detach().numpy(), np.log(counts / counts.sum()), rtol=1e-6)
+    untouched = built(small("char_lm"))
+    models.start_from_data(untouched, models.Batch(batch, 20, 20), 1)
+    assert not untouched.logits.bias.any()
+
+
+def test_initial_weights_are_those_of_gpt2() -> None:
+    network = built(small("char_lm", "model.width=64", "model.layers=3", "model.heads=4"))
+    for name, parameter in network.named_parameters():
+        if parameter.dim() == 2:
+            wanted = 0.02 / math.sqrt(6) if name.endswith("output.weight") else 0.02
+            assert parameter.std().item() == pytest.approx(wanted, rel=0.15), name
+    assert network.scale.factor.item() == 8 and network.scale.factor.dim() == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_decay_is_of_matrices_alone(model: str) -> None:
+    spec = small(model, "norm=dyt", "model.embedding_scale=learned")
+    network = built(spec)
+    groups = optim.build(spec.config["optim"], network).param_groups
+    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+    for name, parameter in network.named_parameters():
+        assert (id(parameter) in decayed) == (parameter.dim() == 2), name
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_muon_takes_the_matrices_of_blocks(model: str) -> None:
+    spec = small(model, "norm=layer", "optim=muon", "schedule=none", "model.embedding_scale=learned")
+    network = built(spec)
+    outer = spec.config["model"]["declares"]["outer"]
+    groups = optim.build(spec.config["optim"], network, outer).param_groups
+    of_muon = {id(p) for group in groups if group["matrices"] for p in group["params"]}
+    for name, parameter in network.named_parameters():
+        assert (id(parameter) in of_muon) == (name.startswith("block.") and parameter.dim() == 2), name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("model=char_lm", "data=made_text", "model.heads=3"), r"model\.heads=3 does not divide model\.width=64"),
+        (("model=vit", "data=digit_images", "model.patch=3"), r"model\.patch=3 does not divide images of 8 x 8"),
+        (("model=vit", "data=digits"), "model=vit reads inputs of height x width x channels, data=digits has vectors"),
+        (("model=vit", "data=made_text"), "digit_images"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(NormbenchError, match=message) as caught:
+        (spec,) = train_specs(list(words), False)
+        built(spec)
+    assert caught.value.code == 2 and str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(model: str, tmp_path: Path) -> None:
+    length: tuple[Any, ...] = ("train.epochs=0", "train.steps=6", "eval.unit=updates", "eval.every=3")
+    spec = small(model, "norm=layer", *length, "model.embedding_scale=learned")
+    calm, stopped = tmp_path / "calm", tmp_path / "stopped"
+    assert ensure_run(spec, RunDirectory(calm)) == "done"
+    assert ensure_run(spec, RunDirectory(stopped), stopping=tiny.after(2)) == "interrupted"
+    assert ensure_run(spec, RunDirectory(stopped)) == "done"
+    assert tiny.result(stopped) == tiny.result(calm)
