@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,7 @@ from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
 from normbench.norms.fused import ERF, TANH, FusedSpec
 from normbench.norms.sites import Site
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "hardtanh": nn.functional.hardtanh,
     "sigmoid": torch.sigmoid,

@@ -16,7 +16,7 @@ from normbench.models.base import Noise, evaluating, start_from_data, update
 from normbench.models.pixel_lstm import PixelLSTM
 from normbench.norms.modes import inference
 from normbench.rnn.layers import LSTM
-from normbench.train import populations
+from normbench.train.evaluate import gather_populations
 
 NOISY, QUIET = "model.noise=0.1", "model.noise=0"
 LN = ("norm=layer", "norm.gain_init=0.1")
@@ -70,7 +70,7 @@ def test_noise_is_in_updates_in_evaluations_and_where_statistics_are_gathered(st
     with evaluating(network, Noise(1, "train", range(50))), torch.no_grad():
         network.evaluate(**batch)
     split = data.load(small("pixel_lstm").config["data"]).splits["train"].only(["inputs", "targets"])
-    populations.gather(network, split, 1, Sampler("shuffled", len(split), 50, 1))
+    gather_populations(network, split, 1, Sampler("shuffled", len(split), 50, 1))
     evaluated, *gathered = starts
     assert {tuple(row) for row in evaluated.tolist()} <= {tuple(row) for row in torch.cat(gathered).tolist()}
     starts.clear()
