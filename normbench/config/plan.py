@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
-from itertools import chain, product
+from itertools import chain, count, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +28,7 @@ experiment = experiment_file.load
 def forget() -> None:
     """Read files anew from now on: one was changed."""
     compose.forget()
-    for cached in (experiment, data_name, _somewhere):
+    for cached in (experiment, data_name, _cell_spec, _somewhere):
         cached.cache_clear()
 
 
@@ -71,8 +71,7 @@ def artifact_specs(
                 runs.append((place, run["seed"], arm, run))
     specs = []
     for *_, run in sorted(runs):
-        words = [f"{key}={run[key]}" for key in (*node.axes, "seed")]
-        specs.append(experiment_spec(name, run["arm"], fidelity, words, run["control"], config_dir))
+        specs.append(run_spec(name, fidelity, run, config_dir))
     if not specs:
         raise BadInput(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
@@ -138,6 +137,34 @@ def _seeds(
     return asked[: min(most, default=len(asked))]
 
 
+def run_spec(name: str, fidelity: str, place: Mapping[str, Any], config_dir: Path | None = None) -> Spec:
+    """The run at a place: its arm, control, axes and seed. Runs that differ in their seed alone are composed once."""
+    node = experiment(name, config_dir)
+    seed, named = place["seed"], _named_seeds(node)
+    composed_seed = seed if seed in named else next(other for other in count(1) if other not in named)
+    words = (*(f"{key}={place[key]}" for key in node.axes), f"seed={composed_seed}")
+    # an author edits the files of a --config-dir while a process runs
+    compose_cell = experiment_spec if config_dir else _cell_spec
+    return compose_cell(name, place["arm"], fidelity, words, place["control"], config_dir).with_seed(seed)
+
+
+def cell_specs(
+    name: str, fidelity: str, cells: Sequence[Mapping[str, Any]], config_dir: Path | None = None
+) -> dict[int | None, list[tuple[Mapping[str, Any], Spec]]]:
+    """A run, of any seed, of each cell that can be run; by the seeds that conditions name, None for all others."""
+    specs: dict[int | None, list[tuple[Mapping[str, Any], Spec]]] = {}
+    for seed, cell in product((None, *_named_seeds(experiment(name, config_dir))), cells):
+        with suppress(NormbenchError):  # raised for who asks for it
+            spec = run_spec(name, fidelity, {**cell, "seed": seed}, config_dir)
+            specs.setdefault(seed, []).append((cell, spec))
+    return specs
+
+
+def _named_seeds(node: Experiment) -> list[int]:
+    wanted = [condition.when.get("seed", []) for condition in node.conditions]
+    return [*chain(*(seeds if isinstance(seeds, list) else [seeds] for seeds in wanted))]
+
+
 def experiment_spec(
     name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", config_dir: Path | None = None
 ) -> Spec:
@@ -157,6 +184,9 @@ def experiment_spec(
     where = ", ".join([f"arm {arm}", *([f"control {control}"] if control else []), *of_file])
     with nullcontext() if user_words else experiment_file.naming(path, where):
         return _filed(name, arm, fidelity, own, control, config_dir)
+
+
+_cell_spec = cache(experiment_spec)
 
 
 def _is_planned(override: Override, node: Experiment) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,10 @@ class Spec:
         """A sentence for each of its normalizers that is another one in a run of its size."""
         sizes = {"batch_size": int(self.config["train"]["batch_size"]), "updates": self.steps}
         return [*filter(None, dict.fromkeys(simpler(choice, sizes) for choice in self.sites.values()))]
+
+    def with_seed(self, seed: int) -> Spec:
+        """The same with another seed."""
+        return replace(self, config={**self.config, "seed": seed}, maths={**self.maths, "seed": seed})
 
     def is_of(self, stored: Mapping[str, Any]) -> bool:
         """Whether a stored configuration gives this id, in this version."""
