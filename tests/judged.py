@@ -22,7 +22,7 @@ PAIR = ((1.0, LN), (-1.0, BN))
 JITTER = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.25, -0.25, 0.15)  # fixed spread around an effect
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """`artifact.Plan`: seeds 1 to `own` at the paper's setting, 1 to `control` at every other."""
 
@@ -41,7 +41,7 @@ class Plan:
         return self.delta
 
 
-@dataclass(frozen=True)
+@dataclass
 class AsThere:
     """The same of whatever seeds are there, five at least; no smallest effects but the parts' own."""
 
@@ -67,7 +67,9 @@ def judge(
     planned: Any = None,
     **more: Any,
 ) -> verdicts.Verdicts:
-    return verdicts.judge(artifact, runs, fidelity, previous, planned or AsThere(runs), **more)
+    plan = planned or AsThere(runs)
+    plan.artifact, plan.fidelity = artifact, fidelity
+    return verdicts.judge(plan, runs, previous, **more)
 
 
 def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name: str = "p", **more: Any) -> Part:

@@ -56,7 +56,7 @@ def published(results: Path) -> Path:
 def _published() -> dict[str, bytes]:
     """Drawn and judged once: matplotlib takes a second."""
     with tempfile.TemporaryDirectory() as folder:
-        publish.publish(artifacts.load("ln2016/fig6"), runs(), "paper", Path(folder))
+        publish.publish(artifacts.Plan(artifacts.load("ln2016/fig6"), "paper"), runs(), Path(folder))
         return {path.name: path.read_bytes() for path in (Path(folder) / "ln2016" / "fig6" / "paper").iterdir()}
 
 

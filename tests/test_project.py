@@ -29,7 +29,7 @@ from normbench.errors import NormbenchError
 from normbench.launch.run_missing import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
-from normbench.papers import per_example_effects, publish, published, sample_archive, verdicts
+from normbench.papers import page, per_example_effects, publish, published, sample_archive, verdicts
 from normbench.runs import pack
 from normbench.runs.table import Runs
 
@@ -227,16 +227,15 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     examples = per_example_effects.load(place / per_example_effects.NAME)
     archive = sample_archive.load(place / sample_archive.NAME)
     judged = publish.judge(
-        artifact,
+        artifacts.Plan(artifact, fidelity),
         runs,
-        fidelity,
         published.read_verdicts(place / "verdicts.json"),
         packed.sha256,
         examples,
         archive.sha256,
     )
     assert verdicts.as_file(judged) == (place / "verdicts.json").read_bytes()
-    for file, content in publish.pages(artifact, fidelity, judged, runs).items():
+    for file, content in page.pages(artifact, judged, artifacts.draw(artifact, runs)).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 
 
@@ -267,7 +266,7 @@ def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(pla
             reproduce = cli.Commands().get_command(None, "reproduce")
             given = reproduce.make_context("reproduce", claim["suggestion"]["command"].split()[2:]).params
             assert [*given["words"]] == [name]
-            specs = Reproduce(**given).planned(artifacts.load(name))
+            specs = (command := Reproduce(**given)).asked_specs(artifacts.Plan(artifacts.load(name), command.fidelity))
             assert (
                 len(missing(specs, Runs(ROOT / "results", {spec.id for spec in specs}))) == claim["suggestion"]["runs"]
             ), claim["id"]

@@ -15,6 +15,8 @@ from normbench.files import reading
 from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects, publish, sample_archive, shipped_results
 from normbench.papers import published as places
+from normbench.papers.artifact import Plan
+from normbench.papers.page import pages
 from normbench.papers.published import Published
 from normbench.runs import pack
 from normbench.runs.run import Run
@@ -95,19 +97,20 @@ def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iter
         return
     before = entry.verdicts
     samples_sha256 = before.samples_sha256 or ""
-    judged = publish.judge(artifact, runs, entry.fidelity, before, before.pack_sha256, contrasts, samples_sha256)
+    judged = publish.judge(Plan(artifact, entry.fidelity), runs, before, before.pack_sha256, contrasts, samples_sha256)
     if judged != before:
         pairs = zip(judged.claims, before.claims, strict=False)
         others = ", ".join(now.id for now, then in pairs if now != then)
         yield Finding("verdict", place / "verdicts.json", f"the verdicts {f'of {others}' if others else 'as a whole'} "
                       f"do not follow from the pack. {again}")  # fmt: skip
-    for name, page in publish.pages(artifact, entry.fidelity, judged, runs).items():
+    drawn = artifacts.draw(artifact, runs)
+    for name, page in pages(artifact, judged, drawn).items():
         if not (place / name).exists():
             yield _missing(place / name, entry.again)
         elif _bytes(place / name) != page:
             yield Finding("verdict", place / name, f"it does not follow from the pack. {again}")
     figure = place / "figure.svg"  # each version of matplotlib would draw another file
-    if not figure.exists() and artifacts.panels(artifact, runs):
+    if not figure.exists() and drawn.panels:
         yield _missing(figure, entry.again)
 
 

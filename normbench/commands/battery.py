@@ -119,18 +119,12 @@ class Battery(options.Answering):
                 ids = [spec.id for spec in lacking]
                 terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
             return 0
-        ensured = ensure_runs(
-            specs,
-            launcher,
-            self.results,
-            partial(self._announce, specs),
-            lambda runs: Bars(runs, self.console),
-            wait_for_busy=True,
-        )
+        stored.refresh()
+        self._announce(specs, stored)
+        ensured = ensure_runs(specs, launcher, stored, lambda runs: Bars(runs, self.console), wait_for_busy=True)
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
             return 130
-        stored.refresh()
         reasons = {run: o.reason for run, o in ensured.outcomes.items() if o.status in ("failed", "refused")}
         outcomes = [_outcome(adopted.name, trial, stored, reasons if trial in taken else None) for trial in planned]
         facts = compose.declaration("norm", adopted.name, adopted.config_dir)
@@ -167,10 +161,10 @@ class Battery(options.Answering):
             terminal.say_json(reply | {"numbers": _as_json(summary)})
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
-    def _announce(self, specs: Sequence[Spec], stored: Runs, missing: Sequence[Spec]) -> None:
-        total = len(specs)
-        self.say(f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
-        for line in training.describe_stored(stored, specs, missing):
+    def _announce(self, specs: Sequence[Spec], stored: Runs) -> None:
+        total, lacking = len(specs), missing(specs, stored)
+        self.say(f"{format.plural(total, 'run')} · {total - len(lacking)} done, {len(lacking)} to run")
+        for line in training.describe_stored(stored, specs, lacking):
             self.say(f"  {line}")
 
     def _seconds(self, planned: Sequence[Trial], stored: Runs, processes: int) -> dict[str, float | None]:

@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
@@ -26,15 +25,17 @@ from normbench.errors import BadInput, NormbenchError
 from normbench.judge.ci import Judged
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
-from normbench.launch.run_missing import Ensured, check_data, ensure_runs, missing
+from normbench.launch.run_missing import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
 from normbench.papers.claims import Artifact, Claim, place_of
-from normbench.papers.decide import Verdict
 from normbench.papers.verdicts import Verdicts
 from normbench.runs.directory import left_out
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
+
+if TYPE_CHECKING:
+    from normbench.papers.publish import Publication
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
@@ -143,14 +144,16 @@ class Reproduce(Judging):
         if shipped and not self.dry_run and self.results == runs.root("results"):
             for paper in shipped_results.bring(self.results):
                 self.say(f"  note: the published results of {paper} are now in {self.results / paper}")
-        plans = [(artifact, self.planned(artifact)) for artifact in chosen]  # checked before the first run starts
+        plans = [artifacts.Plan(artifact, self.fidelity) for artifact in chosen]
+        asked = [self.asked_specs(planned) for planned in plans]  # checked before the first run starts
         answers: list[dict[str, Any]] = []
         code, started = 0, time.monotonic()
-        for artifact, specs in plans:
+        for planned, specs in zip(plans, asked, strict=True):
+            artifact = planned.artifact
             answers.append({"id": artifact.id, "fidelity": self.fidelity, "runs": len(specs), "error": ""})
             left = None if self.max_time is None else max(0.0, self.max_time - (time.monotonic() - started))  # of all
             try:
-                ended, answer = self._artifact(artifact, specs, launcher, watch, left, judged)
+                ended, answer = self._artifact(planned, specs, launcher, watch, left, judged)
             except NormbenchError as error:  # such as missing data, which the others may not need
                 if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                     raise
@@ -182,9 +185,9 @@ class Reproduce(Judging):
                 self.say(f"{artifact.id} has no fidelity {self.fidelity}: left out")
         return [artifact for artifact in chosen if has[artifact.id]]
 
-    def planned(self, artifact: Artifact) -> list[Spec]:
+    def asked_specs(self, planned: artifacts.Plan) -> list[Spec]:
         """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
-        planned = artifacts.Plan(artifact, self.fidelity)
+        artifact = planned.artifact
         named = self.seeds is not None  # given seeds are not limited to planned ones
         specs = plan.artifact_specs(
             artifact.experiment,
@@ -200,7 +203,7 @@ class Reproduce(Judging):
 
     def _artifact(
         self,
-        artifact: Artifact,
+        planned: artifacts.Plan,
         specs: list[Spec],
         launcher: Launcher,
         watch: Watch,
@@ -208,24 +211,16 @@ class Reproduce(Judging):
         judged: list[Judged],
     ) -> tuple[int, dict[str, Any]]:
         """Exit code as `judge`, and the answer; adds the claims to `judged`. left: seconds."""
-        from normbench.papers import describe, publish
+        from normbench.papers import describe
 
-        ensured = ensure_runs(
-            specs,
-            launcher,
-            self.results,
-            partial(self._header, artifact, specs, launcher.processes),
-            watch,
-            self.retry_failed,
-            0 if self.dry_run else left,
-            wait_for_busy=True,
-            others=self.others,
-        )
-        stored = ensured.runs
+        stored = Runs(self.results, {spec.id for spec in specs}, self.others)
+        self._header(planned, specs, launcher.processes, stored, missing(specs, stored, self.retry_failed))
+        left = 0 if self.dry_run else left
+        ensured = ensure_runs(specs, launcher, stored, watch, self.retry_failed, left, wait_for_busy=True)
         finished = stored.find(specs)
         answer = {"done": len(finished), "missing": [spec.id for spec in ensured.missing]}
         if self.dry_run:
-            self._list_missing(ensured)
+            self._list_missing(ensured.missing, stored)
             return 0, answer
         failures = list(training.describe_failures(ensured.outcomes, stored))
         for failure in failures if not ensured.interrupted else ():
@@ -233,9 +228,9 @@ class Reproduce(Judging):
         for line in training.describe_submitted(ensured.outcomes):
             self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
-        before = publish.last(self.results, artifact, self.fidelity)
-        verdicts, files = self._results(artifact, finished)
-        judged.append(Judged(artifact.id, verdicts))
+        published, files = self._results(planned, finished)
+        verdicts, before = published.verdicts.claims, published.before
+        judged.append(Judged(planned.artifact.id, verdicts))
         claims = [{"id": claim.id, "verdict": claim.verdict, "n": claim.n} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
         answer |= {
@@ -250,8 +245,9 @@ class Reproduce(Judging):
             return 130, answer
         return 4 if failures else 0, answer
 
-    def _header(self, artifact: Artifact, specs: Sequence[Spec], jobs: int, stored: Runs, missing: Any) -> None:
+    def _header(self, planned: artifacts.Plan, specs: Sequence[Spec], jobs: int, stored: Runs, missing: Any) -> None:
         """Print the plan, what is stored of it, and how long the rest takes with so many jobs."""
+        artifact = planned.artifact
         node = specs[0].config["data"]
         stamp = sum(len(artifact.deviations.get(fidelity, ())) for fidelity in {"paper", self.fidelity})
         axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
@@ -284,12 +280,12 @@ class Reproduce(Judging):
         notes = (f"note: {note}" for note in stored.notes if note not in told)
         for note in (*notes, *training.describe_stored(stored, specs, missing)):
             self.say(f"  {note}")
-        for line in self._hints(artifact, specs, finished, missing):
+        for line in self._hints(planned, specs, finished, missing):
             self.say(f"  {line}\n")
 
     def _hints(
         self,
-        artifact: Artifact,
+        planned: artifacts.Plan,
         specs: Sequence[Spec],
         finished: Sequence[Run],
         missing: Sequence[Spec],
@@ -307,42 +303,40 @@ class Reproduce(Judging):
             except NormbenchError as error:
                 yield f"missing data: {error}"
         if self.seeds is not None and self.fidelity == "paper":
-            planned = {seed for _, seeds in artifacts.Plan(artifact, self.fidelity).cells for seed in seeds}
-            if further := sorted({spec.seed for spec in specs} - planned):
+            counted = {seed for _, seeds in planned.cells for seed in seeds}
+            if further := sorted({spec.seed for spec in specs} - counted):
                 text = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
                 yield f"note: no claim counts seeds beyond those planned: {text} will decide nothing"
+        artifact = planned.artifact
         places = {name: publish.folder(self.results, artifact, name) for name in FIDELITIES}
         there = [name for name, place in places.items() if (place / "verdicts.json").exists()]
         if there and not finished:
             yield f"published at {there[0]}: {artifacts.again(artifact.id, there[0], artifact.config_dir)}"
 
-    def _list_missing(self, ensured: Ensured) -> None:
-        for spec in ensured.missing:
+    def _list_missing(self, missing: Sequence[Spec], stored: Runs) -> None:
+        for spec in missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
-            state = ensured.runs.state(spec)
+            state = stored.state(spec)
             self.say(f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({state})")
 
-    def _results(self, artifact: Artifact, runs: Sequence[Run]) -> tuple[Sequence[Verdict], dict[str, str]]:
-        """Publish and print the results; returns the claims and the files."""
+    def _results(self, planned: artifacts.Plan, runs: Sequence[Run]) -> tuple[Publication, dict[str, str]]:
+        """Publish and print the results; with the files."""
         from normbench.papers import publish
 
-        place = publish.folder(self.results, artifact, self.fidelity)
-        notes: Sequence[str] = ()
+        place = publish.folder(self.results, planned.artifact, self.fidelity)
         if runs or place.exists():
-            judged, published, notes = publish.publish(
-                artifact, runs, self.fidelity, self.results, self.drop_stale, self.others
-            )
-            show_table(artifacts.table(artifact, published), self.console)
+            published = publish.publish(planned, runs, self.results, self.drop_stale, self.others)
+            show_table(published.drawn.entries, self.console)
         else:
-            judged = publish.judge(artifact, [], self.fidelity, None)
-        show_verdicts(judged, self.console)
-        for note in notes:
+            published = publish.Publication(publish.judge(planned, [], None))
+        show_verdicts(published.verdicts, self.console)
+        for note in published.notes:
             self.say(f"  note: {note}")
         named = {"figure": "figure.svg", "table": "table.md", "verdicts": "verdicts.json"}
         files = {name: str(place / file) for name, file in named.items() if (place / file).exists()}
         for name, file in files.items():
             self.say(f"  {name:<9} {file}")
-        return judged.claims, files
+        return published, files
 
     def _report(self, only: Sequence[str]) -> str | None:
         """Update the static site; if it cannot be written, print a note."""

@@ -76,10 +76,11 @@ def command(
     terminal.say(console, f"{then.id} again, to compare with {then.path}")
     with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
-        ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
+        stored = Runs(aside)
+        ensured = ensure_runs([spec], launcher, stored, lambda runs: Bars(runs, console))
         if ensured.interrupted:
             return 130
-        now = ensured.runs.of(spec)
+        now = stored.of(spec)
         if now is None:
             raise Failed(ensured.outcomes[spec.id].reason)
     answer = compare(then, now, _other_seeds(then, Runs(results), config_dir))

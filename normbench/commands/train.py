@@ -33,7 +33,7 @@ from normbench.draw.tables import one_format
 from normbench.errors import NormbenchError
 from normbench.files import scratch
 from normbench.launch import base
-from normbench.launch.run_missing import ensure_runs
+from normbench.launch.run_missing import ensure_runs, missing
 from normbench.runs.run import FINISHED
 from normbench.runs.table import Runs
 from normbench.stats.series import exploded, final
@@ -129,18 +129,17 @@ class Train(options.Answering):
         logger = command["logger"]
         launcher, watch = watched(self.console, logger, self.results, base.load(command["launcher"]))
 
-        def announce(stored: Runs, missing: Sequence[Spec]) -> None:
-            done = sum(stored.state(spec) in FINISHED for spec in specs)
-            self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-            for line in describe_stored(stored, specs, missing):
-                self.say(f"  {line}")
-            if logger["name"] != "none" and (finished := stored.find(specs)):
-                self.say(f"  to log those, too: {replay(finished, logger, self.results)}")
-            for line in _simpler(specs):
-                self.say(f"  {line}")
-
-        ensured = ensure_runs(specs, launcher, self.results, announce, watch, wait_for_busy=self.multirun)
-        stored, outcomes = ensured.runs, ensured.outcomes
+        stored = Runs(self.results, {spec.id for spec in specs})
+        to_train, done = missing(specs, stored), sum(stored.state(spec) in FINISHED for spec in specs)
+        self.say(f"{format.plural(len(specs), 'run')} · {done} done, {len(to_train)} to run")
+        for line in describe_stored(stored, specs, to_train):
+            self.say(f"  {line}")
+        if logger["name"] != "none" and (finished := stored.find(specs)):
+            self.say(f"  to log those, too: {replay(finished, logger, self.results)}")
+        for line in _simpler(specs):
+            self.say(f"  {line}")
+        ensured = ensure_runs(specs, launcher, stored, watch, wait_for_busy=self.multirun)
+        outcomes = ensured.outcomes
         states = {run["id"]: run["status"] for run in _as_json(specs, stored, outcomes)}
         if set(states.values()) != {"refused"}:
             _table(specs, stored, states, self.console)

@@ -6,7 +6,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from normbench.files.reading import place
 from normbench.launch import queue
 from normbench.launch.base import KILLED, STOPPED
 from normbench.launch.pool import Pool
-from normbench.launch.run_missing import ensure_runs
+from normbench.launch.run_missing import ensure_runs, missing
 from normbench.runs import plans
 from normbench.runs.table import Runs
 
@@ -68,9 +67,6 @@ def command(
             reason = f": {event['reason']}" if event["reason"] else ""
             tell(f"{spec.id} {event['status']}{reason}")
 
-    def announce(stored: Runs, missing: Sequence[Spec]) -> None:
-        tell(f"plan {plan.path.name}, shard {shard}: {len(missing)} of {len(messages)} runs to train")
-
     specs, codes, launched = [], [0], set[str]()
     for message in messages:
         try:
@@ -80,8 +76,9 @@ def command(
             codes.append(error.code)
     specs = [spec for spec in specs if not queue.failed_since(plan, spec)]
     task = os.environ.get("SLURM_JOB_NAME") == queue.job_name(plan.path)
-    ensured = ensure_runs(specs, Pool(1), plan.results, announce, lambda runs: nullcontext(listen), assigned=task)
-    stored = ensured.runs
+    stored = Runs(plan.results, {spec.id for spec in specs})
+    tell(f"plan {plan.path.name}, shard {shard}: {len(missing(specs, stored))} of {len(messages)} runs to train")
+    ensured = ensure_runs(specs, Pool(1), stored, lambda runs: nullcontext(listen), assigned=task)
     for run_id, outcome in ensured.outcomes.items():
         if run_id not in launched and outcome.reason:
             tell(f"{run_id} {outcome.status}: {outcome.reason}")

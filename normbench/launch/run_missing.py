@@ -1,11 +1,11 @@
-"""Finds stored runs and lets a launcher train the missing ones."""
+"""Lets a launcher train the runs that are not stored."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +24,8 @@ BUSY_SECONDS = 0.5  # between looks at runs that another process writes
 
 @dataclass(frozen=True)
 class Ensured:
-    """The runs that there are afterwards, those that were missing before, and the outcomes of the launched ones."""
+    """The runs that were missing before, and the outcomes of the launched ones."""
 
-    runs: Runs
     missing: Sequence[Spec]
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)  # by run id
     interrupted: bool = False
@@ -35,28 +34,23 @@ class Ensured:
 def ensure_runs(
     specs: Sequence[Spec],
     launcher: Launcher,
-    results: Path,
-    announce: Callable[[Runs, Sequence[Spec]], None] = lambda runs, missing: None,
+    runs: Runs,
     watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
     retry_failed: bool = True,
     seconds: float | None = None,
     wait_for_busy: bool = False,
-    others: Sequence[Path] = (),
     assigned: bool = False,
 ) -> Ensured:
-    """Find `specs` below `results` and train the missing ones; NormbenchError before any training if that fails.
+    """Train those of `specs` that are missing among `runs`; NormbenchError before any training if that fails.
 
-    announce: called with the stored and the missing runs before anything is checked or trained. watch: gives a context
-    around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
-    trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over
-    those that it leaves unfinished. others: as of `Runs`. assigned: they are the shard of a task of a Slurm array; all
+    watch: gives a context around the training, whose value listens to events. seconds: running runs are saved and
+    stopped after that time; 0 trains nothing. wait_for_busy: wait for runs that another process writes, after all
+    others, and take over those that it leaves unfinished. assigned: they are the shard of a task of a Slurm array; all
     other runs that belong to a live task are left to it.
     """
-    runs = Runs(results, {spec.id for spec in specs}, others)
-    to_train = missing(specs, runs, retry_failed)
-    announce(runs, to_train)
+    to_train, results = missing(specs, runs, retry_failed), runs.results
     if not to_train or seconds == 0:
-        return Ensured(runs, to_train)
+        return Ensured(to_train)
     if seconds is not None and not launcher.here:
         raise BadInput(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
@@ -97,7 +91,7 @@ def ensure_runs(
         run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome
         for run, outcome in (left | outcomes).items()  # the other process has finished it meanwhile
     }
-    return Ensured(runs, to_train, outcomes, interrupted)
+    return Ensured(to_train, outcomes, interrupted)
 
 
 def missing(specs: Sequence[Spec], runs: Runs, retry_failed: bool = True) -> list[Spec]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, product
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from normbench.config import FIDELITIES, compose, experiment_file, plan
+from normbench.config.spec import Spec
 from normbench.core import user_code
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
@@ -24,6 +25,9 @@ from normbench.files.reading import Stamp, stamp
 from normbench.papers import claims, default_artifact, rules
 from normbench.papers.rules_file import ALPHA, FEWEST
 from normbench.runs.run import Run
+
+if TYPE_CHECKING:  # it judges, and `list` judges nothing
+    from normbench.papers.decide import Verdict
 
 HERE = SHIPPED = Path(__file__).parent
 
@@ -159,12 +163,31 @@ def _loaded(path: Path, of: Stamp | None) -> claims.Artifact:
     return claims.load(path)
 
 
+@dataclass(frozen=True)
 class Plan:
     """What was fixed before the runs of an artifact at one fidelity."""
 
-    def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
-        self.artifact, self.fidelity = artifact, fidelity
-        self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
+    artifact: claims.Artifact
+    fidelity: str
+
+    @cached_property
+    def cells(self) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
+        """As of `planned_seeds`."""
+        artifact = self.artifact
+        return plan.planned_seeds(artifact.experiment, self.fidelity, artifact.seeds, artifact.config_dir)
+
+    @cached_property
+    def _specs(self) -> Mapping[int | None, Sequence[tuple[Mapping[str, Any], Spec]]]:
+        """As of `cell_specs`."""
+        artifact, cells = self.artifact, [cell for cell, _ in self.cells]
+        return plan.cell_specs(artifact.experiment, self.fidelity, cells, artifact.config_dir)
+
+    def has(self, run: Run) -> bool:
+        """Whether the run's configuration is still that of the experiment."""
+        place = {"arm": run.arm, "control": run.control, **run.axes}
+        cells = self._specs.get(run.seed, self._specs.get(None, []))
+        specs = [spec for cell, spec in cells if place.items() <= cell.items()]
+        return any(spec.with_seed(run.seed).id == run.id for spec in specs)
 
     def seeds(self, part: claims.Part, control: str, alone: Sequence[int] | None) -> list[int]:
         """Those that all cells of the part share; of a claim with seeds of its own those alone."""
@@ -196,6 +219,10 @@ class Plan:
         """Of all that was fixed before the claim was judged."""
         effects = [self.smallest_effect(part) for part in (*claim.parts, *claim.reported)]
         return rules.sha256(*self._fixed, effects)
+
+    def has_decided(self, judged: Sequence[Verdict]) -> bool:
+        """Whether these verdicts are of today's rules, claims and plan; a smoke run has none."""
+        return not judged or [v.rules_sha256 for v in judged] == [self.sha256(claim) for claim in self.artifact.claims]
 
     @property
     def _fixed(self) -> list[Any]:
@@ -352,14 +379,34 @@ def caution(artifact: claims.Artifact, runs: Sequence[Run]) -> str:
     return str(warn(artifact, runs)) if warn else ""
 
 
-def plainly(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
-    """What the figure's curves show beside what was claimed."""
-    from normbench.papers import describe  # late: with numpy, which whoever lists artifacts does not need
-
-    return describe.curves(panels(artifact, runs), artifact.names)
-
-
 def explanation(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
     """Paragraphs that explain the numbers, where the module has an `explanation(artifact, runs)`."""
     explain = getattr(module(artifact), "explanation", None)
     return list(explain(artifact, runs)) if explain else []
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What the figure, the table and the page of an artifact show of its runs."""
+
+    entries: Sequence[Entry] = ()
+    panels: Sequence[Panel] = ()
+    caution: str = ""
+    plainly: Sequence[str] = ()  # what the figure's curves show beside what was claimed
+    explanation: Sequence[str] = ()
+    meanings: Sequence[tuple[str, str]] = ()
+
+
+def draw(artifact: claims.Artifact, runs: Sequence[Run]) -> Drawing:
+    """As of `table`, `panels`, `caution`, `explanation` and `meanings`."""
+    from normbench.papers import describe  # late: with numpy, which whoever lists artifacts does not need
+
+    drawn = panels(artifact, runs)
+    return Drawing(
+        entries=table(artifact, runs),
+        panels=drawn,
+        caution=caution(artifact, runs),
+        plainly=describe.curves(drawn, artifact.names),
+        explanation=explanation(artifact, runs),
+        meanings=meanings(artifact, runs),
+    )

@@ -79,7 +79,7 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
     name, fidelity = place.parent.relative_to(root).as_posix(), place.name
     if name in artifacts.ids() and root != own(root.parent):
         config_dir = None  # whatever experiment the user has in the place of a shipped one
-    verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
+    verdicts = verdicts_at(place)
     if fidelity not in FIDELITIES:
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
@@ -95,29 +95,24 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
                 f"checkout), or judge again: {again}"
             )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
-    if artifact is not None and not partly and not is_of_today(artifact, verdicts, packed.sha256):
+    if artifact is not None and not partly and not _is_of_today(artifact, verdicts):
         raise BadInput(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
     return Published(name, fidelity, place, verdicts, packed.runs, artifact)
 
 
-def is_of_today(artifact: Artifact, verdicts: Verdicts, pack_sha256: str) -> bool:
-    """Whether the verdicts are of this pack, and of today's rules, claims and plans."""
-    if verdicts.pack_sha256 != pack_sha256:
-        return False
+def _is_of_today(artifact: Artifact, verdicts: Verdicts) -> bool:
     try:
-        plan = artifacts.Plan(artifact, verdicts.fidelity)
-        judged = [claim.rules_sha256 for claim in verdicts.claims]
-        return judged == [plan.sha256(claim) for claim in artifact.claims] or not judged
+        return artifacts.Plan(artifact, verdicts.fidelity).has_decided(verdicts.claims)
     except (KeyError, NormbenchError):  # a fidelity that its experiment offers no more
         return True
 
 
-def verdicts_of(name: str, fidelity: str, path: Path) -> Verdicts:
+def verdicts_at(place: Path) -> Verdicts:
     """As `read_verdicts`; refuses those of another artifact or fidelity, which were moved there."""
-    found = read_verdicts(path)
-    if (found.artifact, found.fidelity) != (name, fidelity):
+    found = read_verdicts(path := place / "verdicts.json")
+    if Path(found.artifact, found.fidelity) != place.relative_to(place.parents[2]):
         raise BadInput(
             f"{path} is of {found.artifact} ({found.fidelity}): it was moved. Restore it (git checkout) or delete it."
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
-from normbench.papers.claims import Artifact, Claim, place_of
+from normbench.papers.claims import Claim, place_of
 from normbench.papers.decide import Suggestion, Verdict
 from normbench.papers.parts import PartResult
 from normbench.papers.rules_file import ALPHA, POWER
@@ -27,12 +27,11 @@ NOTHING = Suggestion(runs=None, hours=None, seeds=None, under=(), command="", ki
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
-def suggested_runs(
-    artifact: Artifact, claim: Claim, judged: Verdict, runs: Sequence[Run], fidelity: str, plan: Plan
-) -> Suggestion | None:
+def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Plan) -> Suggestion | None:
     """None where nothing is open, else by `kind`: planned runs are `missing`; fresh `seeds` have to be planned; or why
     no seeds help: a `control` is not planned, `single runs` spread, there is `no mean`, an effect is `out of reach`.
     """
+    fidelity = plan.fidelity
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return None
     word, robust = judged.setting, judged.robustness
@@ -40,13 +39,12 @@ def suggested_runs(
         return None
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return None
-    first = _lacking(claim, [""], runs, plan, fidelity)
-    if first:
-        return _missing(artifact, claim, first, runs, fidelity)
+    if first := _lacking(claim, [""], runs, plan):
+        return _missing(claim, first, runs, plan)
     if word not in rules.DECIDED:
         return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
-    if controls := _lacking(claim, claim.controls, runs, plan, fidelity):
-        return _missing(artifact, claim, controls, runs, fidelity)
+    if controls := _lacking(claim, claim.controls, runs, plan):
+        return _missing(claim, controls, runs, plan)
     open_ones = [control for control in judged.controls if control.word == rules.UNDECIDED]
     if not open_ones and claim.unvaried:
         return replace(NOTHING, kind="control", under=claim.unvaried)
@@ -54,7 +52,7 @@ def suggested_runs(
     return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in open_ones])
 
 
-def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan, fidelity: str) -> Lacking:
+def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
     found: Lacking = set()
     for control in controls:
@@ -66,16 +64,16 @@ def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: P
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
                 found |= {
                     (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, claim.alone(fidelity, control))
+                    for seed in plan.seeds(part, control, claim.alone(plan.fidelity, control))
                     if seed not in there
                 }
     return found
 
 
-def _missing(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[Run], fidelity: str) -> Suggestion:
-    words = [f"{artifact.command} --only {claim.id}"]
+def _missing(claim: Claim, left: Lacking, runs: Sequence[Run], plan: Plan) -> Suggestion:
+    words = [f"{plan.artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
-    words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
+    words += [f"--fidelity {plan.fidelity}"] if plan.fidelity != "paper" else []
     hours = _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
     return replace(
         NOTHING,

@@ -48,14 +48,12 @@ class Verdicts:
 
 
 def judge(
-    artifact: Artifact,
+    plan: Plan,
     runs: Sequence[Run],
-    fidelity: str,
     previous: Verdicts | None,
-    planned: Plan,
     examples: Examples = lambda part, control, seeds: None,
 ) -> Verdicts:
-    """The content of verdicts.json for runs of one fidelity; `previous` is the last such content, of this artifact.
+    """The content of verdicts.json for runs at the plan's fidelity; `previous`: the last, of this artifact.
 
     `examples` gives the spread over test examples where the runs stored their outcomes. `expected_wrong` is the sum of
     the levels spent by looks at statistical claims, those before an amendment too: an upper bound of the number of
@@ -63,7 +61,8 @@ def judge(
     nor the clock changes a byte.
     Raises NormbenchError for two runs of one seed in a cell.
     """
-    claims = [_Evidence(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
+    artifact, fidelity = plan.artifact, plan.fidelity
+    claims = [_Evidence(claim, plan, runs, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     controls = " --controls" if any(run.control for run in runs) else ""
     content = Verdicts(
@@ -88,16 +87,9 @@ def judge(
 class _Evidence:
     """The runs of one claim by setting: "" for the paper's, else a control."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        artifact: Artifact,
-        runs: Sequence[Run],
-        fidelity: str,
-        plan: Plan,
-        examples: Examples,
-    ) -> None:
-        self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
+    def __init__(self, claim: Claim, plan: Plan, runs: Sequence[Run], examples: Examples) -> None:
+        self.claim, self.plan, self.examples = claim, plan, examples
+        self.artifact, self.fidelity = plan.artifact, plan.fidelity
         self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
 
     def verdict(self) -> Verdict:

@@ -347,8 +347,8 @@ def _command(artifact: Artifact) -> str:
 
 def _content(entry: Published, paper: str) -> dict[str, Any]:
     artifact, runs = entry.artifact, entry.runs
-    panels = artifacts.panels(artifact, runs) if artifact else []
-    entries = artifacts.table(artifact, runs) if artifact else []
+    drawn = artifacts.draw(artifact, runs) if artifact else artifacts.Drawing()
+    panels, entries = drawn.panels, drawn.entries
     everywhere = captions.coinciding_everywhere(panels)
     lines = [line for panel in panels for line in panel.lines]
     looks = {line.look.name: line.look for line in lines}
@@ -359,9 +359,9 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": [_claim(claim, entry) for claim in entry.verdicts.claims],
         "question": artifact.question if artifact else "",
-        "findings": _findings(entry, panels),
-        "words": artifacts.explanation(artifact, runs) if artifact else [],
-        "meanings": artifacts.meanings(artifact, runs) if artifact else [],
+        "findings": _findings(entry, drawn),
+        "words": drawn.explanation,
+        "meanings": drawn.meanings,
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
         "panels": [
             figures.drawing(_by_name(panel), "" if everywhere else captions.coinciding(panel)) for panel in panels
@@ -396,13 +396,11 @@ def _claim(claim: Verdict, entry: Published) -> dict[str, Any]:
     }
 
 
-def _findings(entry: Published, panels: Sequence[Panel]) -> list[str]:
+def _findings(entry: Published, drawn: artifacts.Drawing) -> list[str]:
     """How many claims have which word, a caution, and what the curves plainly show."""
-    claims, artifact = entry.verdicts.claims, entry.artifact
-    found = [describe.tally(claims)] if claims else []
-    if artifact is None:
-        return found
-    return [*found, artifacts.caution(artifact, entry.runs), *describe.curves(panels, artifact.names)]
+    claims = entry.verdicts.claims
+    texts = [describe.tally(claims) if claims else "", drawn.caution, *drawn.plainly]
+    return [text for text in texts if text]
 
 
 def _order(run: Run) -> tuple[Any, ...]:

@@ -174,12 +174,12 @@ def train(folder: Path) -> None:
 
 def before_publish(folder: Path) -> None:
     path = ROOT / "results" / NAME / "paper" / pack.NAME
-    publish.publish(artifacts.load(NAME), pack.read(path).runs[:6], "paper", folder)
+    publish.publish(artifacts.Plan(artifacts.load(NAME), "paper"), pack.read(path).runs[:6], folder)
 
 
 def publish_all(folder: Path) -> None:
     runs = pack.read(ROOT / "results" / NAME / "paper" / pack.NAME).runs
-    notes = publish.publish(artifacts.load(NAME), runs, "paper", folder)[2]
+    notes = publish.publish(artifacts.Plan(artifacts.load(NAME), "paper"), runs, folder).notes
     if notes:
         raise BadInput(notes[0])
 

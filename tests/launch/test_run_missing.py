@@ -52,7 +52,7 @@ def test_runs_that_wait_for_this_command_are_queued_until_it_ends_or_is_killed(t
             return super().launch(specs, *rest, **more)
 
     specs = fake.specs(3)
-    ensure_runs(specs, Looking(), tmp_path)
+    ensure_runs(specs, Looking(), Runs(tmp_path))
     assert seen == [{spec.id for spec in specs}] and queue.queued(tmp_path) == ({}, [])
     assert not (tmp_path / "plans").exists()
     left = tmp_path / "plans" / "sweep-of-a-killed-one"
@@ -60,7 +60,7 @@ def test_runs_that_wait_for_this_command_are_queued_until_it_ends_or_is_killed(t
     (left / "sweep.json").write_text(json.dumps([specs[0].to_json()]))
     assert queue.queued(tmp_path) == ({}, []), "nobody holds its lock"
     more = fake.specs(5)
-    ensure_runs(more, Looking(), tmp_path)
+    ensure_runs(more, Looking(), Runs(tmp_path))
     assert seen[1] == {spec.id for spec in more[3:]} and not left.exists()
 
 
@@ -69,25 +69,20 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     fake.directory(tmp_path / "runs", done)
     (fake.directory(tmp_path / "runs", damaged) / "run.json").write_text("{")
     fake.directory(tmp_path / "runs", failed, "failed")
-    launcher, announced = Made(), []
-
-    def say(found: Runs, missing: Sequence[Spec]) -> None:
-        announced.append(missing)
-
-    nothing = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False, seconds=0)
+    launcher, stored = Made(), Runs(tmp_path)
+    nothing = ensure_runs(specs, launcher, stored, retry_failed=False, seconds=0)
     assert not nothing.outcomes and not launcher.launches
-    ensured = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False)
-    assert announced == [[fresh], [fresh]] and launcher.launches == [[4]]
-    assert [ensured.runs.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
-    ensure_runs(specs, launcher, tmp_path, say)
-    assert announced[2] == [failed]
+    ensured = ensure_runs(specs, launcher, stored, retry_failed=False)
+    assert nothing.missing == ensured.missing == [fresh] and launcher.launches == [[4]]
+    assert [stored.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
+    assert ensure_runs(specs, launcher, stored).missing == [failed]
 
 
 def test_a_time_to_stop_is_refused_where_runs_are_left_to_others(tmp_path: Path) -> None:
     launcher = Made()
     launcher.here = False
     with pytest.raises(NormbenchError, match="--max-time ends runs that this command trains"):
-        ensure_runs(fake.specs(1), launcher, tmp_path, seconds=60)
+        ensure_runs(fake.specs(1), launcher, Runs(tmp_path), seconds=60)
     assert not launcher.launches and not list(tmp_path.iterdir())
 
 
@@ -101,14 +96,14 @@ def test_a_busy_run_is_waited_for_and_taken_over(
     held.__enter__()
     # the other process lets go while it is waited for
     monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None))
-    ensured = ensure_runs(specs, launcher, tmp_path, wait_for_busy=wait)
+    ensured = ensure_runs(specs, launcher, Runs(tmp_path), wait_for_busy=wait)
     assert launcher.launches == launches
     assert ensured.outcomes[specs[0].id].status == ("done" if wait else "busy")
 
 
 def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
     launcher = Made(seed1="busy", seed2="interrupted")
-    assert ensure_runs(fake.specs(2), launcher, tmp_path, wait_for_busy=True).interrupted
+    assert ensure_runs(fake.specs(2), launcher, Runs(tmp_path), wait_for_busy=True).interrupted
     assert launcher.launches == [[1, 2]]
 
 
@@ -119,8 +114,8 @@ def test_an_interrupt_while_waiting_keeps_what_was_done(tmp_path: Path, monkeypa
     first, second = specs = fake.specs(2)
     monkeypatch.setattr(run_missing.time, "sleep", interrupted)
     with directory.RunDirectory(directory.place(tmp_path / "runs", first)).writing():
-        ensured = ensure_runs(specs, Made(seed1="busy"), tmp_path, wait_for_busy=True)
-    assert ensured.interrupted and ensured.runs.state(second) == "done"
+        ensured = ensure_runs(specs, Made(seed1="busy"), stored := Runs(tmp_path), wait_for_busy=True)
+    assert ensured.interrupted and stored.state(second) == "done"
     assert [ensured.outcomes[spec.id].status for spec in specs] == ["busy", "done"]
 
 
@@ -131,7 +126,7 @@ def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, mon
         lock.__enter__()
     monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
     launcher = Made(seed1="busy", seed2="busy")
-    ensure_runs(specs, launcher, tmp_path, wait_for_busy=True)
+    ensure_runs(specs, launcher, Runs(tmp_path), wait_for_busy=True)
     assert launcher.launches == [[1, 2], [2], [1]]
 
 
@@ -143,14 +138,14 @@ def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
             return ended
 
     (spec,) = fake.specs(1)
-    assert ensure_runs([spec], Late(seed1="busy"), tmp_path).outcomes[spec.id].status == "done"
+    assert ensure_runs([spec], Late(seed1="busy"), Runs(tmp_path)).outcomes[spec.id].status == "done"
 
 
 def test_missing_data_are_reported_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "nowhere"))
     launcher = Made()
     with pytest.raises(NormbenchError, match="Bring it with: normbench data get mnist"):
-        ensure_runs([tiny.spec("seed=1"), tiny.spec("data=mnist")], launcher, tmp_path / "results")
+        ensure_runs([tiny.spec("seed=1"), tiny.spec("data=mnist")], launcher, Runs(tmp_path / "results"))
     assert not launcher.launches and not (tmp_path / "results").exists()
 
 

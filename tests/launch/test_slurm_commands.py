@@ -154,14 +154,14 @@ def test_other_commands_leave_the_runs_of_live_tasks_to_them(
     submit(results, 1, 2)
     fake.end("1")
     mine, others = tiny.spec("seed=2"), tiny.spec("seed=1")
-    ensured = run_missing.ensure_runs([others, mine], Pool(1), results)
+    ensured = run_missing.ensure_runs([others, mine], Pool(1), stored := Runs(results))
     assert ensured.outcomes[others.id].status == "queued" and "left to job 100" in ensured.outcomes[others.id].reason
-    assert ensured.runs.state(others) == "missing" and ensured.runs.state(mine) == "done"
+    assert stored.state(others) == "missing" and stored.state(mine) == "done"
     (plan,) = (results / "plans").iterdir()
     assert command("worker", plan, "--results", results) == 0  # by hand
     assert "left to job 100" in capsys.readouterr().out.replace("\n", " ")
     fake.first("squeue", "exit 1")
-    outcome = run_missing.ensure_runs([others, mine], Pool(1), results).outcomes[others.id]
+    outcome = run_missing.ensure_runs([others, mine], Pool(1), Runs(results)).outcomes[others.id]
     assert outcome.status == "refused" and str(plan) in outcome.reason
     assert not [*(results / "runs").glob(f"*/*{others.id}*")]
 

@@ -118,7 +118,7 @@ def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifa
     assert artifacts.select(["me2030"], tmp_path) == ["me2030/net"] and "me2030/net" not in artifacts.ids()
     results = tmp_path / "results"
     place = results / "own" / "me2030" / "net" / "paper"
-    judged, *_ = publish.publish(own, madeup.runs(), "paper", results)
+    judged, *_ = publish.publish(artifacts.Plan(own, "paper"), madeup.runs(), results)
     assert {"figure.svg", "table.md"} <= {path.name for path in place.iterdir()}
     assert judged.command.startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
     index = report.build(results, config_dir=tmp_path).index

@@ -19,6 +19,7 @@ from normbench.runs import files, pack
 from normbench.runs.run import Run
 
 ARTIFACT = artifacts.load("ln2016/fig6")
+PLAN = artifacts.Plan(ARTIFACT, "reduced")
 
 
 def _runs(*arms: str, seeds: int = 1) -> list[Run]:
@@ -39,7 +40,7 @@ def _runs(*arms: str, seeds: int = 1) -> list[Run]:
 
 
 def _publish(runs: list[Run], results: Path) -> tuple[dict, list[Run], list[str]]:
-    return publish.publish(ARTIFACT, runs, "reduced", results)
+    return publish.publish(PLAN, runs, results)[:3]
 
 
 def test_n_never_falls(tmp_path: Path):
@@ -69,12 +70,12 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
 
 
 def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode() if panels else None)
+    monkeypatch.setattr(publish.page, "figure_of", lambda panels: repr(panels).encode() if panels else None)
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME).runs])
     monkeypatch.setattr(artifacts.default_artifact, "panels", lambda artifact, runs: list(runs))
-    publish.publish(ARTIFACT, [], "reduced", tmp_path, drop_stale=True)
+    publish.publish(PLAN, [], tmp_path, drop_stale=True)
     assert pack.read(place / pack.NAME).runs == [] and not (place / "figure.svg").exists(), "nothing to draw"
 
 
@@ -99,7 +100,7 @@ def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
 
 
 def test_a_figure_is_drawn_again_unless_the_verdicts_name_its_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels: b"drawn")
+    monkeypatch.setattr(publish.page, "figure_of", lambda panels: b"drawn")
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     (place / "figure.svg").write_bytes(b"of matplotlib's next version")
@@ -114,7 +115,7 @@ def test_a_figure_is_drawn_again_unless_the_verdicts_name_its_pack(tmp_path: Pat
 @pytest.mark.parametrize("last", range(5))
 def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A full disk, or a kill, after so many of the files: no run is lost, no look is counted twice."""
-    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode())  # drawing takes a second
+    monkeypatch.setattr(publish.page, "figure_of", lambda panels: repr(panels).encode())  # drawing takes a second
     place = publish.folder(tmp_path, ARTIFACT, "reduced")
     few, many = _runs("ln"), _runs("ln", "none", seeds=2)
     wanted, _, _ = _publish(many, tmp_path / "calm")
@@ -159,7 +160,7 @@ def _unpublished(results: Path, runs: list[Run]) -> Path:
     """Pack and verdicts without figure and tables: those take a second."""
     place = publish.folder(results, ARTIFACT, "reduced")
     pack.write(place / pack.NAME, runs)
-    judged = publish.judge(ARTIFACT, runs, "reduced", None, pack.sha256(runs))
+    judged = publish.judge(PLAN, runs, None, pack.sha256(runs))
     (place / "verdicts.json").write_bytes(verdicts.as_file(judged))
     return place
 
@@ -174,7 +175,7 @@ def test_a_changed_digit_of_the_verdicts_is_refused_by_all_who_read_them(tmp_pat
         path.write_text(whole[:place] + str((int(whole[place]) + 1) % 10) + whole[place + 1 :])
         for reader in (
             lambda: published.read_verdicts(path),
-            lambda: publish.judge(ARTIFACT, [], "reduced", publish.last(tmp_path, ARTIFACT, "reduced")),
+            lambda: publish.judge(PLAN, [], publish.last(path.parent)),
         ):
             with pytest.raises(NormbenchError) as caught:
                 reader()
@@ -223,7 +224,7 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
 
 
 def test_without_contrasts_verdicts_stay_until_the_runs_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish.page, "figure_of", lambda panels: None)
     judged, _, _ = _publish(_runs("ln"), tmp_path)
     path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
     shipped = verdicts.sealed(replace(judged, note="with contrasts"), judged.pack_sha256, "a hash")
@@ -247,7 +248,7 @@ def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: st
 def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish.page, "figure_of", lambda panels: None)
     path = _unpublished(tmp_path, _runs("ln")) / per_example_effects.NAME
     rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
     whole = per_example_effects.Contrasts({"0" * 16: rows}).dump()

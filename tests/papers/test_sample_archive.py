@@ -35,7 +35,7 @@ FILES = {"one.svg": SVG, "two.html": PAGE, "three.png": PNG}
 
 def published(results: Path) -> dict[str, dict[str, bytes]]:
     runs = [fake.record(spec, records=RECORDS) for spec in SPECS]
-    publish.publish(artifacts.load("ln2016/fig6"), runs, "reduced", results)
+    publish.publish(artifacts.Plan(artifacts.load("ln2016/fig6"), "reduced"), runs, results)
     return dict(sample_archive.load(results / PLACE / sample_archive.NAME).runs)
 
 
@@ -83,7 +83,7 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
     drew(tmp_path, "ln", 1)
     published(tmp_path)
     (tmp_path / PLACE / "runs.jsonl.gz").unlink()
-    publish.publish(artifacts.load("ln2016/fig6"), [], "reduced", tmp_path)
+    publish.publish(artifacts.Plan(artifacts.load("ln2016/fig6"), "reduced"), [], tmp_path)
     assert not (tmp_path / PLACE / sample_archive.NAME).exists()
 
 

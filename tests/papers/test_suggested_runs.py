@@ -1,7 +1,7 @@
 """What would decide an open claim."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from ruled import UNIT, effects
 
 from normbench.core.keys import Range
 from normbench.papers import rules, suggested_runs, verdicts
-from normbench.papers.claims import Claim, Part
+from normbench.papers.claims import Artifact, Claim, Part
 from normbench.stats import statistics as stats
 
 LOW, HIGH = (arms(-2.0, control=name) for name in ("lr-low", "lr-high"))
@@ -22,8 +22,12 @@ PART = part_result(  # undecided, of a spread of 1
 )  # fmt: skip
 
 
+@dataclass
 class Five:
     """Seeds 1 to 5 everywhere, and 1 as the smallest effect."""
+
+    artifact: Artifact
+    fidelity: str = "paper"
 
     def sha256(self, claim: Claim) -> str:
         return "r"
@@ -36,7 +40,7 @@ class Five:
 
 
 def judged(claims: Any, runs: Any, **more: Any) -> verdicts.Verdicts:
-    return verdicts.judge(claims, runs, "paper", None, Five(), **more)
+    return verdicts.judge(Five(claims), runs, None, **more)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +65,9 @@ def test_what_would_decide_and_its_cost(runs: Any, kind: str | None, number: int
 
 
 def suggested(claims: Any, runs: Any, fidelity: str = "paper") -> dict[str, Any] | None:
-    (found,) = verdicts.judge(claims, runs, fidelity, None, Five()).claims
-    return suggested_runs.suggested_runs(claims, claims.claims[0], found, runs, fidelity, Five())
+    plan = Five(claims, fidelity)
+    (found,) = verdicts.judge(plan, runs, None).claims
+    return suggested_runs.suggested_runs(claims.claims[0], found, runs, plan)
 
 
 def test_a_choice_that_no_control_varies_has_to_be_planned() -> None:

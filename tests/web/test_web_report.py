@@ -422,9 +422,9 @@ def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
     counted = report.build(results).index.read_text().split('class="words"')[1].split("</form>")[0]
     before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file() and "report" not in path.parts}
     smoke = [replace(run, fidelity="smoke") for run in madeup.runs()]
-    publish.publish(artifacts.load("ln2016/fig6"), smoke, "smoke", results)
+    publish.publish(artifacts.Plan(artifacts.load("ln2016/fig6"), "smoke"), smoke, results)
     mine = artifacts.load("ln2016/fig6", extra)
-    publish.publish(mine, madeup.runs(), "paper", results)
+    publish.publish(artifacts.Plan(mine, "paper"), madeup.runs(), results)
     assert all(path.read_bytes() == content for path, content in before.items())
     assert not (results / "ln2016" / "fig6" / "smoke").exists()
     index = report.build(results, config_dir=extra).index
