@@ -166,8 +166,6 @@ def is_file(word: str) -> bool:
 
 def described(path: Path) -> tuple[dict[str, Any], bool]:
     """The choice of a user's file: its YAML, or one derived from its class; and whether it was derived."""
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist.")
     if declared := _yaml(path):
         node = _read(declared)
         file = Path(node["declares"]["file"])

@@ -120,10 +120,10 @@ def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[Run
     """The runs that fit; damaged ones are left out with a note."""
 
     def choose(finished: Sequence[Run]) -> list[Run]:
-        if not finished:
-            raise BadInput(f"there are no finished runs below {results}. (normbench status)")
-        if not (chosen := configuration.select(filters, finished)):
-            raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
+        chosen = configuration.select(filters, finished) if finished else []
+        if not chosen:
+            which = f" fits {' '.join(filters)}" if finished else ""
+            raise BadInput(f"no finished run below {results}{which}. (normbench status)")
         return chosen
 
     runs, notes = Runs(results).finished(choose)

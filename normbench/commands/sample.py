@@ -80,13 +80,13 @@ def _files(
     model: Any, name: str, count: int | None, text: str | None, bias: float, seed: int, examples: Any
 ) -> dict[str, bytes]:
     """Files by name; those of a text begin with it, so that texts do not overwrite each other."""
+    made: dict[str, bytes]
     if text is None:
-        made: dict[str, bytes] = model.sample(seed, count, examples)
-        if not made:
-            raise BadInput(f"model={name} draws nothing.")
-        return made
-    written = model.write(text, bias, seed, count or 1, examples)
-    if not written:
-        raise BadInput(f"--text: model={name} writes no text of yours.")
-    called = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:40] + f"-bias-{bias:g}"
-    return {f"{called}-{file}": content for file, content in written.items()}
+        made = model.sample(seed, count, examples)
+    else:
+        called = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:40] + f"-bias-{bias:g}"
+        written = model.write(text, bias, seed, count or 1, examples)
+        made = {f"{called}-{file}": content for file, content in written.items()}
+    if not made:
+        raise BadInput(f"model={name} {'draws nothing' if text is None else 'writes no text of yours (--text)'}.")
+    return made

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,17 +117,14 @@ def _by_hydra(word: str) -> Override:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    try:
+    parsed = None
+    with suppress(HydraException, OmegaConfBaseException, RecursionError):
         parsed = OverridesParser.create().parse_override(word)
-    except (HydraException, OmegaConfBaseException, RecursionError):
+    if parsed is None or not parsed.key_or_group:
         group, _, name = word.partition("=")
         if group in (*GROUPS, *LABELS):
             check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
-        raise BadInput(
-            f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
-        ) from None
-    if not parsed.key_or_group:
-        raise BadInput(f"'{word}' has no key: write key=value.")
+        raise BadInput(f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell).")
     if parsed.is_delete() or parsed.is_add() or parsed.is_force_add() or parsed.package is not None:
         raise BadInput(f"'{word}': options are not added (+), removed (~) or moved (@). Write key=value.")
     return Override(parsed.key_or_group, word, parsed.value, parsed if parsed.is_sweep_override() else None)

@@ -196,8 +196,7 @@ def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:
     file = parquet.ParquetFile(pa.BufferReader(content))
     head = file.metadata
     check_size(path, head.num_rows, head.num_columns)
-    if sum(head.row_group(number).total_byte_size for number in range(head.num_row_groups)) > MOST_TEXT:
-        raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
+    _check_text(sum(head.row_group(number).total_byte_size for number in range(head.num_row_groups)), path)
     names = file.schema_arrow.names
     _check_names(names, path)
     leaves = [file.schema.column(number) for number in range(head.num_columns)]
@@ -221,10 +220,14 @@ def _decoded(table: Any, path: Path) -> Any:
         if pa.types.is_string(field.type.value_type) or pa.types.is_binary(field.type.value_type):
             lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
             size += sum(pc.sum(rows).as_py() or 0 for rows in lengths)
-        if size > MOST_TEXT:
-            raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
+        _check_text(size, path)
         table = table.set_column(place, field.name, column.cast(field.type.value_type))
     return table
+
+
+def _check_text(size: int, path: Path) -> None:
+    if size > MOST_TEXT:
+        raise refuse(path, f"unpacks to more than {MOST_TEXT >> 20} MiB.")
 
 
 def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:

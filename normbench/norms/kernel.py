@@ -156,10 +156,8 @@ def _build(folder: Path) -> Path:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=PATIENCE
             )
-        except OSError as error:
+        except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"{' '.join(words())} takes more than {PATIENCE} s") from None
         if done.returncode == 0 and made.exists():
             return made
     lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]

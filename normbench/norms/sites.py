@@ -221,16 +221,16 @@ def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
         value = [value]
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return {pattern: {} for pattern in value}
-    if isinstance(value, Mapping):
-        return {str(k): {"name": v} if isinstance(v, str) else {} if v is None else v for k, v in value.items()}
-    raise BadInput(f"norm.sites={value} must be a list of sites or a map from site to normalizer.")
+    if isinstance(value, Mapping) and all(isinstance(entry, Mapping | str | None) for entry in value.values()):
+        return {str(k): {"name": v} if isinstance(v, str) else v or {} for k, v in value.items()}
+    raise BadInput(
+        f"norm.sites={value} must be a list of sites or a map from a site to a normalizer's name or to its options."
+    )
 
 
 def _resolve(
-    site: Site, entry: Any, config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]
+    site: Site, entry: Mapping[str, Any], config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]
 ) -> Choice:
-    if not isinstance(entry, Mapping):
-        raise BadInput(f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}.")
     base = config["norm"]
     name = str(entry.get("name", base["name"]))
     node, place = base if name == base["name"] else norm_node(name), f"norm.sites.{site.path}"

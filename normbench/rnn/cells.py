@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
@@ -257,12 +258,12 @@ class Cell(Weighted):
             outputs.append(state[0])
         return torch.stack(outputs), state
 
+    @abstractmethod
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         """The state after step t (from 0), its output first.
 
         x is the input term N(W_x x_t) + b, (B, gates H); rows where the mask (B,) is false keep their state.
         """
-        raise NotImplementedError
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, bias={self.bias_kind}"

@@ -186,7 +186,7 @@ def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
     assert named == ["norm=none,other,mine,mine"] and len(adopted) == 2
     other.write_text(mine.read_text() + "# other maths")
     for word, says, config_dir in (
-        (f"norm={tmp_path}/no.py", "does not exist", None),
+        (f"norm={tmp_path}/no.py", "no.py cannot be read: No such file", None),
         (f"norm={mine}", "is a file: leave out --config-dir", conf),
         (f"norm={mine},'{other}'", rf"other file\.py: there is a norm=mine of {mine} already", None),
     ):

@@ -63,7 +63,7 @@ BAD = [
     ((*MLP, "norm=ünïcødé"), "norm=ünïcødé: a name has letters a to z, digits, _, - and / alone, 'ü'"),
     ((*MLP, f"seed={10**30}"), "is too large: it must be below 2^63"),
     ((*MLP, f"model.hidden_sizes={'[' * 2000}"), "is not an override: write key=value"),
-    (("train", "=3"), "'=3' has no key: write key=value."),
+    (("train", "=3"), "'=3' is not an override: write key=value"),
     (
         (*MLP, "norm=norm_propagation", "norm.sites=[hidden,logits]"),
         "serves block, the site is pre_activation or weight",

@@ -142,11 +142,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
             "has hidden twice: give it once, and hidden.weight for the layer's weight.",
         ),
         ((*BASE, "norm.sites={hidden:{name:layer,eps:1e-5,eps:1e-3}}"), "has eps twice"),
-        ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
-        (
-            (*BASE, "norm=layer", "norm.sites={hidden:false}"),
-            "needs a normalizer's name or a map of options, not False.",
-        ),
+        ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "norm.sites={'hidden': 0} must be a list of sites or a map"),
         ((*BASE, "norm.sites={hidden:layr}"), "norm=layr is not a normalizer. Did you mean 'layer'?"),
         ((*BASE, "norm.sites={hidden:{name:3}}"), "norm=3 is not a normalizer."),
         ((*BASE, "norm.sites={hidden:{name:null}}"), "is not a normalizer."),

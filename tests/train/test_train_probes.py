@@ -125,7 +125,7 @@ def test_claims_of_the_probes_are_decided(name: str):
         Run(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 1)
     ]
-    verdicts = {c["id"]: c["verdict"] for c in judged.judge(artifact, runs, "paper")["claims"]}
+    verdicts = {claim.id: claim.verdict for claim in judged.judge(artifact, runs, "paper").claims}
     wanted = {
         "ln2016/table1": {"LN-T1": "reproduced", "LN-T1b": "contradicted", "LN-T1c": "contradicted",
                           "LN-T1e": "reproduced", "LN-T1d": "reproduced", "LN-T2": "reproduced"},
