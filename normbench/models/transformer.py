@@ -28,7 +28,7 @@ class Transformer(Model):
     learned positions.
     Sites: `block.N.attention`, `block.N.mlp`: the one norm of a pre or post block, the inner one of a peri block, whose
     outer ones are `block.N.attention_out` and `block.N.mlp_out`; `final`, but under post; `block.N.query` and
-    `block.N.key`, of each head by itself, where heads count as examples: (B heads, T, d / heads).
+    `block.N.key`, of each head by itself, where heads count as steps: (B, heads T, d / heads).
     """
 
     evaluated_at_once = 256
@@ -164,7 +164,7 @@ class Attention(nn.Module):
         heads = x.unflatten(2, (self.heads, -1)).transpose(1, 2)
         if name not in self.norms:
             return heads
-        return self.norms[name](heads.flatten(0, 1)).unflatten(0, (-1, self.heads))
+        return self.norms[name](heads.flatten(1, 2)).unflatten(1, (self.heads, -1))
 
 
 class MLP(nn.Module):

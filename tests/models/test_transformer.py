@@ -11,13 +11,14 @@ import pytest
 import tiny
 import torch
 from reference import transformer as reference
-from smallest import NORMS, able, batches, built, moved, small
+from smallest import NORMS, able, batches, built, moved, small, training_part
 
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.runs.directory import RunDirectory
 from normbench.train import optim
+from normbench.train.passes import Passes
 from normbench.train.train_one import ensure_run
 
 PLACEMENTS = ("pre", "post", "peri")
@@ -186,3 +187,21 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(model: str, tmp_path: 
     assert ensure_run(spec, RunDirectory(stopped), stopping=tiny.after(2)) == "interrupted"
     assert ensure_run(spec, RunDirectory(stopped)) == "done"
     assert tiny.result(stopped) == tiny.result(calm)
+
+
+@pytest.mark.parametrize("where", ["[block.*.attention]", "[block.*.query]", "[block,final]"])
+def test_variants_at_once_are_those_one_by_one(where: str) -> None:
+    """Where the first normalizer stands inside a branch, the stream beside it is not yet of several variants."""
+    spec = small("vit", "norm=batch_layer", f"norm.sites={where}", "norm.also_configurations=[TTTT,FFFF]")
+    network = built(spec).double().train()
+    for batch in batches(spec, 3):
+        network(batch["inputs"].double(), batch["targets"])
+    split = training_part("vit").only(["inputs", "targets"]).first(40)
+    split = split.with_tensors({"inputs": split["inputs"].double()})
+    variants: list[dict[str, Any]] = [{}, {"configuration": "TTTT"}, {"configuration": "FFFF"}]
+    passes = Passes(network, spec.config)
+    together = passes.evaluate(split, "train", variants)
+    for variant, metrics in zip(variants, together, strict=True):
+        (alone,) = passes.evaluate(split, "train", [variant])
+        torch.testing.assert_close(torch.cat(metrics["nll"]), torch.cat(alone["nll"]))
+    assert not torch.equal(torch.cat(together[1]["nll"]), torch.cat(together[2]["nll"]))
