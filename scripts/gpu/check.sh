@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 device=cuda fidelity=paper slack=1 tiny=()
 if [ "${1:-}" = --cpu ]; then
     shift
-    device=cpu fidelity=smoke slack=5 tiny=(--updates 12 mnist_mlp recall_lstm draw)
+    device=cpu fidelity=smoke slack=5 tiny=(--updates 12 mnist_mlp recall_lstm draw char_lm vit)
 fi
 mkdir -p "${1:?OUT, a folder for what is found}"
 out=$(realpath "$1") wheels=/nowhere total=$((480 * slack)) failed=()
