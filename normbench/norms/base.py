@@ -205,6 +205,10 @@ class Normalizer(Scalars, nn.Module):
         """Of rows (n, features), for one that takes each by itself, at a site with time."""
         return self.step(x, 0, mask)
 
+    def observe(self, x: Tensor) -> dict[str, Tensor]:
+        """Numbers that say how it treats x, for a model that logs them at its sites: here none."""
+        return {}
+
     def serves(self, variant: Variant) -> bool:
         """Whether this normalizer evaluates differently in this variant."""
         return variant in self.variants

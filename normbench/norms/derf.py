@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
+from normbench.norms.dyt import saturated
 from normbench.norms.fused import ERF, FusedSpec
 from normbench.norms.sites import Site
 
@@ -30,6 +31,10 @@ class DynamicErf(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return affine(torch.erf(self.alpha * x + self.shift), self.gain, self.bias, self.site.feature_axis)
+
+    def observe(self, x: Tensor) -> dict[str, Tensor]:
+        """alpha, and the share of |alpha x + shift| > 2."""
+        return {"alpha": self.alpha.mean(), "saturated": saturated(self.alpha * x + self.shift)}
 
     def fused(self) -> FusedSpec:
         return FusedSpec(ERF, gain=self.gain, bias=self.bias, alpha=self.alpha, shift=self.shift)

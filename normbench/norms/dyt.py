@@ -20,6 +20,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def saturated(z: Tensor) -> Tensor:
+    """The share of values where tanh and erf are flat."""
+    return (z.abs() > 2).to(torch.float32).mean()
+
+
 @normalizer("dyt")
 class DynamicTanh(Normalizer):
     """y = gain * tanh(alpha x) + bias, alpha one number for all features.
@@ -43,6 +48,11 @@ class DynamicTanh(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return affine(FUNCTIONS[self.function](self.alpha * x), self.gain, self.bias, self.site.feature_axis)
+
+    def observe(self, x: Tensor) -> dict[str, Tensor]:
+        """alpha, and the share of |alpha x| > 2, where tanh is flat."""
+        alpha = torch.as_tensor(self.alpha)
+        return {"alpha": alpha.mean(), "saturated": saturated(self.alpha * x)}
 
     def fused(self) -> FusedSpec | None:
         kinds = {"tanh": TANH, "erf": ERF}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from smallest import NORMS, able, batches, built, moved, small, training_part
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.models import base as models
+from normbench.norms.scalars import logging_to
 from normbench.runs.directory import RunDirectory
 from normbench.train import optim
 from normbench.train.passes import Passes
@@ -75,6 +77,7 @@ def test_the_classifier_is_that_of_the_formulas(placement: str, scale: str) -> N
         assert found[row] == pytest.approx(reference.nll(logits, int(batch["targets"][row])), rel=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:.*no epoch of training is finished")
 @pytest.mark.parametrize("norm", [norm for norm in NORMS if able("char_lm", norm)])
 @pytest.mark.parametrize("training", [True, False])
 def test_no_prediction_depends_on_later_characters(norm: str, training: bool) -> None:
@@ -205,3 +208,41 @@ def test_variants_at_once_are_those_one_by_one(where: str) -> None:
         (alone,) = passes.evaluate(split, "train", [variant])
         torch.testing.assert_close(torch.cat(metrics["nll"]), torch.cat(alone["nll"]))
     assert not torch.equal(torch.cat(together[1]["nll"]), torch.cat(together[2]["nll"]))
+
+
+@pytest.mark.parametrize(
+    ("norm", "names"),
+    [
+        ("layer", {"input_std", "beyond_line"}),
+        ("dyt", {"input_std", "alpha", "saturated"}),
+        ("derf", {"input_std", "alpha", "saturated"}),
+        ("rms", {"input_std"}),
+    ],
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_records_how_each_site_is_normalized(model: str, norm: str, names: set[str], tmp_path: Path) -> None:
+    length = ("train.epochs=0", "train.steps=4", "eval.unit=updates", "eval.every=2")
+    spec = small(model, f"norm={norm}", *length)
+    assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
+    records = [json.loads(line) for line in (tmp_path / "run/curve.jsonl").read_text().splitlines()]
+    (logged,) = [record for record in records if "final.input_std" in record]  # of the first update alone
+    values = {key: value for key, value in logged.items() if key.startswith(("block.", "final."))}
+    assert set(values) == {f"{path}.{name}" for path in spec.sites for name in names} and logged["split"] == "train"
+    assert all(value == float(f"{value:.4g}") for value in values.values())
+    assert values.get("final.alpha", 0.5) == 0.5
+
+
+def test_what_is_recorded_is_of_the_inputs_of_the_site() -> None:
+    spec = small("char_lm", "norm=dyt", "norm.sites=[final]", "norm.alpha_init=1")
+    network, batch = shaken("char_lm", "norm=dyt", "norm.sites=[final]", "norm.alpha_init=1"), batches(spec, 1)[0]
+    alpha, given = network.norms["final"].alpha.item(), []
+    network.norms["final"].register_forward_pre_hook(lambda module, inputs: given.append(inputs[0]))
+    sums: dict[str, list[float]] = {}
+    for number in (0, 1, 200):
+        with models.update(network, 1, number), logging_to(sums, ()):
+            network(**batch)
+    values = {name: total / count for name, (total, count) in sums.items()}
+    assert {count for _, count in sums.values()} == {2}
+    assert values["final.input_std"] == pytest.approx(given[0].std().item(), rel=1e-3)
+    assert values["final.saturated"] == pytest.approx((alpha * given[0]).abs().gt(2).double().mean().item(), rel=1e-3)
+    assert 0 < values["final.saturated"] < 1 and values["final.alpha"] == pytest.approx(alpha, rel=1e-3)
