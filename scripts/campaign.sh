@@ -11,8 +11,7 @@ cd "$(dirname "$0")/.."
 
 # artifact, fidelity, and what is trained of it; core-hours
 plan=(
-    # rates of NOW-2b first: they are chosen and committed before seeds 31 to 35 decide
-    "ours/today reduced --only recall80-none --only recall80-layer --only recall80-dyt --controls --seeds 21-22"  # 0.5
+    "ours/today reduced --only NOW-2b"                               # 0.4
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
 )
 
