@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +15,25 @@ from torch import Tensor, nn
 from normbench.core.streams import stream
 from normbench.data import Dataset
 from normbench.errors import BadInput
-from normbench.models import pictures
 from normbench.models.base import Model, Sites
 from normbench.norms.layers import NormedLinear
 from normbench.rnn import attention
 from normbench.rnn.cells import LSTMCell
 from normbench.rnn.layers import LSTM
 
+ENLARGED, GAP = 4, 1  # a pixel's side and the space between pictures, in pixels of the file and of a picture
+MOST = 16  # pictures in a row of the file
+PAPER, FRAME = (255, 255, 255), (213, 94, 0)
 SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first glimpse
+
+
+class Frame(NamedTuple):
+    """A rectangle in a picture's own pixels, counted from 0 at the middle of the first."""
+
+    top: float
+    left: float
+    bottom: float
+    right: float
 
 
 class Glimpse(NamedTuple):
@@ -174,17 +186,17 @@ class Draw(Model):
         stages = [self._picture(canvas[0]) for canvas, _ in glimpses]
         frames = [self._frame(given[0]) for _, given in glimpses]
         return {
-            "drawn.png": pictures.png([self._picture(canvas) for canvas in last]),
-            "painting.png": pictures.png(stages, frames),
+            "drawn.png": png([self._picture(canvas) for canvas in last]),
+            "painting.png": png(stages, frames),
         }
 
     def _picture(self, canvas: Tensor) -> np.ndarray:
         return canvas.sigmoid().view(self.side, self.side).cpu().numpy()
 
-    def _frame(self, given: Tensor) -> pictures.Frame:
+    def _frame(self, given: Tensor) -> Frame:
         """From the centre of the first filters to that of the last."""
         means = attention.means(given[None], self.write_size, self.side)[0]
-        return pictures.Frame(*means[:, 0].tolist(), *means[:, -1].tolist())
+        return Frame(*means[:, 0].tolist(), *means[:, -1].tolist())
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> Draw:
@@ -206,3 +218,31 @@ def build(config: Mapping[str, Any], sites: Sites) -> Draw:
         model["bias"],
         sites,
     )
+
+
+def png(pictures: Sequence[np.ndarray], frames: Sequence[Frame] = ()) -> bytes:
+    """A PNG file of grey pictures (height, width) of values from 0 (black) to 1, each perhaps with a frame.
+
+    They stand in rows as nearly square as `MOST` a row allows. What of a frame lies outside is not seen. NaN is black.
+    """
+    from PIL import Image, ImageDraw
+
+    height, width = pictures[0].shape
+    columns = min(MOST, math.ceil(math.sqrt(len(pictures) * 2)))
+    rows = math.ceil(len(pictures) / columns)
+    sheet = Image.new(
+        "RGB", ((columns * (width + GAP) - GAP) * ENLARGED, (rows * (height + GAP) - GAP) * ENLARGED), PAPER
+    )
+    for place, picture in enumerate(pictures):
+        row, column = divmod(place, columns)
+        grey = Image.fromarray(np.clip(np.round(np.nan_to_num(picture) * 255), 0, 255).astype(np.uint8)).convert("RGB")
+        tile = grey.resize((width * ENLARGED, height * ENLARGED), Image.Resampling.NEAREST)
+        if frames:
+            limit = 2 * max(height, width)  # far outside is outside
+            edges = [min(limit, max(-limit, edge)) for edge in frames[place]]  # so that NaN is outside as well
+            top, left, bottom, right = (round((edge + 0.5) * ENLARGED) for edge in edges)
+            ImageDraw.Draw(tile).rectangle((left, top, right, bottom), outline=FRAME)
+        sheet.paste(tile, (column * (width + GAP) * ENLARGED, row * (height + GAP) * ENLARGED))
+    out = io.BytesIO()
+    sheet.save(out, "PNG", optimize=True)
+    return out.getvalue()

@@ -1,4 +1,11 @@
-"""What each test example gave at a run's best evaluation and at its last, as `normbench.train.outcomes` wrote it."""
+"""What each test example gave at a run's best evaluation and at its last, as `normbench.train.recorder` wrote it.
+
+`outcomes/best.npz`, `outcomes/last.npz`: for every test split and variant and every metric an array
+`SPLIT|VARIANT|METRIC`, examples in the order of their own numbers in the set, so that row i is the same example in
+every run; of a downstream task `TASK||METRIC` in the order of its file. Metrics that are 0 or 1 are packed bits, others
+half precision. `SPLIT|numbers` is present if they are not 0 to N - 1; `SPLIT|count` is their number. The files are not
+part of the curve's hash.
+"""
 
 from __future__ import annotations
 

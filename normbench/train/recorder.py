@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 from normbench.core.eval_variants import DEFAULT, text
 from normbench.data import Dataset
+from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import Diverged, NormbenchError
 from normbench.models.base import Model
 from normbench.norms.modes import inference
+from normbench.runs import files
 from normbench.runs.directory import RunDirectory
-from normbench.train import checkpoint, outcomes
+from normbench.train import checkpoint
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress
 
@@ -117,4 +124,33 @@ class Recorder:
         if self.evaluation.outcomes:
             for name in [*(["best"] if best else []), *(["last"] if last else [])]:
                 path = self.run.path / "outcomes" / f"{name}.npz"
-                outcomes.write(path, self.evaluation.outcomes, self.evaluation.splits)
+                write_outcomes(path, self.evaluation.outcomes, self.evaluation.splits)
+
+
+def write_outcomes(
+    path: Path, results: Mapping[tuple[str, str], Mapping[str, Tensor]], splits: Mapping[str, Split]
+) -> None:
+    """The file that `normbench.runs.outcomes` reads.
+
+    results: by split and variant, each example's value of every metric, in the order of the split. Names outside
+    `splits` have their examples in order.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for (name, variant), metrics in results.items():
+        index = splits[name].index if name in splits else None
+        count = len(next(iter(metrics.values())))
+        numbers = np.arange(count) if index is None else index.cpu().numpy()
+        order = np.argsort(numbers)
+        arrays[f"{name}|count"] = np.array(len(order))
+        if not np.array_equal(numbers[order], np.arange(len(order))):
+            arrays[f"{name}|numbers"] = numbers[order].astype(np.int32)
+        for metric, tensor in metrics.items():
+            values = tensor.cpu().numpy()[order]
+            binary = bool(np.isin(values, (0, 1)).all())
+            with np.errstate(over="ignore"):  # beyond half precision: infinite
+                packed = np.packbits(values.astype(bool)) if binary else values.astype(np.float16)
+            arrays[f"{name}|{variant}|{metric}"] = packed
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
+    path.parent.mkdir(exist_ok=True)
+    files.atomic_write(path, content.getvalue())

@@ -17,7 +17,7 @@ from smallest import batches, built, moved, small
 from normbench import data as datasets
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.models import pictures
+from normbench.models import draw
 from normbench.models.base import Noise
 from normbench.models.draw import Draw
 from normbench.norms import kernel
@@ -196,13 +196,13 @@ def test_samples_are_pictures_of_the_seed() -> None:
     data = datasets.load(small("draw").config["data"])
     found, again, other = (network.sample(seed, 5, data) for seed in (1, 1, 2))
     assert found == again and found.keys() == {"drawn.png", "painting.png"} and found["drawn.png"] != other["drawn.png"]
-    side = 8 * pictures.ENLARGED
+    side = 8 * draw.ENLARGED
     with Image.open(io.BytesIO(found["drawn.png"])) as sheet, Image.open(io.BytesIO(found["painting.png"])) as painting:
-        gap = pictures.GAP * pictures.ENLARGED
+        gap = draw.GAP * draw.ENLARGED
         assert sheet.size == (4 * side + 3 * gap, 2 * side + gap)
         assert painting.size == (3 * side + 2 * gap, side)
         colours = painting.convert("RGB").getcolors(1 << 16)
-        assert colours and pictures.FRAME in [colour for _, colour in colours]
+        assert colours and draw.FRAME in [colour for _, colour in colours]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from normbench.data.examples import Split
 from normbench.runs import outcomes
-from normbench.train.outcomes import write
+from normbench.train.recorder import write_outcomes
 
 
 def written(path: Path, numbers: Tensor | None, count: int = 20) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read back what was written of examples whose results follow from their own number."""
     of = torch.arange(count) if numbers is None else numbers
     found = {("test", ""): {"nll": of / 8, "error": (of % 3 == 0).float()}}
-    write(path, found, {"test": Split(index=numbers, inputs=torch.zeros(len(of), 1))})
+    write_outcomes(path, found, {"test": Split(index=numbers, inputs=torch.zeros(len(of), 1))})
     read = {metric: outcomes.read(path, "test", [""], metric) for metric in ("nll", "error")}
     return {metric: row for metric, row in read.items() if row is not None}
 
