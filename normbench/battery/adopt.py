@@ -46,7 +46,16 @@ class Adopted:
         if not self.derived:
             return {}
         declares = yaml.safe_load(self.derived)["declares"]
-        facts = ("axes", "kinds", "needs", *contract.CHANGES, "mode_dependent", "reads_mask", "own_shift")
+        facts = (
+            "axes",
+            "kinds",
+            "needs",
+            *contract.CHANGES,
+            "mode_dependent",
+            "reads_mask",
+            "own_shift",
+            "pools_steps",
+        )
         texts = {fact: _format_fact(declares[fact]) for fact in facts if fact in declares}
         for fact, text in declares.get("measured", {}).items():
             texts[fact] = f"{texts[fact]} (changes by {text})" if fact in texts else text
@@ -296,6 +305,8 @@ def _measure(subject: Subject, facts: dict[str, Any]) -> None:
         in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
         if in_time in served and not _promises_break(_with(subject, kinds=kinds), in_time, "stepwise"):
             facts["kinds"] = kinds
+        if in_time in served and _promises_break(subject, in_time, "later_steps"):
+            facts["pools_steps"] = True
 
 
 def _with(subject: Subject, **facts: Any) -> Subject:

@@ -410,6 +410,28 @@ def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
     demand(found or not promised, "it declares mode_dependent: true, and no option makes training differ")
 
 
+@check("in training a later step counts only where it declares so (`pools_steps`)", of="activations")
+def later_steps(subject: Subject, axes: Axes) -> None:
+    """Without `pools_steps`, or with the options of `apart.time`, it can stand in a model of what comes next."""
+    if "time" not in axes:
+        return
+    x, last = subject.inputs(axes), (slice(None),) * axes.index("time") + (-1,)
+    other = x.clone()
+    other[last] = subject.inputs(axes, seed=2)[last]
+    pools, apart = subject.facts.get("pools_steps"), subject.facts.get("apart", {}).get("time", {})
+    counts = False
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        with modes.training_without_tracking(module):
+            change = module(other) - module(x)
+        change[last] = 0
+        if not pools or (apart and apart.items() <= options.items()):
+            words = format_row(subject, options)
+            demand(near(change, torch.zeros_like(change), 1e-12), f"a later step changes an earlier one{words}")
+        counts = counts or bool(change.abs().max() > INVARIANT)
+    demand(counts or not pools, "it declares pools_steps: true, and no later step changes an earlier one")
+
+
 @check("evaluation as shipped looks at each sample alone")
 def evaluation_alone(subject: Subject, axes: Axes) -> None:
     module = subject.settled(axes, subject.defaults)

@@ -25,7 +25,7 @@ def test_what_a_file_does_is_what_our_own_yaml_declares(name: str, tmp_path: Pat
     adopted = adopt(str(tmp_path / "mine.py"), None, tmp_path / "made")
     taken, ours = yaml.safe_load(adopted.derived), compose.declaration("norm", name)
     assert taken["name"] == adopted.name == "mine"
-    for fact in ("recentres", "rescales", "reads_mask"):
+    for fact in ("recentres", "rescales", "reads_mask", "pools_steps"):
         assert bool(taken["declares"].get(fact)) == bool(ours.get(fact)), fact
     if isinstance(ours["mode_dependent"], bool):
         assert taken["declares"]["mode_dependent"] == ours["mode_dependent"]

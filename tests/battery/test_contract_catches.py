@@ -148,11 +148,14 @@ declares:
   maths: 1
   file: mine.py
   kinds: [pre_activation]
-  axes: [batch, feature]
+  axes: [batch, time, feature]
   options:
     eps: {{type: float, min: 0}}
 {facts}
 """
+
+
+OVER_STEPS = "return self.gain * x * (x.square().mean(1, keepdim=True) + self.eps).rsqrt()"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +166,8 @@ declares:
         (SOUND, "1.0e-3", "  recentres: false\n  rescales: true", "declared_options", "differ from those of its YAML"),
         (RUNNING, "1.0e-5", "  recentres: true", "mode_and_neighbours", "evaluation differs from training"),
         (SOUND, "1.0e-5", "  rescales: true\n  mode_dependent: true", "mode_and_neighbours", "no option makes"),
+        (SOUND, "1.0e-5", "  rescales: true\n  pools_steps: true", "later_steps", "no later step changes"),
+        (OVER_STEPS, "1.0e-5", "  rescales: true", "later_steps", "a later step changes an earlier one"),
         (
             SOUND,
             "0.0",
