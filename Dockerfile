@@ -86,7 +86,7 @@ USER 1000:1000
 ARG REVISION=
 LABEL org.opencontainers.image.title="normbench" \
       org.opencontainers.image.description="Reproduces the experiments of Layer Normalization (2016), Recurrent Batch Normalization (2016) and Batch Layer Normalization (2022), for any normalizer" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.revision="${REVISION}"
 ENTRYPOINT ["normbench"]
 CMD ["--help"]

@@ -28,7 +28,7 @@ experiment = experiment_file.load
 def forget() -> None:
     """Read files anew from now on: one was changed."""
     compose.forget()
-    for cached in (experiment, data_name, _cell_spec, _somewhere):
+    for cached in (experiment_file.load, data_name, _cell_spec, _somewhere):
         cached.cache_clear()
 
 

@@ -37,7 +37,7 @@ def specs(lines: int) -> Iterator[Spec]:
             ]  # fmt: skip
             (spec,) = train_specs(words, False)
             for seed in range(1, SEEDS + 1):
-                yield replace(spec, config={**spec.config, "seed": seed})
+                yield replace(spec, config={**spec.config, "seed": seed}, maths={**spec.maths, "seed": seed})
 
 
 def records(spec: Spec, lines: int) -> list[dict[str, Any]]:

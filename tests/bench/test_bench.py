@@ -17,6 +17,7 @@ from devices import has_kernel
 from smallest import small
 
 from normbench.battery.cost import interleave
+from normbench.config import identity
 from normbench.runs.directory import RunDirectory
 from normbench.train.train_one import ensure_run
 
@@ -187,10 +188,12 @@ def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch:
     for name, value in {"NORMS": ("none", "layer"), "RATES": (0.01,), "SEEDS": 2}.items():
         monkeypatch.setattr(made_runs, name, value)
     from normbench.compare.groups import tasks
-    from normbench.runs.table import finished
+    from normbench.runs.table import Runs
 
-    made_runs.write(tmp_path, islice(made_runs.specs(8), 5), 8)
-    runs, notes = finished(tmp_path)
+    first = [*islice(made_runs.specs(8), 5)]
+    assert len({spec.id for spec in first}) == 5 and all(identity.run_id(spec.config) == spec.id for spec in first)
+    made_runs.write(tmp_path, first, 8)
+    runs, notes = Runs(tmp_path).finished()
     assert notes == [] and {len(run.records) for run in runs} == {8}
     assert [len(task.runs) for task in tasks(runs)] == [4, 1]
     sys.modules.pop("made_runs")

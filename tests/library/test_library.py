@@ -143,7 +143,7 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
         ("layer.sites is not an option", ("layer", 8), {"sites": ["hidden"]}),
         ("names no normalizer", ({"eps": 1e-3}, 8), {}),
         ("layer.esp is not an option", ({"name": "layer", "esp": 1e-3}, 8), {}),
-        ("nowhere.py does not exist", ("nowhere.py", 8), {}),
+        ("nowhere.py", ("nowhere.py", 8), {}),
         ("features=0 must be at least 1", ("layer", 0), {}),
         ("features='64' must be a whole number, at least 1", ("layer", "64"), {}),
         ("features=6.5 must be a whole number", ("layer", 6.5), {}),

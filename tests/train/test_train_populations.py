@@ -15,7 +15,7 @@ from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.norms.modes import inference, normalizers
-from normbench.train import populations
+from normbench.train.evaluate import gather_populations
 
 BATCH_LAYER = ("norm=batch_layer", "norm.configuration=TTTT")
 SLOTS = "eval.variants=[FFFF,TFFF]"
@@ -30,7 +30,7 @@ ARMS = {
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Sizes of the batches of each pass, as the model meets them."""
     found: list[list[int]] = []
-    forward, gather = MnistMLP.forward, populations.gather
+    forward, gather = MnistMLP.forward, gather_populations
 
     def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         if any(norm.gathering for norm in normalizers(self)):
@@ -43,7 +43,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         gather(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(MnistMLP, "forward", watched)
-    monkeypatch.setattr(populations, "gather", counted)
+    monkeypatch.setattr("normbench.train.evaluate.gather_populations", counted)
     return found
 
 
@@ -121,7 +121,7 @@ def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
     for epoch, seed, generator in ((1, 1, 5), (1, 1, 6), (2, 1, 5), (1, 2, 5)):
         torch.manual_seed(generator)
         before, model.seen = torch.get_rng_state(), []
-        populations.gather(model, split, epoch, Sampler("shuffled", 1200, 210, seed))  # type: ignore[arg-type]
+        gather_populations(model, split, epoch, Sampler("shuffled", 1200, 210, seed))  # type: ignore[arg-type]
         assert torch.equal(torch.get_rng_state(), before) and model.training
         found[epoch, seed, generator] = tuple(model.seen)
     assert found[1, 1, 5] == found[1, 1, 6] and len(set(found.values())) == 3
@@ -134,6 +134,6 @@ def test_an_error_in_the_pass_leaves_the_modes_as_they_were(monkeypatch: pytest.
     model = models.build(spec.config, spec.sites).eval()
     monkeypatch.setattr(MnistMLP, "forward", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        populations.gather(model, split, 1, Sampler("shuffled", 1200, 210, 1), [{"populations": "recalibrated"}])
+        gather_populations(model, split, 1, Sampler("shuffled", 1200, 210, 1), [{"populations": "recalibrated"}])
     assert not model.training
     assert all(norm.track and not norm.gathering for norm in normalizers(model))

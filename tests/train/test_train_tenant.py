@@ -41,7 +41,8 @@ from normbench.rnn.layers import LSTM
 from normbench.runs import directory, outcomes
 from normbench.runs.directory import RunDirectory
 from normbench.runs.table import Runs
-from normbench.train import populations, recorder
+from normbench.train import recorder
+from normbench.train.evaluate import gather_populations
 from normbench.train.train_one import ensure_run
 from normbench.train.weights import trained
 
@@ -275,7 +276,7 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     # the first step, whose cells begin at zero, by hand
     model = models.build(asked_spec.config, asked_spec.sites)
     split = load(None, tmp_path, asked_spec.seed).splits["train"]
-    populations.gather(model, split, 0, Sampler("shuffled", 30, 30, asked_spec.seed))
+    gather_populations(model, split, 0, Sampler("shuffled", 30, 30, asked_spec.seed))
     draws = (stream(asked_spec.seed, "evaluation", "train", i, 0, "start") for i in range(30))
     h = torch.from_numpy(np.stack([draw.standard_normal(5) for draw in draws])).float()
     p = {name: t.detach() for name, t in model.named_parameters()}
