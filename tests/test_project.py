@@ -243,11 +243,8 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
 @EACH_PLACE
 def test_published_runs_count_as_done(place: Path):
     """Else whoever has the results would train them again, and could not see which code they are of."""
-    artifact, packed = (
-        artifacts.read(str(place.parent.relative_to(ROOT / "results"))),
-        pack.read(place / pack.NAME).runs,
-    )
-    runs = packed.runs
+    artifact = artifacts.read(str(place.parent.relative_to(ROOT / "results")))
+    runs = pack.read(place / pack.NAME).runs
     seeds, controls = sorted({run.seed for run in runs}), any(run.control for run in runs)
     asked = plan.artifact_specs(artifact.experiment, place.name, seeds, controls=controls, limited=False)
     specs = [spec for spec in asked if spec.id in {run.id for run in runs}]
