@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -168,7 +169,14 @@ def _two_lines(run: Run) -> bytes:
         for block in run.records.blocks
     ]
     head = {name: getattr(run, name) for name in KINDS} | {"evaluations": len(run.records)}
-    return orjson.dumps(head, option=FORM) + b"\n" + orjson.dumps(blocks) + b"\n"
+    return _encoded(head) + b"\n" + orjson.dumps(blocks) + b"\n"
+
+
+def _encoded(head: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(head, option=FORM)
+    except TypeError:  # a whole number beyond 64 bits, as a log's hparams may have: read again it is a float
+        return json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
 
 
 def dump(runs: Sequence[Run], level: int = 9) -> bytes:

@@ -43,6 +43,12 @@ def test_a_run_comes_back_as_it_was_with_and_without_its_curve(tmp_path: Path) -
         check_record(record)
 
 
+def test_a_whole_number_beyond_64_bits_is_kept_as_a_float(tmp_path: Path) -> None:
+    imported.write(tmp_path, "x", [logged.run(about={"hparams": {"big": 2**70, "small": 2}})])
+    (run,) = pack.whole(imported.place(tmp_path, "x")).runs
+    assert run.config["import"]["hparams"] == {"big": float(2**70), "small": 2}
+
+
 def test_records_stand_by_step_and_columns_are_of_one_length() -> None:
     records = [*logged.run().records]
     assert [r["step"] for r in records] == sorted(r["step"] for r in records) and Curve(records) == records
