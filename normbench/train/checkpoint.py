@@ -42,7 +42,7 @@ def damaged(run: Path, why: Exception) -> NormbenchError:
 
 
 def clear(run: Path) -> None:
-    """Remove the checkpoint, or what is left of one in an older form."""
+    """Remove the checkpoint."""
     shutil.rmtree((run / checkpoint_file.NAME).parent, ignore_errors=True)
 
 
