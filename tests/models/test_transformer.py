@@ -154,6 +154,7 @@ def test_decay_is_of_matrices_alone(model: str) -> None:
         assert (id(parameter) in decayed) == (parameter.dim() == 2), name
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9")
 @pytest.mark.parametrize("model", MODELS)
 def test_muon_takes_the_matrices_of_blocks(model: str) -> None:
     spec = small(model, "norm=layer", "optim=muon", "schedule=none", "model.embedding_scale=learned")
