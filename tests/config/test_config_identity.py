@@ -413,3 +413,12 @@ def test_the_usual_evaluation_of_a_stored_run_is_known_however_it_was_written() 
     stored = compose.stored_form(asked.config)
     for norm in ({**stored["norm"], "colour": "green"}, {**stored["norm"], "name": "of_another_version"}, {}):
         assert not asked.accepts({**stored, "norm": norm}), "it is repeated"
+
+
+def test_what_a_worker_gets_says_nothing_of_the_launcher() -> None:
+    """A plan is named by it: the same runs asked for with other words for the batch system are the same plan."""
+    words = ["model=mnist_mlp", "data=digits", "norm=none", "seed=1", "launcher=slurm"]
+    first, second = (
+        plan.train_specs([*words, *more], False)[0] for more in ((), ("launcher.options=['--begin=now']",))
+    )
+    assert first.to_json() == second.to_json()
