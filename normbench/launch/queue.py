@@ -10,7 +10,7 @@ from typing import Any
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
-from normbench.launch import batch_jobs as slurm
+from normbench.launch import batch_jobs
 from normbench.launch.base import Outcome
 from normbench.runs import directory, plans
 from normbench.runs.plans import Plan
@@ -32,7 +32,7 @@ def _live(results: Path) -> tuple[list[tuple[Plan, dict[int, str]]], list[str]]:
     """
     folders = {job_name(folder): folder for folder in plans.submitted(results)}
     found, notes = [], []
-    for name, tasks in slurm.live_tasks(folders).items():
+    for name, tasks in batch_jobs.live_tasks(folders).items():
         try:
             found.append((plans.read(folders[name]), tasks))
         except NormbenchError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
-from normbench.launch import batch_jobs as slurm
+from normbench.launch import batch_jobs
 from normbench.launch.base import KILLED, STOPPED, Listener, Outcome, python
 from normbench.launch.queue import job_name, left_to_others
 from normbench.runs import files, plans
@@ -94,7 +94,7 @@ class Slurm:
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        limit = slurm.seconds(self.time)
+        limit = batch_jobs.seconds(self.time)
         if limit is not None and limit <= self.grace:
             raise BadInput(
                 f"launcher=slurm: launcher.grace={self.grace} seconds before the end of launcher.time={self.time} "
@@ -127,12 +127,14 @@ class Slurm:
         words = [f"--{key}={value}" for key, value in request.items() if value] + ["--requeue", *self.options]
         batch_script = script(plan, self.setup, self.grace)
         try:
-            slurm.ask("sbatch", "--test-only", *words, given=batch_script)  # refuses what would wait for ever, too
+            batch_jobs.ask("sbatch", "--test-only", *words, given=batch_script)  # refuses what would wait for ever, too
             unseen = (plan.path / plans.BATCH).exists() and not [*plan.path.glob("*.log")]
             plan.write()
             files.atomic_write(plan.path / plans.BATCH, batch_script.encode())  # first: the job is known by its name
-            answer = slurm.ask("sbatch", "--parsable", *words, given=batch_script, seconds=slurm.SUBMIT_SECONDS)
-        except slurm.Silent as silence:
+            answer = batch_jobs.ask(
+                "sbatch", "--parsable", *words, given=batch_script, seconds=batch_jobs.SUBMIT_SECONDS
+            )
+        except batch_jobs.Silent as silence:
             raise BadInput(
                 f"launcher=slurm: {silence}: it may have been submitted, or not. Repeat the command: what waits is not "
                 "submitted again."

@@ -129,7 +129,7 @@ class ViT(Transformer, Classifier):
         height, width, channels = shape
         self.patch = options["patch"]
         if height % self.patch or width % self.patch:
-            raise BadInput(f"model.patch={self.patch} does not divide images of {height} x {width}. Take 1, 2 or 4.")
+            raise BadInput(f"model.patch={self.patch} does not divide images of {height} x {width}. Take a divisor.")
         super().__init__(options, (height // self.patch) * (width // self.patch), False, sites)
         self.patches = nn.Linear(channels * self.patch**2, options["width"])
         self.logits = nn.Linear(options["width"], classes)

@@ -1,7 +1,7 @@
 """The directory of one run: what lies there is read here, and written by the process that holds its lock.
 
     runs/<experiment>/<arm>.s<seed>.<id>/
-      run.json curve.jsonl timing.jsonl output.log checkpoint/ weights/ outcomes/ samples/
+      run.json curve.jsonl timing.jsonl output.log checkpoint/ weights/ outcomes/ samples/ lock
 
 run.json says what the run is, where it was trained and how it stands:
 

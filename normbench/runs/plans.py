@@ -23,7 +23,7 @@ from normbench.errors import BadInput
 from normbench.files import locks
 from normbench.runs import files
 
-SCHEMA = 2
+SCHEMA = 3
 FOLDER, PLAN = "plans", "plan.json"
 SWEEP = "sweep.json"  # beside the lock of the command that trains these runs
 BATCH = "task.sh"  # the script of a plan that was submitted to Slurm

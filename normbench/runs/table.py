@@ -254,9 +254,9 @@ class Runs:
         read: else of the runs whose end was read before.
         """
         for run_id, run in self._chosen.items():
-            of = run.path, self._time(run)
-            if read and (run_id not in self._ends or self._ends[run_id][0] != of):
-                self._ends[run_id] = of, _end(run, self._later.get(run_id, NO_CURVE))
+            key = run.path, self._time(run)
+            if read and (run_id not in self._ends or self._ends[run_id][0] != key):
+                self._ends[run_id] = key, _end(run, self._later.get(run_id, NO_CURVE))
         return {run_id: self._ends[run_id][1] for run_id in self._chosen if run_id in self._ends}
 
     def _look_at(self, path: Path) -> bool:
