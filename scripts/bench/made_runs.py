@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def specs(lines: int) -> Iterator[Spec]:
             ]  # fmt: skip
             (spec,) = train_specs(words, False)
             for seed in range(1, SEEDS + 1):
-                yield replace(spec, config={**spec.config, "seed": seed}, maths={**spec.maths, "seed": seed})
+                yield spec.with_seed(seed)
 
 
 def records(spec: Spec, lines: int) -> list[dict[str, Any]]:

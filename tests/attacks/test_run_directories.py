@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import fake
@@ -78,7 +77,7 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def specs() -> list[Spec]:
     first = tiny.spec()
-    return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(CASES))]
+    return [first.with_seed(seed) for seed in range(1, GOOD + 1 + len(CASES))]
 
 
 def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

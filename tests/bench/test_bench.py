@@ -129,7 +129,7 @@ def test_drawn_pictures_are_judged_by_arm(bench, tmp_path: Path):
 
     spec = small("draw", "train.steps=2", "train.epochs=0", "eval.strides={train: 0, valid: 0}")
     for seed in (1, 2):
-        own = replace(spec, arm="ln", config={**spec.config, "seed": seed})
+        own = replace(spec.with_seed(seed), arm="ln")
         assert ensure_run(own, RunDirectory(tmp_path / "runs" / "x" / f"ln.s{seed}.{own.id}")) == "done"
     ((arm, models),) = samples.arms(tmp_path / "runs").items()
     assert arm == "ln" and [seed for seed, _ in models] == [1, 2]
