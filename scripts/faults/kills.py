@@ -58,17 +58,17 @@ def published(folder: Path) -> None:
 def fewer_runs(folder: Path) -> None:
     """As it was published before the last runs: another pack, other verdicts, tables and figure."""
     published(folder)
-    artifact = artifacts.load(NAME)
+    plan = artifacts.Plan(artifacts.load(NAME), FIDELITY)
     path = folder / NAME / FIDELITY / pack.NAME
     runs = pack.read(path).runs
     shutil.rmtree(path.parent)
     path.parent.mkdir()
-    publishing.publish(artifact, runs[: len(runs) // 2], FIDELITY, folder)
+    publishing.publish(plan, runs[: len(runs) // 2], folder)
 
 
 def publish_all(folder: Path) -> None:
     runs = pack.read(ROOT / "results" / NAME / FIDELITY / pack.NAME).runs
-    notes = publishing.publish(artifacts.load(NAME), runs, FIDELITY, folder)[2]
+    notes = publishing.publish(artifacts.Plan(artifacts.load(NAME), FIDELITY), runs, folder).notes
     if notes:
         sys.exit(str(notes))
 

@@ -42,7 +42,7 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     assert len(EXAMPLE.read_text().splitlines()) <= 22
     assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
     out = capfd.readouterr().out
-    assert "centre keeps all 18 promises" in out
+    assert "centre keeps all 19 promises" in out
     assert "batch at site 'hidden.0' has one value per feature" in out, "who takes no part is told why"
     *_, against_layer, against_none = out.splitlines()
     nothing = "better in 0, worse in 0, undecided in 0 of 1 experiment; not yet in 1"
@@ -84,7 +84,7 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
     assert normbench("battery", "--norm", "mine.py") == 2
     captured = capfd.readouterr()
     assert "broken  gradients: gradients are those of finite differences" in captured.out
-    assert captured.err == "normbench: mine breaks 1 of 18 promises: gradients. Nothing was trained.\n"
+    assert captured.err == "normbench: mine breaks 1 of 19 promises: gradients. Nothing was trained.\n"
     assert not (tmp_path / "results" / "runs").exists()
 
 

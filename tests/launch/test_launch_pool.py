@@ -132,7 +132,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     states = ["done", "failed", "interrupted", "interrupted", "done", "done"]
     assert [found.state(spec) for spec in specs] == states
     assert found.damaged == []
-    assert found.stored[raises.id].content["reason"] == "ValueError: not with me (raises.py, line 29)"
+    assert found.copy(raises.id).reason == "ValueError: not with me (raises.py, line 29)"
 
 
 def test_a_worker_that_is_killed_as_it_writes_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     from normbench.train.train_one import ensure_run
 
     spec = tiny.spec(*WORDS, "seed=1")
-    before = driven.stored()[0].content["step"]
+    before = driven.stored()[0].step
     steps: list[int] = []
     run = directory.RunDirectory(directory.place(driven.root, spec))
     ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))

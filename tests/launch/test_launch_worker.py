@@ -69,7 +69,7 @@ def test_two_workers_at_once_train_each_run_once(tmp_path: Path, shards: tuple[s
         assert [first, second] == [[specs[0].id, specs[2].id], [specs[1].id, specs[3].id]]  # dealt in turn
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
     for run in Runs(tmp_path / "pool").raw:
-        assert found[run.id].content["curve_sha256"] == run.curve_sha256
+        assert found[run.id].curve_sha256 == run.curve_sha256
 
 
 def begun(results: Path, seeds: int) -> tuple[subprocess.Popen[str], plans.Plan, Run]:
