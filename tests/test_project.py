@@ -31,7 +31,7 @@ from normbench.models import base
 from normbench.papers import artifact as artifacts
 from normbench.papers import page, per_example_effects, publish, published, sample_archive, verdicts
 from normbench.runs import pack
-from normbench.runs.table import Runs
+from normbench.runs.table import Runs, named
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
@@ -65,7 +65,7 @@ def script() -> ModuleType:
 def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     """Each is a published run, of a model that draws or writes where that is what the example asks for."""
     does = {"": "sample", "--count": "sample", "--near": "nearest", "--text": "write"}
-    named = []
+    commands = []
     for path in sorted((ROOT / "normbench" / "commands").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
             name = named(run, ROOT / "results").config["model"]["name"]
@@ -75,8 +75,8 @@ def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
             ]
             if command == "sample":
                 assert any(does[option] in vars(kind) for kind in classes), f"{path.name}: {command} {run} {option}"
-            named.append(command)
-    assert set(named) == {"show", "rerun", "sample"}
+            commands.append(command)
+    assert set(commands) == {"show", "rerun", "sample"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "results/README.md"])

@@ -30,7 +30,7 @@ ENVIRONMENT = ("processor", "processor_signature", "torch", "instruction_set", "
 EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or the range of seeds", "different"
 EPILOG = """examples:
   normbench rerun 05fb4d3344a7 --epochs 1               train the first epoch again, and compare the curves
-  normbench rerun 0095 --epochs 1 --json
+  normbench rerun 05fb --epochs 1 --json
 
 Curves that are not equal have a line for each metric: the number of values that both have, and that one lacks; the
 largest difference, relative to the larger value; and the range of at least four runs of other seeds at that place. A

@@ -15,10 +15,10 @@ from normbench.train.weights import locate_run, refuse_edited, trained
 
 EPILOG = """examples:
   normbench sample 85b977d027bf                         list the files that the run wrote at its end
-  normbench sample 9b1c1 --count 20 --seed 7            draw 20 more from its stored weights
-  normbench sample 4f13e --near "a dog runs"            images whose captions are nearest to this one; for models
+  normbench sample 85b97 --count 20 --seed 7            draw 20 more from its stored weights
+  normbench sample 5f13e --near "a dog runs"            images whose captions are nearest to this one; for models
                                                         of sentences, the nearest held-out sentences
-  normbench sample 5379 --text "a line" --bias 0.7      write a text in a hand that the model draws
+  normbench sample cf9d --text "a line" --bias 0.7      write a text in a hand that the model draws
 
 Runs are published without their weights: train such a run first, below another --results (normbench show RUN).
 """

@@ -6,7 +6,7 @@ from normbench.commands.options import ConfigDir, Json, Results, RunName
 
 EPILOG = """examples:
   normbench show 05fb4d3344a7                           a run, raw or published
-  normbench show 0095 --json
+  normbench show 05fb --json
 
 --json prints, shortened:
   {"id": "3a228e1c3403", "status": "done", "reason": "", "steps": 12, "experiment": "adhoc", "arm": "mnist_mlp-none",

@@ -46,11 +46,11 @@ def trained(side: str, case: str, updates: int, run: RunDirectory) -> float:
         moments.append(time.perf_counter())
         return len(moments) == updates
 
-    of_itself, loop.flushed = loop.flushed, SIDES[side]
+    of_itself, loop.environment.flushed = loop.environment.flushed, SIDES[side]
     try:
         ensure_run(spec, run, stopping=stopping)
     finally:
-        loop.flushed = of_itself
+        loop.environment.flushed = of_itself
     return moments[-1] - moments[0]
 
 

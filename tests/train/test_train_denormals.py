@@ -54,7 +54,7 @@ def test_training_leaves_none_and_the_same_bytes(mode: None, tmp_path: Path, mon
     assert tiny.train(tmp_path / "flushed", *LONG, stopping=tiny.after(1_499)) == "interrupted"
     assert has_denormals()  # as before
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "flushed", contextlib.nullcontext)
+        patch.setattr(loop.environment, "flushed", contextlib.nullcontext)
         assert tiny.train(tmp_path / "denormal", *LONG, stopping=tiny.after(1_499)) == "interrupted"
     assert denormal(tmp_path / "denormal") > 0  # else this test says nothing
     assert denormal(tmp_path / "flushed") == 0
