@@ -400,6 +400,7 @@ def resolved(
     names = sorted({choice.label for choice in choices.values()}) or ["none"]
     arm = arm or "-".join([config["model"]["name"], *names])
     maths = identity.maths(config, choices)
+    config = {key: node for key, node in config.items() if key not in grammar.COMMAND_GROUPS}
     run = Spec(config, experiment, arm, fidelity, choices, maths, control, dict(axes), config_dir)
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(config["eval"], choices, key)

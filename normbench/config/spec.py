@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import compose, identity
-from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.updates import updates_per_epoch
 from normbench.errors import Failed, NormbenchError
 from normbench.files.stored import LABELS, OWN
@@ -111,7 +110,7 @@ class Spec:
         """All of it, as the worker gets it, and what those need who list a plan."""
         return {
             **self.content(),
-            "config": {key: node for key, node in self.config.items() if key not in COMMAND_GROUPS},
+            "config": self.config,
             "sites": {path: asdict(choice) for path, choice in self.sites.items()},
             "maths": self.maths,
             "config_dir": str(self.config_dir.resolve()) if self.config_dir else None,

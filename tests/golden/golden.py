@@ -90,7 +90,9 @@ def defaults() -> dict[str, dict[str, Any]]:
     from normbench.config import compose, identity
     from normbench.runs import pack
 
-    configs = (run.config for path in pack.published(ROOT / "results") for run in pack.read(path).runs)
+    ours = pack.own(ROOT / "results")  # what somebody made in this checkout is not published
+    packs = (path for path in pack.published(ROOT / "results") if ours not in path.parents)
+    configs = (run.config for path in packs for run in pack.read(path).runs)
     used = set()
     for config in {json.dumps({**config, "seed": 0}): config for config in configs}.values():
         choices = identity.assign(compose.restore(config)).values()
