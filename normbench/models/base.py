@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -24,8 +24,8 @@ from normbench.data.examples import Batch, Split
 from normbench.data.words import UNKNOWN
 from normbench.errors import BadInput, kind, unknown
 from normbench.models.init import initialize
-from normbench.norms.base import WeightNormalizer
-from normbench.norms.modes import pending, starting
+from normbench.norms.base import Normalizer, WeightNormalizer
+from normbench.norms.modes import normalizers, pending, starting
 from normbench.norms.scalars import Scalars
 from normbench.norms.sites import Choice, Site, declared
 
@@ -55,6 +55,7 @@ class Model(Scalars, nn.Module):
     """
 
     loss: str = "nll"
+    observed: bool = False  # whether its runs record how each of its sites is normalized
     evaluated_at_once: int = 1000  # examples; part of the maths, for it decides the rounding
     beside_outputs: tuple[str, ...] = ("targets",)  # tensors that are repeated where variants are computed at once
     tally: Mapping[str, Tensor] = MappingProxyType({})
@@ -179,13 +180,26 @@ def finite(tensors: Iterable[Tensor]) -> bool:
 
 
 @contextmanager
-def update(model: Model, seed: int, number: int) -> Iterator[None]:
-    """The pass inside computes the update of this number, counted from 0 over the whole run."""
+def update(model: Model, seed: int, number: int, observing: bool = False) -> Iterator[None]:
+    """The pass inside computes the update of this number, counted from 0 over the whole run.
+
+    `observing`: it logs how each site is normalized, of a model that is `observed`.
+    """
     model.at = (seed, number)
-    try:
-        yield
-    finally:
-        model.at = None
+    with ExitStack() as hooks:
+        for norm in normalizers(model) if observing and model.observed else ():
+            hooks.callback(norm.register_forward_hook(_observe).remove)
+        try:
+            yield
+        finally:
+            model.at = None
+
+
+@torch.no_grad()
+def _observe(norm: Normalizer, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    x = inputs[0]
+    for name, value in {"input_std": x.std(), **norm.observe(x)}.items():
+        norm.log(f"{norm.site.path}.{name}", float(f"{value.item():.4g}"))
 
 
 @contextmanager

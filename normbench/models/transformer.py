@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,13 +12,9 @@ from torch import Tensor, nn
 
 from normbench.errors import BadInput
 from normbench.models.base import Classifier, Model, Sites
-from normbench.norms.base import Normalizer
 from normbench.norms.base import build as build_norm
 from normbench.norms.layers import Weighted
-from normbench.norms.modes import normalizers
 from normbench.rnn.embedding import Embedding
-
-OBSERVED = 100  # updates, of which the first logs how each site is normalized
 
 
 class Transformer(Model):
@@ -34,10 +29,12 @@ class Transformer(Model):
     Sites: `block.N.attention`, `block.N.mlp`: the one norm of a pre or post block, the inner one of a peri block, whose
     outer ones are `block.N.attention_out` and `block.N.mlp_out`; `final`, but under post; `block.N.query` and
     `block.N.key`, of each head by itself, where heads count as steps: (B, heads T, d / heads).
-    Every hundredth update logs of each normalized site the deviation of its input, and what else `observe` of the
-    normalizer gives: `block.0.mlp.input_std`, of DyT and Derf `.alpha` and `.saturated`, of LN `.beyond_line`.
+    Ten evaluations of a run record of each normalized site, as of the last update, the deviation of its input, and what
+    `observe` of the normalizer gives: `block.0.mlp.input_std`, of DyT and Derf `.alpha` and `.saturated`, of LN
+    `.beyond_line`.
     """
 
+    observed = True
     evaluated_at_once = 256
 
     def __init__(self, options: Mapping[str, Any], length: int, causal: bool, sites: Sites) -> None:
@@ -58,25 +55,9 @@ class Transformer(Model):
         """What the head gets, of embedded characters or patches (B, T, d)."""
         x = self.scale(embedded) if self.scale else self.factor * embedded
         x = x + self.positions(torch.arange(x.shape[1], device=x.device))
-        with self._observed():
-            for block in self.block:
-                x = block(x)
-            return self.norms["final"](x) if "final" in self.norms else x
-
-    @contextmanager
-    def _observed(self) -> Iterator[None]:
-        """In an update that is due, the pass inside logs how each site is normalized."""
-        with ExitStack() as hooks:
-            if self.at is not None and self.at[1] % OBSERVED == 0:
-                for norm in normalizers(self):
-                    hooks.callback(norm.register_forward_hook(self._observe).remove)
-            yield
-
-    @torch.no_grad()
-    def _observe(self, norm: Normalizer, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        x = inputs[0]
-        for name, value in {"input_std": x.std(), **norm.observe(x)}.items():
-            self.log(f"{norm.site.path}.{name}", float(f"{value.item():.4g}"))
+        for block in self.block:
+            x = block(x)
+        return self.norms["final"](x) if "final" in self.norms else x
 
 
 class CharLM(Transformer):

@@ -77,7 +77,7 @@ def train(
                     norm.begin_epoch()
             batch = examples.batch(sampler.batch(progress.step))
             with environment.flushed(), logging_to(progress.logged, {*taken, *model.tally}):
-                with models.update(model, seed, progress.step):
+                with models.update(model, seed, progress.step, recorder.is_observed(progress)):
                     loss = model(**batch.tensors)
                 if getattr(loss, "shape", None) != ():
                     raise BadInput(

@@ -50,10 +50,17 @@ class Recorder:
 
     def is_due(self, progress: Progress) -> bool:
         """Whether the run is to be evaluated at its current step, and was not."""
+        return progress.evaluated < progress.step and self._is_evaluated(progress.step)
+
+    def is_observed(self, progress: Progress) -> bool:
+        """Whether the coming update is the last before the first evaluation in a tenth of the run."""
+        before, after = (10 * step // self.steps for step in (progress.evaluated, progress.step + 1))
+        return before < after and self._is_evaluated(progress.step + 1)
+
+    def _is_evaluated(self, step: int) -> bool:
         asked = self.config["eval"]
         every = asked["every"] * (self.sampler.per_epoch if asked["unit"] == "epochs" else 1)
-        step, also = progress.step, (0, self.steps, *asked["also_after"])
-        return progress.evaluated < step and (step % every == 0 or step in also)
+        return step % every == 0 or step in (0, self.steps, *asked["also_after"])
 
     def evaluate(self, progress: Progress) -> None:
         """Evaluate the run at its current step. Raises Diverged, after writing everything, if the training loss is not

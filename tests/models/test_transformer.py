@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.scalars import logging_to
-from normbench.runs.directory import RunDirectory
+from normbench.runs.directory import RunDirectory, place
+from normbench.runs.table import Runs
+from normbench.stats.series import final
 from normbench.train import optim
 from normbench.train.passes import Passes
 from normbench.train.train_one import ensure_run
@@ -225,12 +226,40 @@ def test_a_run_records_how_each_site_is_normalized(model: str, norm: str, names:
     length = ("train.epochs=0", "train.steps=4", "eval.unit=updates", "eval.every=2")
     spec = small(model, f"norm={norm}", *length)
     assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
-    records = [json.loads(line) for line in (tmp_path / "run/curve.jsonl").read_text().splitlines()]
-    (logged,) = [record for record in records if "final.input_std" in record]  # of the first update alone
-    values = {key: value for key, value in logged.items() if key.startswith(("block.", "final."))}
-    assert set(values) == {f"{path}.{name}" for path in spec.sites for name in names} and logged["split"] == "train"
-    assert all(value == float(f"{value:.4g}") for value in values.values())
-    assert values.get("final.alpha", 0.5) == 0.5
+    first, last = (record for record in tiny.curve(tmp_path / "run") if "final.input_std" in record)
+    wanted = {f"{path}.{name}" for path in spec.sites for name in names}
+    for record, step in ((first, 2), (last, 4)):
+        values = {key: value for key, value in record.items() if key.startswith(("block.", "final."))}
+        assert set(values) == wanted and all(value == float(f"{value:.4g}") for value in values.values())
+        assert (record["step"], record["split"]) == (step, "train")
+    assert first["final.input_std"] != last["final.input_std"]
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (("eval.every=2",), [4, 6, 10, 12, 16, 18, 22, 24, 28, 29]),  # of 15 evaluations
+        (("eval.every=9",), [9, 18, 27, 29]),
+        (("eval.every=29", "eval.also_after=[1,2,3]"), [3, 29]),
+    ],
+)
+def test_ten_evaluations_of_a_run_record_it_the_last_one_always(
+    words: tuple[str, ...], steps: list[int], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path)
+    spec = small("char_lm", "norm=layer", "norm.sites=[final]", "train.steps=29", "eval.unit=updates", *words)
+    assert ensure_run(spec, run, stopping=tiny.after(11)) == "interrupted"
+    assert ensure_run(spec, run) == "done"
+    assert [record["step"] for record in tiny.curve(tmp_path) if "final.beyond_line" in record] == steps
+
+
+def test_a_claim_reads_what_is_recorded(tmp_path: Path) -> None:
+    spec = small("vit", "norm=dyt", "train.epochs=0", "train.steps=2", "eval.unit=updates")
+    assert ensure_run(spec, RunDirectory(place(tmp_path / "runs", spec))) == "done"
+    (run,) = Runs(tmp_path).find([spec])
+    for mode in ("eval", "train"):
+        alpha = final(run, "train", mode, "block.1.mlp_out.alpha")
+        assert alpha == pytest.approx(0.5, abs=0.01) and alpha == final(run, "train", mode, "final.alpha")
 
 
 def test_what_is_recorded_is_of_the_inputs_of_the_site() -> None:
@@ -239,11 +268,11 @@ def test_what_is_recorded_is_of_the_inputs_of_the_site() -> None:
     alpha, given = network.norms["final"].alpha.item(), []
     network.norms["final"].register_forward_pre_hook(lambda module, inputs: given.append(inputs[0]))
     sums: dict[str, list[float]] = {}
-    for number in (0, 1, 200):
-        with models.update(network, 1, number), logging_to(sums, ()):
+    for observing in (False, True, False):
+        with models.update(network, 1, 0, observing), logging_to(sums, ()):
             network(**batch)
-    values = {name: total / count for name, (total, count) in sums.items()}
-    assert {count for _, count in sums.values()} == {2}
+    values = {name: total for name, (total, _) in sums.items()}
+    assert {count for _, count in sums.values()} == {1}
     assert values["final.input_std"] == pytest.approx(given[0].std().item(), rel=1e-3)
     assert values["final.saturated"] == pytest.approx((alpha * given[0]).abs().gt(2).double().mean().item(), rel=1e-3)
     assert 0 < values["final.saturated"] < 1 and values["final.alpha"] == pytest.approx(alpha, rel=1e-3)
