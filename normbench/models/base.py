@@ -109,6 +109,9 @@ class Model(Scalars, nn.Module):
         """
         return {}
 
+    def begin(self, train: Split) -> None:
+        """Change the initial weights by the training split: here not at all."""
+
     def rescale(self, *_: Any, **tensors: Any) -> None:
         """Change the initial weights by the run's first minibatch: here not at all."""
 

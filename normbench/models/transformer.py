@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.data.examples import Split
 from normbench.errors import BadInput
 from normbench.models.base import Classifier, Model, Sites
 from normbench.norms.base import build as build_norm
@@ -64,7 +65,7 @@ class CharLM(Transformer):
     """Predicts each character of a text from those before it.
 
     `head`: tied to the embedding's matrix, or with one of its own. `head_bias=log_frequency`: its biases begin at the
-    logarithms of the characters' frequencies in the run's first minibatch, each counted once more.
+    logarithms of the characters' frequencies in the training split, each counted once more.
     Shapes: text (B, T + 1), numbers of characters. Metrics: nats per character, and the share of wrong predictions.
     """
 
@@ -80,9 +81,10 @@ class CharLM(Transformer):
         """Logits (B, T, characters) of the next character, of text (B, T)."""
         return self.logits(self.stream(self.embedding(text)))
 
-    def rescale(self, text: Tensor, **others: Tensor) -> None:
+    @torch.no_grad()
+    def begin(self, train: Split) -> None:
         if self.by_frequency:
-            counts = 1 + torch.bincount(text[:, 1:].flatten().long(), minlength=len(self.logits.bias))
+            counts = 1 + torch.bincount(train["text"][:, 1:].flatten(), minlength=len(self.logits.bias))
             self.logits.bias.copy_((counts / counts.sum()).log())
 
     def forward(self, text: Tensor) -> Tensor:

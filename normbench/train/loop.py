@@ -57,6 +57,7 @@ def train(
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
         if progress.evaluated < 0:
+            model.begin(examples)
             models.start_from_data(model, examples.batch(sampler.batch(0)), seed)
         model.train()
         while True:

@@ -125,15 +125,20 @@ def test_the_last_site_may_have_another_normalizer() -> None:
     }
 
 
-def test_a_head_begins_at_the_log_frequencies_of_the_first_minibatch() -> None:
-    network, batch = built(small("char_lm", "model.head_bias=log_frequency")), batches(small("char_lm"), 1)[0]
-    models.start_from_data(network, models.Batch(batch, 20, 20), 1)
-    predicted = batch["text"][:, 1:].flatten().tolist()
-    counts = np.array([1 + predicted.count(number) for number in range(29)])
-    np.testing.assert_allclose(network.logits.bias.detach().numpy(), np.log(counts / counts.sum()), rtol=1e-6)
-    untouched = built(small("char_lm"))
-    models.start_from_data(untouched, models.Batch(batch, 20, 20), 1)
-    assert not untouched.logits.bias.any()
+def test_a_head_begins_at_the_log_frequencies_of_the_training_split(tmp_path: Path) -> None:
+    """Before the first update the loss is nearly the entropy of single characters."""
+    loss = {}
+    for bias in ("zero", "log_frequency"):
+        spec = small("char_lm", f"model.head_bias={bias}", "train.steps=1")
+        assert ensure_run(spec, RunDirectory(tmp_path / bias)) == "done"
+        loss[bias] = next(r["nll"] for r in tiny.curve(tmp_path / bias) if (r["split"], r["step"]) == ("valid", 0))
+    network, split = built(spec), training_part("char_lm")
+    network.begin(split)
+    counts = np.array([1 + np.count_nonzero(split["text"][:, 1:].numpy() == number) for number in range(29)])
+    shares = counts / counts.sum()
+    np.testing.assert_allclose(network.logits.bias.detach().numpy(), np.log(shares), rtol=1e-6)
+    assert loss["log_frequency"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=0.03)
+    assert loss["zero"] == pytest.approx(math.log(29), abs=0.03)
 
 
 def test_initial_weights_are_those_of_gpt2() -> None:
