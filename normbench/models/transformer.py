@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,52 +26,47 @@ class Transformer(Model):
         post    norm(x + f(x))                                            (Vaswani et al. 2017)
         peri    x + norm(f(norm(x))),  and norm(x) behind the last block  (Kim et al. 2025)
 
-    The stream begins with what is embedded, times `embedding_scale` (sqrt(d), or a learned number from there on), plus
-    learned positions.
-    Sites: `block.N.attention`, `block.N.mlp`: the one norm of a pre or post block, the inner one of a peri block, whose
-    outer ones are `block.N.attention_out` and `block.N.mlp_out`; `final`, but under post; `block.N.query` and
+    The stream begins with what is embedded plus learned positions. Sites: `block.N.attention`, `block.N.mlp`, and the
+    outer norms of peri blocks `block.N.attention_out`, `block.N.mlp_out`; `final`, but under post; `block.N.query`,
     `block.N.key`, of each head by itself, where heads count as steps: (B, heads T, d / heads).
-    Ten evaluations of a run record of each normalized site, as of the last update, the deviation of its input, and what
-    `observe` of the normalizer gives: `block.0.mlp.input_std`, of DyT and Derf `.alpha` and `.saturated`, of LN
-    `.beyond_line`.
+    Ten evaluations of a run record of each normalized site, as of the last update: `block.0.mlp.input_std`, the
+    deviation of its input, and what `observe` of the normalizer gives: `.alpha` and `.saturated`, or `.beyond_line`.
     """
 
     observed = True
-    evaluated_at_once = 256
+    evaluated_at_once = 64  # of which the activations stay in the cache
 
     def __init__(self, options: Mapping[str, Any], length: int, causal: bool, sites: Sites) -> None:
         super().__init__()
         width, heads, placement = options["width"], options["heads"], options["placement"]
         if width % heads:
             raise BadInput(f"model.heads={heads} does not divide model.width={width}. Take a number that does.")
-        root, scaled = math.sqrt(width), options["embedding_scale"]
         self.positions = nn.Embedding(length, width)
-        self.scale = Scale(root) if scaled == "learned" else None
-        self.factor = root if scaled == "fixed" else 1.0
-        self.block = nn.ModuleList(
-            Block(width, heads, placement, causal, f"block.{i}", sites) for i in range(options["layers"])
-        )
+        blocks = (Block(width, heads, placement, causal, f"block.{i}", sites) for i in range(options["layers"]))
+        self.block = nn.Sequential(*blocks)
         self.norms = norms(sites, "", () if placement == "post" else ("final",))
 
     def stream(self, embedded: Tensor) -> Tensor:
         """What the head gets, of embedded characters or patches (B, T, d)."""
-        x = self.scale(embedded) if self.scale else self.factor * embedded
-        x = x + self.positions(torch.arange(x.shape[1], device=x.device))
-        for block in self.block:
-            x = block(x)
+        x = self.block(embedded + self.positions(torch.arange(embedded.shape[1], device=embedded.device)))
         return self.norms["final"](x) if "final" in self.norms else x
 
 
-class CharLM(Transformer):
+class CharLM(Transformer, Weighted):
     """Predicts each character of a text from those before it.
 
+    What is embedded is multiplied by `embedding_scale`: 1, sqrt(d), or a learned number that begins there.
     `head`: tied to the embedding's matrix, or with one of its own. `head_bias=log_frequency`: its biases begin at the
     logarithms of the characters' frequencies in the training split, each counted once more.
     Shapes: text (B, T + 1), numbers of characters. Metrics: nats per character, and the share of wrong predictions.
     """
 
+    beside_outputs = ("text",)  # to add branches of several variants to
+
     def __init__(self, options: Mapping[str, Any], characters: int, length: int, sites: Sites) -> None:
         super().__init__(options, length, True, sites)
+        root = 1.0 if options["embedding_scale"] == "none" else math.sqrt(options["width"])
+        self.scale = nn.Parameter(torch.tensor(root)) if options["embedding_scale"] == "learned" else root
         self.by_frequency = options["head_bias"] == "log_frequency"
         self.embedding = Embedding(characters, options["width"])
         self.logits = nn.Linear(options["width"], characters)
@@ -79,7 +75,11 @@ class CharLM(Transformer):
 
     def predict(self, text: Tensor) -> Tensor:
         """Logits (B, T, characters) of the next character, of text (B, T)."""
-        return self.logits(self.stream(self.embedding(text)))
+        return self.logits(self.stream(self.scale * self.embedding(text)))
+
+    def start(self) -> None:
+        if isinstance(self.scale, nn.Parameter):
+            nn.init.constant_(self.scale, math.sqrt(self.embedding.embedding_dim))
 
     @torch.no_grad()
     def begin(self, train: Split) -> None:
@@ -108,6 +108,8 @@ class ViT(Transformer, Classifier):
     Shapes: inputs (B, height, width, channels), in patches of `patch` x `patch`; targets (B,) int64.
     """
 
+    beside_outputs = ("inputs", "targets")
+
     def __init__(self, options: Mapping[str, Any], shape: Sequence[int], classes: int, sites: Sites) -> None:
         height, width, channels = shape
         self.patch = options["patch"]
@@ -133,7 +135,8 @@ class Block(nn.Module):
         outer = ("attention_out", "mlp_out") if placement == "peri" else ()
         self.norms = norms(sites, f"{path}.", ("attention", "mlp", *outer))
         self.attention = Attention(width, heads, causal, path, sites)
-        self.mlp = MLP(width)
+        hidden, output = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(OrderedDict(hidden=hidden, gelu=nn.GELU(), output=output))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.residual(x, "attention", self.attention)
@@ -141,8 +144,8 @@ class Block(nn.Module):
 
     def residual(self, x: Tensor, name: str, branch: nn.Module) -> Tensor:
         if self.placement == "post":
-            return self.normalized(name, add(x, branch(x)))
-        return add(x, self.normalized(f"{name}_out", branch(self.normalized(name, x))))
+            return self.normalized(name, x + branch(x))
+        return x + self.normalized(f"{name}_out", branch(self.normalized(name, x)))
 
     def normalized(self, name: str, x: Tensor) -> Tensor:
         return self.norms[name](x) if name in self.norms else x
@@ -159,9 +162,6 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (self.split(name, getattr(self, name)(x)) for name in ("query", "key", "value"))
-        if len({len(q), len(k), len(v)}) > 1:  # only one of them is normalized, in several variants
-            rows = max(len(q), len(k), len(v))
-            q, k, v = (repeated(each, rows) for each in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
@@ -173,46 +173,10 @@ class Attention(nn.Module):
         return self.norms[name](heads.flatten(1, 2)).unflatten(1, (self.heads, -1))
 
 
-class MLP(nn.Module):
-    """(B, T, d) -> (B, T, d), GELU between the two maps."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.hidden, self.output = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(F.gelu(self.hidden(x)))
-
-
-class Scale(Weighted):
-    """A learned factor on the embedding, from `initial`."""
-
-    def __init__(self, initial: float) -> None:
-        super().__init__()
-        self.initial = initial
-        self.factor = nn.Parameter(torch.empty(()))
-        self.start()
-
-    def start(self) -> None:
-        nn.init.constant_(self.factor, self.initial)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.factor
-
-
 def norms(sites: Sites, prefix: str, names: Iterable[str]) -> nn.ModuleDict:
     """The normalizers of those of these sites that have one, by the last part of the path."""
     chosen = {name: sites(f"{prefix}{name}") for name in names}
     return nn.ModuleDict({name: build_norm(site, choice) for name, (site, choice) in chosen.items() if choice})
-
-
-def add(x: Tensor, branch: Tensor) -> Tensor:
-    """x + branch, which may be of several variants of an evaluation, one after another, while x is of none yet."""
-    return branch + (x if len(x) == len(branch) else repeated(x, len(branch)))
-
-
-def repeated(x: Tensor, rows: int) -> Tensor:
-    return x.repeat(rows // len(x), *[1] * (x.dim() - 1))
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> Transformer:

@@ -86,7 +86,7 @@ class Plain(nn.Module):
         super().__init__()
         d, self.causal = config["width"], causal
         self.place, self.head = nn.Embedding(length, d), nn.Linear(d, outputs)
-        self.factor = nn.Parameter(torch.tensor(math.sqrt(d))) if config["embedding_scale"] == "learned" else 1.0
+        self.factor = nn.Parameter(torch.tensor(math.sqrt(d))) if config.get("embedding_scale") == "learned" else 1.0
         blocks = (Block(d, config["heads"], config["placement"], kind, causal) for _ in range(config["layers"]))
         self.blocks = nn.Sequential(*blocks, nn.Identity() if config["placement"] == "post" else norm(kind, d))
 
@@ -117,7 +117,7 @@ class Vision(Plain):
 
 
 NAMES = {  # ours, and normbench's
-    "place": "positions", "head": "logits", "embedded": "embedding", "factor": "scale.factor",
+    "place": "positions", "head": "logits", "embedded": "embedding", "factor": "scale",
     "query": "attention.query", "key": "attention.key", "value": "attention.value", "mixed": "attention.output",
     "up": "mlp.hidden", "down": "mlp.output", "first": "norms.attention", "second": "norms.mlp",
     "first_out": "norms.attention_out", "second_out": "norms.mlp_out",

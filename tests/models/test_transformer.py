@@ -54,7 +54,7 @@ def test_the_language_model_is_that_of_the_formulas(placement: str, norm: str, h
     network = shaken("char_lm", *words)
     p = parameters(network)
     text = batches(small("char_lm"), 1)[0]["text"][:3]
-    factor = {"none": 1.0, "fixed": math.sqrt(8), "learned": float(p.get("scale.factor", 0))}[scale]
+    factor = {"none": 1.0, "fixed": math.sqrt(8), "learned": float(p.get("scale", 0))}[scale]
     found = {name: values.tolist() for name, values in network.evaluate(text).items()}
     for row, characters in enumerate(text.tolist()):
         logits = reference.language(p, np.array(characters[:-1]), factor, placement=placement, **SIZES)
@@ -66,15 +66,13 @@ def test_the_language_model_is_that_of_the_formulas(placement: str, norm: str, h
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("scale", ["none", "fixed"])
-def test_the_classifier_is_that_of_the_formulas(placement: str, scale: str) -> None:
-    network = shaken("vit", *sites(placement), f"model.embedding_scale={scale}")
+def test_the_classifier_is_that_of_the_formulas(placement: str) -> None:
+    network = shaken("vit", *sites(placement))
     p, batch = parameters(network), batches(small("vit"), 1)[0]
-    factor = {"none": 1.0, "fixed": math.sqrt(8)}[scale]
     found = network.evaluate(batch["inputs"][:3].double(), batch["targets"][:3])["nll"].tolist()
     for row in range(3):
         image = batch["inputs"][row].double().numpy()
-        logits = reference.vision(p, image, 4, factor, placement=placement, **SIZES)
+        logits = reference.vision(p, image, 4, placement=placement, **SIZES)
         assert found[row] == pytest.approx(reference.nll(logits, int(batch["targets"][row])), rel=1e-10)
 
 
@@ -147,12 +145,12 @@ def test_initial_weights_are_those_of_gpt2() -> None:
         if parameter.dim() == 2:
             wanted = 0.02 / math.sqrt(6) if name.endswith("output.weight") else 0.02
             assert parameter.std().item() == pytest.approx(wanted, rel=0.15), name
-    assert network.scale.factor.item() == 8 and network.scale.factor.dim() == 0
+    assert network.scale.item() == 8 and network.scale.dim() == 0
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_decay_is_of_matrices_alone(model: str) -> None:
-    spec = small(model, "norm=dyt", "model.embedding_scale=learned")
+    spec = small(model, "norm=dyt")
     network = built(spec)
     groups = optim.build(spec.config["optim"], network).param_groups
     decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
@@ -163,7 +161,7 @@ def test_decay_is_of_matrices_alone(model: str) -> None:
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9")
 @pytest.mark.parametrize("model", MODELS)
 def test_muon_takes_the_matrices_of_blocks(model: str) -> None:
-    spec = small(model, "norm=layer", "optim=muon", "schedule=none", "model.embedding_scale=learned")
+    spec = small(model, "norm=layer", "optim=muon", "schedule=none")
     network = built(spec)
     outer = spec.config["model"]["declares"]["outer"]
     groups = optim.build(spec.config["optim"], network, outer).param_groups
@@ -191,7 +189,7 @@ def test_what_does_not_fit_is_one_line(words: tuple[str, ...], message: str) -> 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(model: str, tmp_path: Path) -> None:
     length: tuple[Any, ...] = ("train.epochs=0", "train.steps=6", "eval.unit=updates", "eval.every=3")
-    spec = small(model, "norm=layer", *length, "model.embedding_scale=learned")
+    spec = small(model, "norm=layer", *length)
     calm, stopped = tmp_path / "calm", tmp_path / "stopped"
     assert ensure_run(spec, RunDirectory(calm)) == "done"
     assert ensure_run(spec, RunDirectory(stopped), stopping=tiny.after(2)) == "interrupted"
@@ -201,7 +199,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(model: str, tmp_path: 
 
 @pytest.mark.parametrize("where", ["[block.*.attention]", "[block.*.query]", "[block,final]"])
 def test_variants_at_once_are_those_one_by_one(where: str) -> None:
-    """Where the first normalizer stands inside a branch, the stream beside it is not yet of several variants."""
+    """Also where the first normalizer stands inside a branch, beside the stream."""
     spec = small("vit", "norm=batch_layer", f"norm.sites={where}", "norm.also_configurations=[TTTT,FFFF]")
     network = built(spec).double().train()
     for batch in batches(spec, 3):

@@ -83,7 +83,7 @@ def language(p: Parameters, text: Array, scale: float, heads: int, placement: st
     return np.stack([head @ row + p["logits.bias"] for row in x])
 
 
-def vision(p: Parameters, image: Array, patch: int, scale: float, heads: int, placement: str, layers: int) -> Array:
+def vision(p: Parameters, image: Array, patch: int, heads: int, placement: str, layers: int) -> Array:
     """Logits (classes,) of an image (height, width, channels)."""
     height, width, _ = image.shape
     patches = [
@@ -91,7 +91,7 @@ def vision(p: Parameters, image: Array, patch: int, scale: float, heads: int, pl
         for top in range(0, height, patch)
         for left in range(0, width, patch)
     ]
-    x = stream(p, scale * linear(p, "patches", np.stack(patches)), layers, heads, placement, False)
+    x = stream(p, linear(p, "patches", np.stack(patches)), layers, heads, placement, False)
     return p["logits.weight"] @ x.mean(0) + p["logits.bias"]
 
 
