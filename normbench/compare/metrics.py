@@ -20,12 +20,13 @@ NAMES = {"nll": "NLL"}
 class Metric:
     """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better, None
     where nothing says which way is: a scalar of one's own, or a model that is not known here. `loss`: its ratios
-    matter: it has a logarithmic axis and is interpolated on its logarithm."""
+    matter: it has a logarithmic axis and is interpolated on its logarithm. `measured_in`: the declared unit."""
 
     name: str
     share: bool = False
     rising: bool | None = False
     loss: bool = False
+    measured_in: str = ""
 
     @property
     def title(self) -> str:
@@ -43,7 +44,7 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        return "%" if self.share else ""
+        return "%" if self.share else self.measured_in
 
     @property
     def step_unit(self) -> str:
@@ -72,7 +73,8 @@ def logged(runs: list[Run]) -> dict[str, list[Metric]]:
                 rising = goals[name] == "max" if name in goals else None
                 # what a foreign name means its map says
                 loss = bool(mapped.get(name, {}).get("log")) if IMPORT in run.config else name in LOSSES
-                metric = Metric(name, name in (declares.get("shares") or ()), rising, loss)
+                unit = (declares.get("units") or {}).get(name, "")
+                metric = Metric(name, name in (declares.get("shares") or ()), rising, loss, unit)
                 found.setdefault(split, {}).setdefault(name, metric)
     return {split: list(metrics.values()) for split, metrics in found.items()}
 

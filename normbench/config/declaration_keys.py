@@ -163,13 +163,14 @@ class Network(Component):
     metrics: tuple[Text, ...] | None = None
     shares: tuple[Text, ...] | None = None
     rising: tuple[Text, ...] | None = None
+    units: Mapping[Text, Text] | None = None  # by metric
     reads: Shape | None = None  # as `shape` of the data; without it vectors
     layers: tuple[Layer, ...] | None = None
     initial: Mapping[Text, Mapping[Text, Any]] | None = None
     probe: bool | None = None
 
     def check(self, given: Collection[str]) -> None:
-        for key in ("shares", "rising"):
+        for key in ("shares", "rising", "units"):
             check_names(key, getattr(self, key) or (), self.metrics or ())
 
 

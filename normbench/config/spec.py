@@ -97,7 +97,7 @@ class Spec:
         own = {name: part["file"] for name, part in identity.own_parts(self.maths)}
         stored = compose.stored_form(self.config) | ({OWN: own} if own else {})
         if "file" in (facts := self.config["model"]["declares"]):  # later readers have no --config-dir
-            declares = {key: facts[key] for key in ("metrics", "shares", "rising") if key in facts}
+            declares = {key: facts[key] for key in ("metrics", "shares", "rising", "units") if key in facts}
             stored["model"] = {**stored["model"], "declares": declares}
         return stored
 

@@ -59,16 +59,19 @@ def test_it_trains_is_checked_and_is_another_run_once_it_is_changed(normbench, c
 
 @pytest.mark.parametrize("own", ["own_model"], indirect=True)
 def test_which_way_is_better_is_stored_with_the_run_and_may_be_corrected(normbench, capfd, own: Path) -> None:
-    def better(*words: str) -> tuple[str, str]:
-        assert normbench("compare", "--metric", "error", "--json", *words) == 0
+    def better(*words: str, metric: str = "error") -> tuple[str, str]:
+        assert normbench("compare", "--metric", metric, "--json", *words) == 0
         question = json.loads(capfd.readouterr().out)[0]["question"]
         return question["better"], question["unit"]
 
     train(normbench, capfd, own)
-    assert better() == ("lower", "%")
-    change(own / "model" / "residual.yaml", "    metrics: ", "    rising: [error]\n    metrics: ")
+    assert better() == ("lower", "%") and better(metric="nll") == ("lower", "")
+    change(
+        own / "model" / "residual.yaml", "    metrics: ", "    rising: [error]\n    units: {nll: nats}\n    metrics: "
+    )
     plan.forget()  # as another process would
     assert better("--config-dir", str(own)) == ("higher", "%")
+    assert better("--config-dir", str(own), metric="nll") == ("lower", "nats")
 
 
 METHOD = "return self.logits(x)\n\n    def {}(self, inputs, targets):\n        {}"

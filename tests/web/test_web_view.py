@@ -39,6 +39,23 @@ def traces(found: Mapping[str, Any], role: str, figure: str = "curves") -> list[
     return [trace for trace in found[figure]["data"] if trace["meta"]["role"] == role]
 
 
+@pytest.mark.parametrize(
+    ("split", "metric", "title"),
+    [
+        ("valid", "nll", "valid NLL, nats per character"),
+        ("valid", "error", "valid error, %"),
+        ("train", "block.3.mlp.alpha", "train block.3.mlp.alpha"),
+    ],
+)
+def test_axes_of_a_language_model_have_their_units(split: str, metric: str, title: str) -> None:
+    runs = []
+    for run in compared.runs(("layer", "dyt")):
+        records = [*run.records, {"epoch": 20, "step": 200, "split": "train", "mode": "both", "block.3.mlp.alpha": 0.4}]
+        runs.append(replace(run, records=records, config={**run.config, "model": {"name": "char_lm"}}))
+    found = seen(runs, {"split": split, "metric": metric})
+    assert found["curves"]["layout"]["yaxis"]["title"]["text"] == title and found["heading"].startswith(title[:9])
+
+
 def test_numbers_are_those_of_compare_and_of_the_mean_curve():
     runs = compared.runs()
     found = seen(runs)
