@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from normbench import runs
 from normbench.battery import answer, trials
@@ -22,7 +23,7 @@ from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option
 from normbench.commands.progress import Bars
-from normbench.commands.terminal import Table, cell, say, show_rows
+from normbench.commands.terminal import say, show_rows
 from normbench.config import compose
 from normbench.config.spec import Spec
 from normbench.core import user_code
@@ -342,15 +343,15 @@ def _show_table1(rows: tuple[Sequence[str], Sequence[Sequence[str]]], console: C
 def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     """A row for each experiment; then who takes no part or failed in which."""
     opponents = battery_page.opponents(outcomes)
-    table = Table("experiment", "", *(f"against {other}" for other in opponents), "× none")
+    rows = []
     for outcome in outcomes:
         by_opponent = {c.against: _coloured(c) for c in outcome.chief}
         words = [by_opponent.get(other, "") for other in opponents]
         ratio = f"{outcome.cost.ratio:.2f}" if outcome.cost else ""
-        table.add_row(cell(outcome.trial.name), cell(battery_page.format_quantity(outcome)), *words, ratio)
+        rows.append([outcome.trial.name, battery_page.format_quantity(outcome), *words, ratio])
     if outcomes:
         say(console, "")
-        console.print(table)
+        show_rows(console, ["experiment", "", *(f"against {other}" for other in opponents), "× none"], rows)
     for line in _takes_no_part(outcomes):
         say(console, line)
     for outcome in outcomes:
@@ -371,10 +372,9 @@ def _takes_no_part(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"  {norm} takes no part in {'; '.join(names)}: {reason}" for (norm, reason), names in places.items()]
 
 
-def _coloured(c: Comparison) -> str:
+def _coloured(c: Comparison) -> Text:
     text = " ".join(filter(None, (battery_page.format_effect(c), c.why and f"({c.why})")))
-    colour = COLOURS[c.word]
-    return f"[{colour}]{c.word}[/] {cell(text)}" if colour else f"{c.word} {cell(text)}"
+    return Text.assemble((c.word, COLOURS[c.word]), " ", text)
 
 
 def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:

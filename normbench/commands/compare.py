@@ -12,7 +12,7 @@ from rich.console import Console
 
 from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
-from normbench.commands.terminal import Table, cell, say, say_json, say_under
+from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.question import END, Question
@@ -179,7 +179,7 @@ def show(
         title = f"each at its own best learning rate {best.removeprefix('best ')}" if group.tuned else ""
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
-        console.print(_table(group, c, best))
+        _show_group(group, c, best, console)
         first, rest = describe.group_sentences(group, c)
         for sentence in first:
             say_under(console, "", sentence)
@@ -210,7 +210,7 @@ def _show_references(c: Comparison, console: Console) -> None:
         say(console, f"          … and {len(references) - MOST_REFERENCES} more: on the page")
 
 
-def _table(group: Group, c: Comparison, best: str) -> object:
+def _show_group(group: Group, c: Comparison, best: str, console: Console) -> None:
     q = c.question
     by = q.by or [configuration.ARM_GROUP]  # of a single arm
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
@@ -235,10 +235,11 @@ def _table(group: Group, c: Comparison, best: str) -> object:
         ("ms/update", True, lambda _, texts: texts.pace),
         ("source", sources, lambda row, _: _sources(row)),
     ]
-    table = Table(*(cell(title) for title, shown, _ in columns if shown))
-    for row, texts in zip(group.rows, describe.table(group.rows, c), strict=True):
-        table.add_row(*(cell(text(row, texts)) for _, shown, text in columns if shown))
-    return table
+    rows = [
+        [text(row, texts) for _, shown, text in columns if shown]
+        for row, texts in zip(group.rows, describe.table(group.rows, c), strict=True)
+    ]
+    show_rows(console, [title for title, shown, _ in columns if shown], rows)
 
 
 def _sources(row: Row) -> str:
@@ -247,10 +248,10 @@ def _sources(row: Row) -> str:
 
 
 def _overview(found: Sequence[groups.Task], console: Console) -> None:
-    table = Table("what can be compared", "arms", "runs", "command")
-    for task in found[:ROWS]:
-        command = shlex.join(["normbench", "compare", *selecting(task)])
-        table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
-    console.print(table)
+    rows = [
+        [task.title, str(len(task.cells)), str(len(task.runs)), shlex.join(["normbench", "compare", *selecting(task)])]
+        for task in found[:ROWS]
+    ]
+    show_rows(console, ("what can be compared", "arms", "runs", "command"), rows)
     if len(found) > ROWS:
         say(console, f"… and {format.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
+from rich.text import Text
 
 from normbench.commands import options, terminal
 from normbench.commands.options import option
-from normbench.commands.terminal import Table, cell
+from normbench.commands.terminal import show_rows
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
 from normbench.judge import ci
@@ -85,10 +86,9 @@ def print_verdicts(claims: Sequence[Verdict], answers: Sequence[str], console: C
 
     if not claims:
         return
-    table = Table("claim", "statement", "verdict", "answer", whole=("claim",), below=("answer",))
+    rows: list[list[str | Text]] = []
     for claim, answer in zip(claims, answers, strict=True):
         colour = COLOURS.get(describe.news(claim.verdict), "")
-        verdict = f"[{colour}]{claim.verdict}[/]" if colour else claim.verdict
-        table.add_row(cell(claim.id), cell(claim.statement), verdict, cell(answer))
-    console.print(table)
+        rows.append([claim.id, claim.statement, Text(claim.verdict, style=colour), answer])
+    show_rows(console, ("claim", "statement", "verdict", "answer"), rows)
     console.print()

@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from normbench.commands.terminal import cell, say
+from normbench.commands.terminal import say
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
 from normbench.config.spec import Spec
+from normbench.draw.text import visible
 from normbench.launch.base import Listener
 from normbench.runs.run import FINISHED
 
@@ -76,7 +78,7 @@ class Bars:
         run = spec.id
         if event["event"] == "start":
             self.started[run] = self.last_line[run] = time.monotonic()
-            self.tasks[run] = self.progress.add_task(cell(label(spec)), total=spec.steps, note="starting")
+            self.tasks[run] = self.progress.add_task(escape(visible(label(spec))), total=spec.steps, note="starting")
         elif event["event"] == "progress":
             self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
             quiet = time.monotonic() - self.last_line[run] < QUIET

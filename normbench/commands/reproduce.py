@@ -16,7 +16,7 @@ from normbench import runs
 from normbench.commands import format, terminal, training
 from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option
-from normbench.commands.terminal import Table, cell, say
+from normbench.commands.terminal import say, show_rows
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.spec import Spec
@@ -368,10 +368,7 @@ def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict
 def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
     """Print the first quantity; table.md has all of them."""
     header, rows = tables.headline(entries)
-    table = Table(*header, whole=header[:1])
-    for row in rows:
-        table.add_row(*map(cell, row))
-    console.print(table)
+    show_rows(console, header, rows)
     console.print()
 
 

@@ -90,12 +90,12 @@ def command(
         where = "the same" if answer["same_environment"] else "another"
         part = f"{now.steps} of {then.steps} updates, in {where} environment"
         terminal.say(console, f"run {then.id}, {part}: {answer['word']}")
-        table = terminal.Table("metric", "values", "missing", "difference", "seeds' range", "at")
+        rows = []
         for row in answer["metrics"]:
             sizes = {key: "–" if row[key] is None else f"{row[key]:.1e}" for key in ("difference", "range")}
-            table.add_row(*(terminal.cell(str(text)) for text in (row | sizes).values()))
+            rows.append([*map(str, (row | sizes).values())])
         if answer["word"] != EQUAL:
-            console.print(table)
+            terminal.show_rows(console, ("metric", "values", "missing", "difference", "seeds' range", "at"), rows)
     return 4 if answer["word"] == DIFFERENT else 0
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from normbench import runs
 from normbench.commands import format, options, terminal
 from normbench.commands.options import ConfigDir, argument, flag, option
-from normbench.commands.terminal import Table, cell, say
+from normbench.commands.terminal import say, show_rows
 from normbench.commands.training import (
     describe_failures,
     describe_stored,
@@ -244,7 +244,6 @@ def _table(specs: Sequence[Spec], stored: Runs, states: Mapping[str, str], conso
     among = configuration.numbers(settings_of_runs)
     keys = list(configuration.differing(settings_of_runs)) or ["model", configuration.ARM_GROUP]
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in columns]
-    grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
     rows = [
         (spec, values) for spec, values in zip(specs, settings_of_runs, strict=True) if states[spec.id] != "missing"
     ]
@@ -254,9 +253,10 @@ def _table(specs: Sequence[Spec], stored: Runs, states: Mapping[str, str], conso
         ends = [final(run, split, "eval", metric.name) if run else None for run in runs]
         form = one_format((metric.factor * end, None) for end in ends if end is not None)
         numbers.append(["" if end is None else form(metric.factor * end) for end in ends])
+    lines = []
     for (spec, values), *texts in zip(rows, *numbers, strict=True):
-        settings = [cell(configuration.short(values[key], among.get(key, ()))) if key in values else "" for key in keys]
-        grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
-    console.print(grid)
+        settings = [configuration.short(values[key], among.get(key, ())) if key in values else "" for key in keys]
+        lines.append([spec.id, *settings, str(spec.seed), states[spec.id], *texts])
+    show_rows(console, ["run", *keys, "seed", "status", *names], lines)
     if lacking := [*states.values()].count("missing"):
         say(console, f"{format.plural(lacking, 'run')} missing")
