@@ -42,7 +42,7 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "import": "import curves that other programs logged: TensorBoard, W&B, CSV, ...",
     "judge": "judge claims about logged curves: a file of claims, or is arm A better than arm B?",
     "check": "check that everything stored is intact and consistent: packs, verdicts, runs, weights; like git fsck",
-    "doctor": "check versions, device, threads, compiler, disk, data, W&B",
+    "doctor": "check versions, cores, memory, disk, GPU, compiler, data",
     "data": "list the data sets, or download one",
 }
 PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}

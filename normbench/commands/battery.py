@@ -148,6 +148,8 @@ class Battery(options.Answering):
         failures = [*training.describe_failures(ensured.outcomes, stored)]
         for fault in failures:
             self.say(f"  failed: {fault}")
+        for line in training.describe_uncompiled(ensured.outcomes, stored):
+            self.say(f"  {line}")
         numbers, page = write(summary, self.results / "battery" / adopted.name)
         self.say(f"\n  numbers   {numbers}")
         self.say(f"  page      {page}")

@@ -227,6 +227,8 @@ class Reproduce(Judging):
             self.say(f"  failed: {failure}")
         for line in training.describe_submitted(ensured.outcomes):
             self.say(f"  {line}")
+        for line in training.describe_uncompiled(ensured.outcomes, stored):
+            self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
         published, files = self._results(planned, finished)
         verdicts, before = published.verdicts.claims, published.before

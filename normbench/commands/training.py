@@ -64,6 +64,14 @@ def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]
         )
 
 
+def describe_uncompiled(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Iterator[str]:
+    """A line if the CPU trained any of these runs without the kernel that a compiler builds."""
+    environments = [copy.environment for run in outcomes if (copy := stored.copy(run))]
+    slow = [e for e in environments if e.get("device") == "cpu" and e.get("recurrent", "").startswith("ATen")]
+    if slow:
+        yield f"note: {extras.WITHOUT_COMPILER} ({format.plural(len(slow), 'run')}; normbench doctor says why)"
+
+
 def describe_failures(outcomes: Mapping[str, base.Outcome], stored: Runs, *also: str) -> Iterator[str]:
     """Why runs failed, were refused or ended in a state of `also`: each reason once, with a log."""
     reasons = set()

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from normbench.core import extras
 from normbench.errors import BadInput, unknown
 from normbench.files import scratch
 
@@ -214,10 +215,7 @@ def chosen(device: torch.device | str = "cpu") -> str:
             raise BadInput(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
         if str(reason) not in _reported:
             _reported.add(str(reason))
-            print(
-                f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
-                file=sys.stderr,
-            )
+            print(f"normbench: {extras.WITHOUT_COMPILER}: {reason}", file=sys.stderr)
         return "aten"
 
 

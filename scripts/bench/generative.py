@@ -53,9 +53,9 @@ def stepping(loss: Callable[[], Tensor], model: torch.nn.Module, spec: Spec) -> 
     return step
 
 
-def by_aten(step: Callable[[], object]) -> Callable[[], object]:
+def by(backend: str, step: Callable[[], object]) -> Callable[[], object]:
     def run() -> None:
-        with kernel.using("aten"):
+        with kernel.using(backend):
             step()
 
     return run
@@ -101,7 +101,7 @@ def draw(name: str, fidelity: str, rounds: int) -> Iterator[harness.Row]:
         work[arm] = stepping(loss, model, spec)
         work[f"{arm}, port"] = stepping(lambda port=port, noise=noise: port(inputs, noise), port, spec)
         again, other, its_loss = sides("ln2016/fig4", arm, [fidelity], inputs=inputs)
-        work[f"{arm}, ATen"] = by_aten(stepping(its_loss, other, again))
+        work[f"{arm}, ATen"] = by("aten", stepping(its_loss, other, again))
     yield from ratios(f"DRAW, {name}", work, rounds, DRAW_GOAL)
 
 
@@ -128,7 +128,7 @@ def handwriting(points: int, rounds: int, fidelity: str = "paper") -> Iterator[h
         work[arm] = stepping(loss, model, spec)
         work[f"{arm}, port"] = stepping(lambda port=port, given=given: port(*given), port, spec)
         again, other, its_loss = sides("ln2016/fig5", arm, [fidelity], **inputs)
-        work[f"{arm}, ATen"] = by_aten(stepping(its_loss, other, again))
+        work[f"{arm}, ATen"] = by("aten", stepping(its_loss, other, again))
     yield from ratios(f"handwriting, {points} points", work, rounds, HANDWRITING_GOAL)
 
 

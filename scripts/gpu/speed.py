@@ -1,11 +1,12 @@
 """Speed on the GPU, eager and as CUDA graphs: python scripts/gpu/speed.py layers|generative [--device cpu]
 
 layers: a training step of LN-LSTM and LN-GRU at the shapes of `scripts/bench/rnn.py` against cuDNN's plain layers, and
-the memory of a step. generative: updates of DRAW with 64 glimpses and of handwriting with 400 units and 500 points, and
-the hours of a run at fidelity `paper`, without its evaluations. Eager, as runs are trained; and with forward and
-backward pass of all time steps as one CUDA graph, the optimizer outside. Float32 without TF32. A graph's gradients are
-compared with the eager ones before it is timed. Prints a line of JSON for each. `--device cpu`: at tiny sizes and
-without graphs, which the CPU does not have; it shows that this script runs.
+the memory of a step; and the ATen backend against the plain loop, which takes its place unless ATen is 1.5 times as
+fast. generative: updates of DRAW with 64 glimpses and of handwriting with 400 units and 500 points, and the hours of a
+run at fidelity `paper`, without its evaluations. Eager, as runs are trained; and with forward and backward pass of all
+time steps as one CUDA graph, the optimizer outside. Float32 without TF32. A graph's gradients are compared with the
+eager ones before it is timed. Prints a line of JSON for each. `--device cpu`: at tiny sizes and without graphs, which
+the CPU does not have; it shows that this script runs.
 """
 
 from __future__ import annotations
@@ -111,6 +112,9 @@ def layers(shape: rnn.Shape, device: str) -> Found:
         took = timed({name: side, "plain": plain}, device)
         row = harness.row(f"{shape.name}: LN, {name} / nn.{kind.__name__}", took[name], took["plain"], 1)
         yield {key: value for key, value in asdict(row).items() if value is not None} | found
+    took = timed({name: generative.by(name, eager) for name in ("aten", "loop")}, device)
+    row = harness.row(f"{shape.name}: LN, ATen / the plain loop", took["aten"], took["loop"], 1, goal=1 / 1.5)
+    yield asdict(row)
 
 
 def generated(artifact: str, arm: str, device: str) -> Found:

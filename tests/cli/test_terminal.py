@@ -52,4 +52,4 @@ def test_long_lines_go_on_below_their_beginning(command: Callable[[Path], object
     lines = narrow.getvalue().splitlines()
     assert max(map(len, [line for line in lines if "://" not in line])) <= 80
     at = next(number for number, line in enumerate(lines) if "book_corpus" in line)
-    assert lines[at + 1].startswith(" " * 12) and lines[at + 1].split()
+    assert lines[at + 1].startswith(" " * 11) and lines[at + 1].split()

@@ -14,6 +14,7 @@ from rich.console import Console
 from normbench.commands import progress, status
 from normbench.commands.progress import Bars
 from normbench.config import compose, grammar, plan
+from normbench.core import extras
 from normbench.launch import pool
 from normbench.launch.base import Outcome
 from normbench.papers import artifact as artifacts
@@ -202,3 +203,12 @@ def test_a_plan_says_which_normalizer_is_another_one(normbench, capfd) -> None:
         assert normbench(*TINY, "-m", "norm=layer,ghost_batch", "seed=1,2", "train.batch_size=100", *words) == 0
         out = " ".join(capfd.readouterr().out.split())
         assert "note: norm=ghost_batch trains as batch: " in out and "(2 runs)" in out
+
+
+def test_runs_without_the_kernel_are_told_what_a_compiler_brings(normbench, capfd, monkeypatch) -> None:
+    words = ("train", "model=recall_lstm", "model.hidden_size=4", "train.steps=2", "norm=layer")
+    monkeypatch.setenv("NORMBENCH_RNN", "aten")
+    assert normbench(*words, "seed=1") == 0 and normbench(*TINY, "train.epochs=1") == 0
+    assert capfd.readouterr().out.count(extras.WITHOUT_COMPILER) == 1, "the second has no recurrent layers"
+    monkeypatch.setenv("NORMBENCH_RNN", "loop")
+    assert normbench(*words, "seed=2") == 0 and extras.WITHOUT_COMPILER not in capfd.readouterr().out
