@@ -114,11 +114,6 @@ class Reproduce(Judging):
             parser=existing_results,
         ),
     ]
-    drop_stale: Annotated[
-        bool,
-        flag("--drop-stale", "publish even if fewer runs are left than before, because configurations have changed"),
-    ] = False
-
     @property
     def asked(self) -> str:
         return " ".join(self.words)
@@ -327,7 +322,7 @@ class Reproduce(Judging):
 
         place = publish.folder(self.results, planned.artifact, self.fidelity)
         if runs or place.exists():
-            published = publish.publish(planned, runs, self.results, self.drop_stale, self.others)
+            published = publish.publish(planned, runs, self.results, self.others)
             show_table(published.drawn.entries, self.console)
         else:
             published = publish.Publication(publish.judge(planned, [], None))

@@ -70,16 +70,14 @@ def last(place: Path) -> Verdicts | None:
     return verdicts_at(place) if (place / "verdicts.json").exists() else None
 
 
-def publish(
-    plan: Plan, runs: Sequence[Run], results: Path, drop_stale: bool = False, others: Sequence[Path] = ()
-) -> Publication:
+def publish(plan: Plan, runs: Sequence[Run], results: Path, others: Sequence[Path] = ()) -> Publication:
     """Judge, draw and write what differs from what is there.
 
     The pack keeps its runs: n never falls. Runs whose configuration is no longer that of the experiment are left out if
-    as many new ones replace them, or with `drop_stale`; else nothing is written, since the change may be undone. The
-    pack is written first, because all else follows from it, and the verdicts with its hash last: after a kill between,
-    readers refuse the old verdicts, and the same command updates them. Files that did not change are not written, so
-    results in a read-only folder can be read.
+    as many new ones replace them; else nothing is written, since the change may be undone. The pack is written first,
+    because all else follows from it, and the verdicts with its hash last: after a kill between, readers refuse the old
+    verdicts, and the same command updates them. Files that did not change are not written, so results in a read-only
+    folder can be read.
 
     others: results folders from which some of the runs were taken, with their examples' results and their samples.
     """
@@ -92,12 +90,12 @@ def publish(
         notes = []
         runs = pack.merge(current_runs, runs)
         stale = len(packed.runs) - len(current_runs)
-        writes = not stale or drop_stale or len(runs) >= len(packed.runs)
+        writes = not stale or len(runs) >= len(packed.runs)
         if stale:
             notes.append(
                 f"{stale} of {len(packed.runs)} published runs have another configuration by now: left out"
                 + ("" if writes else f". There are {len(runs)} without them, and nothing is written: undo the change, "
-                   "train what is missing, or publish so few with --drop-stale")
+                   f"train what is missing, or delete {place} first")
             )  # fmt: skip
         same = runs == list(packed.runs)
         published = per_example_effects.load(place / per_example_effects.NAME)

@@ -123,7 +123,7 @@ def test_reproduce_exits_with_6_and_writes_the_comment(published: list[str], nor
 
 def test_2_wins_over_6_and_is_written_too(published: list[str], normbench: Any, capfd: Any, tmp_path: Path) -> None:
     comment = ("--markdown", "c.md")
-    both = [*published[:2], "bln2022/fig6", *published[2:], "--drop-stale"]
+    both = [*published[:2], "bln2022/fig6", *published[2:]]
     folder = tmp_path / "results" / "bln2022" / "fig6" / "paper"
     folder.mkdir(parents=True)
     (folder / "verdicts.json").write_text("{")

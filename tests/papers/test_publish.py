@@ -61,22 +61,12 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
         judged, runs, (note,) = _publish(found, tmp_path)
         assert runs == found and {claim.verdict for claim in judged.claims} == {"not run"}
         assert note.startswith("2 of 2 published runs have another configuration by now: left out. There are")
-        assert "nothing is written" in note and "--drop-stale" in note
+        assert "nothing is written" in note and f"delete {place} first" in note
         assert [path.name for path in place.iterdir()] == [pack.NAME] and (place / pack.NAME).read_bytes() == before
     _, runs, notes = _publish([ln, none], tmp_path)  # trained anew: no clash with the stale ones
     assert notes == ["2 of 2 published runs have another configuration by now: left out"]
     assert sorted(run.id for run in runs) == sorted([ln.id, none.id])
     assert sorted(run.id for run in pack.read(place / pack.NAME).runs) == sorted([ln.id, none.id])
-
-
-def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish.page, "figure_of", lambda panels: repr(panels).encode() if panels else None)
-    place = publish.folder(tmp_path, ARTIFACT, "reduced")
-    _publish(_runs("ln"), tmp_path)
-    pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME).runs])
-    monkeypatch.setattr(artifacts.default_artifact, "panels", lambda artifact, runs: list(runs))
-    publish.publish(PLAN, [], tmp_path, drop_stale=True)
-    assert pack.read(place / pack.NAME).runs == [] and not (place / "figure.svg").exists(), "nothing to draw"
 
 
 def test_the_page_lists_amendments_once(tmp_path: Path):
