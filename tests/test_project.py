@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import importlib.util
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from types import ModuleType
 
 import judged
 import pytest
+import scripted
 import yaml
 
 import normbench
@@ -54,11 +54,7 @@ EACH_PLACE = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """scripts/readme.py."""
-    spec = importlib.util.spec_from_file_location("readme", ROOT / "scripts" / "readme.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripted.load("readme")
 
 
 @pytest.mark.slow

@@ -12,18 +12,15 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from normbench import data
 from normbench.commands import terminal
-from normbench.commands.options import ConfigDir, Device, Json, Results, argument, option
+from normbench.commands.options import ConfigDir, Json, Results, argument
 from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.data import files
-from normbench.errors import BadInput, NormbenchError
-from normbench.files.reading import place
+from normbench.errors import BadInput
 
 EPILOG = """examples:
   normbench data                                        list the data sets and their state
   normbench data get mnist                              download it (checked, resumable)
-  normbench data prepare coco --images ~/coco --weights vgg19.pth
-                                                        compute features of your own images (resumable)
 
 a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/data/fashion.yaml with
 
@@ -52,29 +49,18 @@ a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/da
 
 def command(
     results: Results,
-    action: Annotated[Literal["get", "prepare"] | None, argument("", show_default="list all")] = None,
+    action: Annotated[Literal["get"] | None, argument("", show_default="list all")] = None,
     name: Annotated[str | None, argument("a data set", "set")] = None,
     config_dir: ConfigDir = None,
-    images: Annotated[Path | None, option("prepare: the folder of the images", "DIR", parser=place)] = None,
-    weights: Annotated[
-        Path | None, option("prepare: the file of torchvision's VGG-19 weights", "FILE", parser=place)
-    ] = None,
-    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
-    for given, value in (("images", images), ("weights", weights)):
-        if action != "prepare" and value is not None:
-            raise BadInput(f"--{given} {value} is an option of data prepare.")
     console = terminal.console(stderr=as_json)
     if action is None:
         answer = listed(config_dir, None if as_json else console)
     elif name is None:
-        example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[action]
-        raise BadInput(f"data {action} needs a set, such as: normbench data {example}")
-    elif action == "get":
-        answer = get(name, console, config_dir)
+        raise BadInput("data get needs a set, such as: normbench data get mnist")
     else:
-        answer = prepare(name, images, weights, device, console)
+        answer = get(name, console, config_dir)
     if as_json:
         terminal.say_json(answer)
 
@@ -156,29 +142,3 @@ def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str
     for line in lines:
         say(console, line)
     return {"id": name, "root": str(data.root()), "brought": [*map(str, brought)], "remark": remark, "terms": terms}
-
-
-def prepare(name: str, images: Path | None, weights: Path | None, device: str, console: Console) -> dict[str, Any]:
-    """Extract the features of a set whose images the user has."""
-    config, root = compose.choice("data", name), data.root()
-    try:
-        extract = data.function(config, "extract_")
-    except NormbenchError:
-        raise BadInput(
-            f"{name} has no features to extract from images. (normbench data says what is missing)"
-        ) from None
-    if images is None or weights is None:
-        raise BadInput(f"data prepare {name} needs --images DIR and --weights FILE.")
-    for given, path in (("images", images), ("weights", weights)):
-        if not path.exists():
-            raise BadInput(f"--{given} {path} does not exist.")
-    from normbench.train import environment
-
-    environment.device(device)  # refuses a missing device before everything is read
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("features", total=None)
-        written = extract(
-            config, root, images, weights, device, lambda done, all: progress.update(task, completed=done, total=all)
-        )
-    say(console, f"wrote {written}")
-    return {"id": name, "root": str(root), "brought": [str(written)], "remark": "", "terms": ""}

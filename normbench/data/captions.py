@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,27 +212,6 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
     sums = [files.digest(files.find(root, file)) for file in (JSON, FEATURES)]
     copy = {"sha256": content.checksum(sums), "deviations": []}
     return Dataset(name, splits, copy=copy, words=words_by_number(numbers))
-
-
-def extract_coco(
-    config: Config,
-    root: Path,
-    pictures: Path,
-    weights: Path,
-    device: str,
-    progress: Callable[[int, int], None] = lambda done, all: None,
-) -> Path:
-    """Write the features of the split's images, which lie below `pictures`, by `weights` of VGG-19; returns their file.
-
-    An interrupted call goes on. Errors: those of `coco_images` and of `vgg.extract`; another process that does it.
-    """
-    from normbench.data import vgg  # late: torchvision
-
-    names = [entry["file"] for entry in coco_images(root, int(config["declares"]["captions"]))]
-    target = root / FEATURES
-    with files.filling(target.parent, wait=0):
-        vgg.extract(names, pictures, weights, target, torch.device(device), lambda done: progress(done, len(names)))
-    return target
 
 
 def coco_images(root: Path, count: int) -> list[dict[str, Any]]:

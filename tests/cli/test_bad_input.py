@@ -90,14 +90,6 @@ BAD = [
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),
     (("data", "get", "digits"), "embedded"),
     (("data", "get", "mnist", "cifar10"), "(cifar10). (normbench data --help)"),
-    (("data", "get", "mnist", "--images", "x"), "--images x is an option of data prepare."),
-    (("data", "prepare"), "such as: normbench data prepare coco --images DIR --weights FILE"),
-    (("data", "prepare", "coco"), "data prepare coco needs --images DIR and --weights FILE"),
-    (("data", "prepare", "mnist"), "mnist has no features to extract from images"),
-    (
-        ("data", "prepare", "coco", "--images", ".", "--weights", __file__),
-        "coco/dataset_coco.json is missing: Karpathy's",
-    ),
     (("battery", "--norm", "none"), "--norm none is no normalizer: it is the baseline that a battery compares with."),
     (
         (*MLP, "data=digits", "train.steps=2", "train.keep=[3]"),

@@ -1,12 +1,8 @@
-"""Sets of images with captions: Flickr8k's without pictures, MSCOCO with features of the user's own; VGG-19."""
+"""Sets of images with captions: Flickr8k's without pictures, MSCOCO with features of the user's own."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +14,7 @@ import torch
 
 from normbench import data
 from normbench.config import compose
-from normbench.core import extras
-from normbench.data import captions, files, vgg
+from normbench.data import captions
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
 
@@ -150,154 +145,3 @@ def test_a_split_with_a_byte_order_mark_in_a_folder_deeper(own: Callable[..., An
     path.unlink()
     assert data.problems(compose.choice("data", "coco"), tmp_path) == []
     assert captions.coco_images(tmp_path, 5) == found_images
-
-
-def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a small network in the place of VGG-19's 140 million weights; its real one is built in torchvision."""
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 300, 260, 3), dtype=np.uint8)
-    for i, image in enumerate(pixels):
-        Image.fromarray(image).save(tmp_path / f"{i}.png")
-    mean = torch.nn.AdaptiveAvgPool2d(1)
-
-    class Small(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return mean(x).flatten(1).repeat(1, vgg.FEATURES // 3 + 1)[:, : vgg.FEATURES].relu()
-
-    monkeypatch.setattr(vgg, "_network", lambda weights: Small())
-    target, names = tmp_path / "features.npy", [f"{i}.png" for i in range(3)]
-    weights, other = tmp_path / "w", tmp_path / "x"
-    weights.write_bytes(b"one")
-    other.write_bytes(b"another")
-
-    class Stop(Exception):
-        pass
-
-    def stop(done: int) -> None:
-        if done == 2:
-            raise Stop
-
-    monkeypatch.setattr(vgg, "EVERY", 1)
-
-    def interrupted() -> None:
-        with pytest.raises(Stop):
-            vgg.extract(names, tmp_path, weights, target, torch.device("cpu"), stop)
-        assert not target.exists()
-
-    for given, by in ((names[::-1], weights), (names, other)):
-        interrupted()
-        anew: list[int] = []
-        vgg.extract(given, tmp_path, by, target, torch.device("cpu"), anew.append)
-        assert anew == [1, 2, 3], "nothing of other images or weights is kept"
-        target.unlink()
-    interrupted()
-    seen: list[int] = []
-    vgg.extract(names, tmp_path, weights, target, torch.device("cpu"), seen.append)
-    assert seen == [3], "two were there"
-    crops = torch.stack([vgg._crops(tmp_path / name) for name in names])
-    assert crops.shape == (3, 10, 3, vgg.CROP, vgg.CROP)
-    wanted = torch.stack([Small()(of_image).mean(0) for of_image in crops])
-    np.testing.assert_allclose(np.load(target), wanted, rtol=1e-6)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [*names, "features.npy", "w", "x"]
-    resized = vgg.torchvision().transforms.functional.resize(Image.fromarray(pixels[0]), vgg.SIDE)
-    assert min(resized.size) == vgg.SIDE
-    (tmp_path / "1.png").write_bytes(b"no image")
-    with pytest.raises(NormbenchError, match=r"1.png cannot be read as an image"):
-        vgg._crops(tmp_path / "1.png")
-    (tmp_path / "w.pth").write_bytes(b"no weights")
-    monkeypatch.undo()
-    monkeypatch.setattr(vgg.torchvision().models, "vgg19", lambda: torch.nn.Linear(1, 1))
-    with pytest.raises(NormbenchError, match=r"w.pth does not hold the weights of torchvision's vgg19"):
-        vgg._network(tmp_path / "w.pth")
-
-
-def test_a_full_disk_is_met_before_the_first_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(vgg, "_network", lambda weights: torch.nn.Identity())
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    (tmp_path / "w").write_bytes(b"")
-    with pytest.raises(OSError, match=r"No space left on device: .*features\.npy\.part\.npy"):
-        vgg.extract(["0.png"], tmp_path, tmp_path / "w", tmp_path / "features.npy", torch.device("cpu"))
-    assert [path.name for path in tmp_path.iterdir()] == ["w"]
-
-
-def test_two_processes_do_not_extract_into_one_file(own: Callable[..., Any], tmp_path: Path) -> None:
-    own()
-    config = compose.choice("data", "coco")
-    with (
-        files.filling(tmp_path / "coco", wait=0),
-        pytest.raises(NormbenchError, match=r"coco is being filled by process \d+ on this machine") as caught,
-    ):
-        captions.extract_coco(config, tmp_path, tmp_path, tmp_path / "w", "cpu")
-    assert caught.value.code == 5
-
-
-# --- the import of torchvision: beside a torch that it fits, beside one that it does not, and not at all
-# Stand-ins for the package: what decides is only whether its import raises, and what.
-
-
-NEEDS_SCHEMAS = """
-import torch
-for name in ("nms", "qnms"):
-    torch.library.register_fake(f"torchvision::{name}")(lambda dets, scores, iou_threshold: dets)
-__version__ = 'stand-in'
-"""
-
-
-DEFINES = """
-import torch
-library = torch.library.Library("torchvision", "DEF")
-library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-torch.library.register_fake("torchvision::nms")(lambda dets, scores, iou_threshold: dets)
-__version__ = 'stand-in'
-"""
-
-
-TRY = """
-from normbench.data import vgg
-print(vgg.torchvision().__version__, vgg.torchvision() is vgg.torchvision())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "package",
-    [NEEDS_SCHEMAS, pytest.param(DEFINES, marks=pytest.mark.slow)],
-    ids=["needs-schemas", "defines-them-itself"],
-)
-def test_import(tmp_path: Path, package: str) -> None:
-    (tmp_path / "torchvision.py").write_text(package)
-    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])
-    done = subprocess.run(
-        [sys.executable, "-c", TRY], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "stand-in True\n"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [ImportError("libcudart.so"), RuntimeError("something else"), OSError("no libcudart")],
-)
-def test_cannot_be_imported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> None:
-        raise error
-
-    monkeypatch.setattr(vgg.importlib, "import_module", refuse)
-    with pytest.raises(NormbenchError) as caught:
-        # Below the cache, which may hold the real package by now.
-        vgg.torchvision.__wrapped__()
-    assert caught.value.code == 2
-    line = str(caught.value)
-    assert line.startswith("torchvision cannot be imported beside torch ") and f": {error}. Install the" in line
-
-
-def test_without_it_one_line_says_how_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(ModuleNotFoundError) as caught:
-        vgg.torchvision.__wrapped__()
-    assert extras.missing("data", caught.value) == "data needs torchvision: pip install 'normbench[vgg]'"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scripted
 import torch
 import yaml
 from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
@@ -361,11 +362,10 @@ def test_planning_needs_no_torch(root: Path, config: dict[str, Any]) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=CONF.parents[2])
 
 
+@pytest.mark.slow  # the import takes seconds
 def test_declared_files_are_torchvisions() -> None:
-    from normbench.data import vgg
-
     declares = yaml.safe_load(CONF.read_text())["declares"]
-    published = vgg.torchvision().datasets.MNIST.resources
+    published = scripted.load("vgg_features").torchvision().datasets.MNIST.resources
     assert declares["files"] == {f"MNIST/raw/{name}": md5 for name, md5 in published}
     assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in declares["mirrors"])
 

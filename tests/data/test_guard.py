@@ -27,7 +27,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert PACKAGE / "data" / "vgg.py" in SOURCES
+    assert PACKAGE / "data" / "hub.py" in SOURCES
 
 
 def users(*packages: str) -> list[Path]:
@@ -36,8 +36,8 @@ def users(*packages: str) -> list[Path]:
     return [path.relative_to(PACKAGE) for path in named if {n.split(".")[0] for n in imported(path)} & {*packages}]
 
 
-def test_torchvision_is_imported_in_one_place() -> None:
-    assert users("torchvision") == [Path("data/vgg.py")]
+def test_torchvision_is_not_imported() -> None:
+    assert users("torchvision") == []
 
 
 def test_datasets_is_imported_in_one_place_and_late() -> None:
@@ -69,8 +69,3 @@ def test_no_pickle(banned: str) -> None:
 
 def test_no_pickle_module() -> None:
     assert users("pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal") == []
-
-
-def test_preparing_needs_no_torch() -> None:
-    for path in (PACKAGE / "data" / "prepare").glob("*.py"):
-        assert not imported(path) & {"torch", "torchvision"}, path

@@ -6,6 +6,7 @@ from typing import Any
 
 import contract
 import pytest
+import scripted
 import torch
 from contract import layouts, make
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from weight_cases import inputs
 from weight_cases import make as make_map
 
 from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, draw, sizes
-from normbench.data import vgg
 from normbench.norms.base import from_channels, to_channels
 
 pytestmark = pytest.mark.slow  # the import takes seconds
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # the import takes seconds
 
 @pytest.fixture(scope="module")
 def timm() -> Any:
-    vgg.torchvision()  # which timm imports; beside a CPU build of torch it needs this help
+    scripted.load("vgg_features").torchvision()  # which timm imports; beside a CPU build of torch it needs this help
     return pytest.importorskip("timm.layers", reason="timm is not installed: pip install timm")
 
 
