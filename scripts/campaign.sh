@@ -12,6 +12,9 @@ cd "$(dirname "$0")/.."
 # artifact, fidelity, and what is trained of it; core-hours
 plan=(
     "ours/today reduced --only NOW-2b"                               # 0.4
+    # rates of all arms, by LN's and RMSNorm's: they are chosen and committed before anything else of dyt2025
+    "dyt2025/lm proxy --only rate-low --only rate-mid --only rate-high"    # 0.4
+    "dyt2025/vit proxy --only rate-low --only rate-mid --only rate-high"   # 0.5
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
 )
 
