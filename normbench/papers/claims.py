@@ -50,7 +50,15 @@ MODES = {  # of the records that an endpoint reads
 }  # fmt: skip
 EQUAL, COMMON = "equal", "common"
 BEST = "best"  # of the runs that are compared
-CURVES = ("final", "area", "gain", "chosen", "time_to_level")  # kinds of endpoints that are read from a run's curve
+CURVES = (
+    "final",
+    "area",
+    "gain",
+    "past_best",
+    "chosen",
+    "time_to_level",
+    "over_sites",
+)  # kinds of endpoints that are read from a run's curve
 COMPARED = ("direction", "size", "equivalence", "no_worse")  # kinds of parts that compare cells of a contrast
 
 
@@ -117,15 +125,17 @@ class Endpoint:
     | final | the value at the last epoch |
     | area | the mean over all epochs, of losses the geometric one; of logged curves over their common steps |
     | gain | the last value minus the value after a share of the updates |
+    | past_best | the last value minus the best one |
     | chosen | the value at one epoch; at `best` and `last`, intervals are over test examples too, if runs kept them |
     | time_to_level | the time at which the curve first reaches a level |
+    | over_sites | the rank correlation of two numbers that a run records of its sites, at its end |
     | value | a number that a probe computed |
 
     Where one of the compared runs has not come `least` from its first value to its best it has hardly begun: what it
     would reach is not known, and the part is not decidable.
     """
 
-    kind: Literal["final", "area", "gain", "chosen", "time_to_level", "value"]
+    kind: Literal["final", "area", "gain", "past_best", "chosen", "time_to_level", "over_sites", "value"]
     split: Text = of(*CURVES)  # train, valid, test, or a downstream task
     # evaluation mode, training mode, the running mean over an epoch's updates, the stage after training, tasks along
     # training, or the whole split at the end
@@ -139,6 +149,9 @@ class Endpoint:
     level: float | Level | None = of("time_to_level")  # a value in the metric's unit, or a relative level
     clock: Annotated[str, keys.one_of(*CLOCKS)] = of("time_to_level", default="epoch")  # the unit of the time
     share: Annotated[float, at_least(0), below(1)] = of("gain")  # of the updates
+    against: Text = of(
+        "over_sites"
+    )  # the second number of each site, such as input_std; depth: its place in the network
     least: float = of("area", "chosen", default=0.0)  # how far a run must have come
     # A number; last; best: where the default evaluation is best by the monitored metric; own: where the variant is.
     epoch: Literal["best", "own", "last"] | Annotated[int, at_least(0)] = of("chosen")
@@ -175,6 +188,10 @@ class Endpoint:
             return f"{self.split} {metric}, gain over the last {100 * (1 - self.share):g} % of updates ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
+        if self.kind == "past_best":
+            return f"final {self.split} {metric} less its best ({where})"
+        if self.kind == "over_sites":
+            return f"rank correlation of {self.metric} and {self.against} over the sites ({self.split}, {where})"
         if relative := self.relative:
             whose = "them" if isinstance(relative.of, str) else format_cell(relative.of)
             level = f"{100 * relative.share:g} % of the way to the best of {whose}"
@@ -195,7 +212,10 @@ class Endpoint:
             return f"{100 * relative.share:g} % of the way to the best {metric}{whose}"
         if self.kind == "chosen" and self.epoch not in ("best", "own"):
             return f"{metric} at {'the last epoch' if self.epoch == 'last' else f'epoch {self.epoch}'}"
-        return {"final": "final ", "area": "mean ", "gain": "late gain in "}.get(self.kind, "") + metric
+        if self.kind == "over_sites":
+            return f"rank correlation of {self.metric} and {self.against.replace('_', ' ')}"
+        first = {"final": "final ", "area": "mean ", "gain": "late gain in ", "past_best": "rise since the best of "}
+        return first.get(self.kind, "") + metric
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from normbench.papers.endpoints import Outcome, levelled, outcome_of
 from normbench.runs.run import LOSSES, Run
 from normbench.stats.series import Censored, Reached
 
+REPLACED = ("final", "area", "gain", "time_to_level")  # endpoints whose curve the figure has: the table has its end
 TINY = 1e-9  # of a computed number: beyond the digits of float32
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def _figure_of_claims(artifact: Artifact, runs: Sequence[Run]) -> Figure:
     rows: dict[tuple[str, str, str], Quantity] = {}
     clock = _clock(artifact, runs)
     for part in _parts(artifact):
-        if (endpoint := part.endpoint).kind != "value":
+        if (endpoint := part.endpoint).kind not in ("value", "over_sites"):
             where, log = (endpoint.split, endpoint.mode, endpoint.metric), endpoint.metric in LOSSES
             rows[where] = Quantity(_format_title(*where), *where, log=log, x=AXES[clock], clock=clock)
     return Figure(tuple(rows.values()))
@@ -210,7 +211,7 @@ def _table_of_claims(artifact: Artifact) -> Table:
     columns: dict[str, Column] = {}
     for part in _parts(artifact):
         endpoint = part.endpoint
-        if endpoint.kind not in ("value", "chosen") and (endpoint.relative or endpoint.level is None):
+        if endpoint.kind in REPLACED and (endpoint.relative or endpoint.level is None):
             endpoint = replace(endpoint, kind="final")
         log = endpoint.kind == "final" and endpoint.metric in LOSSES
         scale: Scale = "log" if log else "percent" if part.scale == "percent" else "linear"

@@ -19,6 +19,8 @@ from normbench.stats.series import (
     gain,
     level_at_share,
     log_floored,
+    over_sites,
+    past_best,
     series,
     time_to_level,
     trapezoid,
@@ -94,7 +96,7 @@ def outcome_of(endpoint: Endpoint, run: Run, variant: str | None) -> Outcome | N
         if len(found) != 1:
             return None
         return Outcome(found[0]) if math.isfinite(found[0]) else Outcome(None, diverged=True)
-    if endpoint.kind in ("final", "area", "chosen", "gain"):
+    if endpoint.kind != "time_to_level":
         where = endpoint.split, endpoint.mode, endpoint.metric
         if endpoint.kind == "chosen":
             value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
@@ -103,6 +105,10 @@ def outcome_of(endpoint: Endpoint, run: Run, variant: str | None) -> Outcome | N
             value = mean(series(run, *where, variant, clock), log=endpoint.on_log)
         elif endpoint.kind == "gain":
             value = gain(run, *where, endpoint.share, variant)
+        elif endpoint.kind == "past_best":
+            value = past_best(series(run, *where, variant, "step"), endpoint.better or "lower")
+        elif endpoint.kind == "over_sites":
+            value = over_sites(run, *where, endpoint.against)
         else:
             value = final(run, *where, variant)
         if lost or (value is not None and not math.isfinite(value)):

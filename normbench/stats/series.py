@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -87,6 +88,41 @@ def gain(run: Run, split: str, mode: str, metric: str, share: float, variant: st
     values = dict(series(run, split, mode, metric, variant, x="step"))
     first, last = values.get(share * run.steps), values.get(run.steps)
     return None if first is None or last is None else last - first
+
+
+def past_best(points: Series, better: str) -> float | None:
+    """The last value less the best one after the first evaluation, that before training; None without any."""
+    values = [value for x, value in points if x > 0]
+    if not values or not all(map(math.isfinite, values)):
+        return math.nan if values else None
+    return values[-1] - (max(values) if better == "higher" else min(values))
+
+
+def over_sites(run: Run, split: str, mode: str, metric: str, against: str) -> float | None:
+    """Spearman's correlation of two numbers that the last record has of each site, as `block.0.mlp.alpha`.
+
+    against: the other number, or `depth`, the site's place in the network. None below three sites, or where one of
+    them does not vary.
+    """
+    from scipy.stats import rankdata
+
+    logged = {name for block in run.records.blocks if block.split == split for name in block.columns}
+    paths = sorted((name.removesuffix(f".{metric}") for name in logged if name.endswith(f".{metric}")), key=_depth)
+    first = [final(run, split, mode, f"{path}.{metric}") for path in paths]
+    second = [
+        place if against == "depth" else final(run, split, mode, f"{path}.{against}")
+        for place, path in enumerate(paths)
+    ]
+    pairs = [(float(x), float(y)) for x, y in zip(first, second, strict=True) if x is not None and y is not None]
+    ranks = [rankdata(values) for values in zip(*pairs, strict=True)]
+    if len(pairs) < 3 or any(len({*values}) == 1 for values in ranks):
+        return None
+    return statistics.correlation(*ranks)
+
+
+def _depth(path: str) -> list[tuple[int, str]]:
+    """Sorts paths of sites: block.2 before block.10, names by the alphabet, so that `final` is last."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in path.split(".")]
 
 
 def area(points: Series, log: bool) -> float | None:

@@ -1,5 +1,6 @@
 """From runs to verdicts: a table of (runs, what was planned -> word), and the numbers behind the words."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from normbench.errors import NormbenchError
 from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Part
 from normbench.runs.run import Run
 from normbench.stats.examples import spread
+from normbench.stats.series import over_sites
 
 SMALL = Delta(1.0, "w")
 SIGN = direction(TIME, scale="log", test="sign", unit="log ratio")
@@ -204,6 +206,47 @@ def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
         found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
         assert found.verdict == expected and found.effect == pytest.approx(100 * gained, abs=0.1)
     assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "not decidable here"
+
+
+def test_how_far_a_run_ends_above_its_best() -> None:
+    """Of a metric whose higher values are better, how far below; a run that diverged on the way has no number."""
+    part = direction(Endpoint("past_best", "valid", metric="nll"), "positive", contrast=((1.0, LN),))
+
+    def runs(*values: float, status: str = "done") -> list[Run]:
+        places = [{"split": "valid", "mode": "eval", "step": step, "epoch": step} for step in range(len(values))]
+        found = []
+        for seed in range(5):
+            nll = [value + JITTER[seed] * step / 100 for step, value in enumerate(values)]
+            records = [{**place, "nll": value} for place, value in zip(places, nll, strict=True)]
+            found.append(Run(f"ln-{seed}", "x/fig", "ln", seed, status, 0, steps=len(values) - 1, records=records))
+        return found
+
+    risen = only(artifact(part), runs(0.1, 0.5, 0.3, 0.7))  # the value before training is not of the run
+    assert risen.verdict == "reproduced" and risen.effect == pytest.approx(0.4, abs=0.05)
+    higher = replace(part, endpoint=replace(part.endpoint, better="higher"), expect="negative")
+    assert only(artifact(higher), runs(0.9, 0.5, 0.7, 0.3)).effect == pytest.approx(-0.4, abs=0.05)
+    assert only(artifact(part), runs(0.1, 0.5, math.nan, 0.7)).parts[0].diverged == 5
+
+
+def test_numbers_of_sites_are_correlated_by_their_ranks() -> None:
+    """Sites by their place in the network, block 10 behind block 2; too few, or equal ones, have no number."""
+    paths = ["block.0.mlp", "block.2.mlp", "block.10.mlp", "final"]
+
+    def run(alphas: list[float], **more: list[float]) -> Run:
+        numbers = {"alpha": alphas, **more}
+        record = {"split": "train", "mode": "both", "step": 9, "epoch": 1}
+        sites = {f"{path}.{key}": v for key, values in numbers.items() for path, v in zip(paths, values, strict=False)}
+        return Run("ln-1", "x/fig", "ln", 1, "done", 0, steps=9, records=[{**record, **sites}])
+
+    def correlated(found: Run, against: str) -> float | None:
+        return over_sites(found, "train", "eval", "alpha", against)
+
+    assert correlated(run([0.1, 0.2, 0.3, 40.0]), "depth") == pytest.approx(1)
+    assert correlated(run([0.4, 0.3, 0.1, 0.2]), "depth") == pytest.approx(-0.8)  # 1 - 6 * 18 / 60
+    stds = run([0.1, 0.2, 0.3, 40.0], input_std=[9.0, 7.0, 8.0, 1.0])
+    assert correlated(stds, "input_std") == pytest.approx(-0.8)
+    assert correlated(run([0.1, 0.2]), "depth") is None and correlated(run([0.5] * 4), "depth") is None
+    assert correlated(stds, "saturated") is None
 
 
 def test_examples_of_the_test_set_widen_the_interval() -> None:
