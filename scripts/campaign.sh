@@ -12,9 +12,27 @@ cd "$(dirname "$0")/.."
 # artifact, fidelity, and what is trained of it; core-hours
 plan=(
     "ours/today reduced --only NOW-2b"                               # 0.4
-    # rates of all arms, by LN's and RMSNorm's: they are chosen and committed before anything else of dyt2025
-    "dyt2025/lm proxy --only rate-low --only rate-mid --only rate-high"    # 0.4
-    "dyt2025/vit proxy --only rate-low --only rate-mid --only rate-high"   # 0.5
+    # validation chooses the rates first (seeds 21, 22): of RMSNorm and LN for all arms, then of DyT for claims DYT-2, DYT-2b
+    "dyt2025/lm proxy --only rms --only rate-low --only rate-mid --only rate-high"         # 0.4
+    "dyt2025/vit proxy --only ln --only rate-low --only rate-mid --only rate-high"         # 0.5
+    # then, with the chosen rates committed: how far seeds differ (11 to 15), for the number of seeds
+    "dyt2025/lm proxy --only pilot"                                                        # 2.1
+    "dyt2025/vit proxy --only pilot"                                                       # 1.1
+    "dyt2025/last proxy --only DYT-X1"                                                     # 1.2; DYT-X1b as well
+    "dyt2025/last proxy --only DYT-X1c"                                                    # 1.2
+    "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 as well
+    "dyt2025/lm proxy --only DYT-4b"                                                       # 0.6
+    "dyt2025/vit proxy --only DYT-1"                                                       # 0.6; DYT-3, DYT-9 as well
+    "dyt2025/lm proxy --only DYT-1b"                                                       # 0.6; DYT-3b as well
+    "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2
+    "dyt2025/ablation proxy --only DYT-6"                                                  # 1.2
+    "dyt2025/last proxy --only DYT-X1 --only lr-low --only lr-high"                        # 2.3: a third and three times the rate
+    "dyt2025/last proxy --only DYT-X1c --only lr-low --only lr-high"                       # 2.3
+    "dyt2025/ablation proxy --only DYT-4 --only lr-low --only lr-high"                     # 2.4
+    "dyt2025/vit proxy --only DYT-1 --only lr-low --only lr-high"                          # 1.2
+    "dyt2025/lm proxy --only DYT-1b --only lr-low --only lr-high"                          # 1.1
+    "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"   # 0.4
+    "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
 )
 
