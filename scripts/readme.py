@@ -21,28 +21,25 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, rules
 from normbench.papers.claims import Artifact
 from normbench.papers.decide import Verdict
+from normbench.papers.verdicts import once
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 OURS = "Our own hypotheses"
-COLUMNS = ("reproduced", "contradicted", "negligible", "in part", "undecided", "not decidable", "not run")
 LESS = {
     "": "without runs",
     "reduced": "run with a smaller network or less training only",
     "proxy": "run on substitute data only",
 }
+WHOLE = (rules.EXACT, rules.NOTHING_OPEN, f"controls {rules.AGREE}")  # facts that leave nothing open
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
 
 
 def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Verdict]]:
-    """By claim the highest published fidelity that can decide it, and the claim as judged there."""
-    found: dict[str, tuple[str, Verdict]] = {}
-    for fidelity in reversed(fidelities(artifact.id, results)):
-        for claim in published.read_verdicts(results / artifact.id / fidelity / "verdicts.json").claims:
-            if claim.id not in found or claim.setting != rules.NOT_DECIDABLE:
-                found[claim.id] = fidelity, claim
-    return found
+    """By claim the published fidelity that counts, and the claim as judged there."""
+    paths = (results / artifact.id / fidelity / "verdicts.json" for fidelity in fidelities(artifact.id, results))
+    return {id: judged for (_, id), judged in once(map(published.read_verdicts, paths)).items()}
 
 
 def fidelities(name: str, results: Path) -> list[str]:
@@ -57,7 +54,7 @@ def table(results: Path) -> str:
         artifact = artifacts.load(name)
         judged = verdicts(artifact, results)
         for claim in artifact.claims:
-            link, verdict, answer = name, rules.NOT_RUN, ""
+            link, verdict, answer = name, rules.UNTESTED, ""
             if claim.id in judged:
                 fidelity, found = judged[claim.id]
                 link = f"[{name}]({name}/{fidelity}/table.md)"
@@ -87,60 +84,42 @@ def caution(results: Path, name: str, fidelity: str) -> str:
 
 
 def findings(results: Path) -> str:
-    """How many claims of each source have which verdict."""
-    lines = [f"| claims of | in all | {' | '.join(COLUMNS)} |", f"|{' - |' * (len(COLUMNS) + 2)}"]
-    for source, counted in counts(results).items():
-        if not (total := sum(number for number, _ in counted.values())):
-            continue
-        cells = [f"{n} ({computed} computed)" if computed else str(n) for n, computed in map(counted.get, COLUMNS)]
-        lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
+    """How many claims of each source have which word, and how many of these which facts beside it."""
+    lines = [f"| claims of | in all | {' | '.join(rules.WORDS)} |", f"|{' - |' * (len(rules.WORDS) + 2)}"]
+    for source, claims in by_source(results).items():
+        cells = []
+        for word in rules.WORDS:
+            group = [claim for claim in claims if claim.word == word]
+            facts = ", ".join(describe.facts(group))
+            cells.append(f"{len(group)}{f' ({facts})' * bool(facts)}")
+        lines.append(f"| {source} | {len(claims)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def summary(results: Path) -> str:
-    """How many claims are decided, by training or without, how many are amended, and how many may be wrong."""
-    columns = counts(results).values()
-    total = sum(number for source in columns for number, _ in source.values())
-    reproduced, contradicted = (
-        [sum(ends) for ends in zip(*(source[name] for source in columns), strict=True)]
-        for name in ("reproduced", "contradicted")
-    )
+    """How many claims hold and fail, how sure that is, how many are amended, and how many may be wrong."""
+    claims = [claim for group in by_source(results).values() for claim in group]
     loaded = [artifacts.load(name) for name in artifacts.ids()]
+    planned = sum(len(artifact.claims) for artifact in loaded) - len(claims)
+    more = f" {planned} more are planned." if planned else ""
     amended = sum(any(a.claim == c.id for a in artifact.amendments) for artifact in loaded for c in artifact.claims)
     paths = (results / a.id / fidelity / "verdicts.json" for a in loaded for fidelity in fidelities(a.id, results))
     wrong = sum(published.read_verdicts(path).expected_wrong for path in paths)
     most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
     return (
-        f"Of {total} claims {reproduced[0]} are reproduced and {contradicted[0]} are contradicted, {reproduced[1]} and "
-        f"{contradicted[1]} by computation or probe; {amended} were amended; at most {most:g} verdicts are expected to "
-        "be wrong by chance."
+        f"{describe.tally(claims)}{more} {amended} were amended; at most {most:g} are expected to be wrong by chance."
     )
 
 
-def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
-    """By source and column, how many claims have such a verdict, and how many of these without training."""
+def by_source(results: Path) -> dict[str, list[Verdict]]:
+    """The claims of each paper that have been judged, then our own, each once."""
     papers = artifacts.papers()
-    sources = [paper.title.split(" (")[0] for paper in papers.values()]
-    found = {source: dict.fromkeys(COLUMNS, (0, 0)) for source in (*sources, OURS)}
+    sources: dict[str, list[Verdict]] = {paper.title.split(" (")[0]: [] for paper in papers.values()} | {OURS: []}
     for name in artifacts.ids():
-        artifact = artifacts.load(name)
-        judged = verdicts(artifact, results)
-        for claim in artifact.claims:
-            own = found[OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]]
-            column = _column(*judged[claim.id]) if claim.id in judged else rules.NOT_RUN
-            number, computed = own[column]
-            own[column] = number + 1, computed + claim.computed
-    return found
-
-
-def _column(fidelity: str, claim: Verdict) -> str:
-    """`in part` where controls or the fidelity leave something open."""
-    setting = claim.setting
-    if setting not in rules.DECIDED:
-        return "not decidable" if setting == rules.NOT_DECIDABLE else str(setting)
-    if fidelity != "paper" or claim.robustness not in ("", rules.ROBUST):
-        return "in part"
-    return {rules.HOLDS: "reproduced", rules.OPPOSITE: "contradicted"}.get(setting, str(setting))
+        for _, claim in verdicts(artifacts.load(name), results).values():
+            source = OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]
+            sources[source].append(claim)
+    return {source: claims for source, claims in sources.items() if claims}
 
 
 def questions(results: Path) -> str:
@@ -161,11 +140,10 @@ def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
         raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
     fidelity, claim = judged[id]
     number, *sure = map(escape, describe.finding(claim))
-    left = [fidelity] if fidelity != "paper" else []
-    left += [f"controls {claim.robustness}"] if claim.robustness not in ("", rules.ROBUST) else []
+    left = [text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE]
     link = f"[{id}](results/{name}/{fidelity}/table.md)"
     but = f"; but {given['but']}" if "but" in given else ""
-    return f"{given['what']}: **{describe.word(claim)}**, {number}{but}", ", ".join([link, *left, *sure[:1]])
+    return f"{given['what']}: **{claim.word}**, {number}{but}", ", ".join([link, *left, *sure[:1]])
 
 
 def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:

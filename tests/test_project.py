@@ -12,11 +12,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-import judged
 import pytest
 import scripted
 import yaml
@@ -91,13 +89,17 @@ def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleT
 
 
 def test_claims_are_counted_by_whose_they_are(script: ModuleType):
-    counted = script.counts(ROOT / "results")
-    total = {source: sum(number for number, _ in columns.values()) for source, columns in counted.items()}
+    counted = script.by_source(ROOT / "results")
     claims = {name: artifacts.load(name).claims for name in artifacts.ids()}
-    assert sum(total.values()) == sum(map(len, claims.values()))
-    assert total["Our own hypotheses"] == sum(claim.ours for own in claims.values() for claim in own)
-    blog = next(source for source in total if "overview" in source)  # no paper, and nothing of it needs training
-    assert total[blog] == len(claims["ln2016/properties"]) == sum(computed for _, computed in counted[blog].values())
+    published_names = {str(place.parent.relative_to(ROOT / "results")) for place in PUBLISHED}
+    judged = [claim for name in published_names for claim in claims[name]]
+    assert sum(map(len, counted.values())) == len(judged)
+    assert len(counted["Our own hypotheses"]) == sum(claim.ours for claim in judged)
+    planned = sum(map(len, claims.values())) - len(judged)
+    assert (f" {planned} more are planned." in script.summary(ROOT / "results")) == bool(planned)
+    blog = next(source for source in counted if "overview" in source)  # no paper, and nothing of it needs training
+    assert {claim.basis for claim in counted[blog]} == {"exact"}
+    assert len(counted[blog]) == len(claims["ln2016/properties"])
     for name, own in claims.items():
         experiment = plan.experiment(artifacts.load(name).experiment, None)
         words = [word for arm in experiment.arms.values() for word in (*experiment.base, *arm)]
@@ -105,24 +107,14 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
         trained = any(not compose.declaration("model", model).get("probe") for model in models)
         assert all(claim.computed != trained for claim in own if claim.parts), name
     table = script.findings(ROOT / "results").splitlines()
-    assert [line.split(" | ")[1] for line in table[2:]] == [str(number) for number in total.values() if number]
+    assert [line.split(" | ")[1] for line in table[2:]] == [str(len(own)) for own in counted.values()]
 
 
-def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_open(script: ModuleType):
-    columns = {
-        ("negligible", "robust", "paper"): "negligible",
-        ("negligible", "not run", "paper"): "in part",
-        ("opposite", "undecided", "paper"): "in part",
-        ("opposite", "", "paper"): "contradicted",
-        ("holds", "robust", "proxy"): "in part",
-        ("not decidable here", "", "reduced"): "not decidable",
-        ("undecided", "", "proxy"): "undecided",
-        ("holds", "robust", "paper"): "reproduced",
-    }
-    verdict = judged.only(judged.artifact(judged.direction()), [])
-    for (setting, robustness, fidelity), column in columns.items():
-        claim = replace(verdict, setting=setting, robustness=robustness)
-        assert script._column(fidelity, claim) == column in script.COLUMNS
+def test_the_index_the_readme_and_the_check_count_alike(script: ModuleType, tmp_path: Path):
+    total = sum(map(len, script.by_source(ROOT / "results").values()))
+    assert f"Of {total} claims, " in script.summary(ROOT / "results")
+    entries = [published.read_verdicts(path / "verdicts.json") for path in PUBLISHED]
+    assert len(verdicts.once(entries)) == total < sum(len(entry.claims) for entry in entries)
 
 
 def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
@@ -150,7 +142,7 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
     (claim,) = [claim for claim in published.read_verdicts(path).claims if claim.id == "LN-F1"]
     ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim.effect, *claim.parts[0].interval))
     row = rows["Does LN train faster than BN at batch 128?"]
-    assert f"**{claim.setting}**" in row
+    assert f"**{claim.word}**" in row
     assert all(f" {number} " in row for number in (ratio, low, high, claim.n))
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published

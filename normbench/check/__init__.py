@@ -20,7 +20,7 @@ class Check:
 
     def __init__(self, results: Path, ids: Ids | None = None) -> None:
         self.results = results
-        self.seen = {"published runs": 0, "verdicts": 0, "raw runs": 0, "files": 0}
+        self.seen = {"published runs": 0, "claims": 0, "raw runs": 0, "files": 0}
         self._ids = ids or Ids(results=results)
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:

@@ -26,12 +26,14 @@ FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effect
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
+    claims: set[tuple[str, str]] = set()  # each counts once, at however many fidelities it is judged
     for place in sorted({path.parent for name in FILES for path in pack.published(results, name)}):
-        yield from _place(place, ids, seen)
+        yield from _place(place, ids, seen, claims)
+    seen["claims"] = len(claims)
 
 
-def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
-    """All findings there."""
+def _place(place: Path, ids: Ids, seen: dict[str, int], claims: set[tuple[str, str]]) -> list[Finding]:
+    """All findings there; adds to what is counted."""
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
     found: list[Finding] = []
 
@@ -52,7 +54,7 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> list[Finding]:
         found += _ids(place / pack.NAME, runs, ids)
     if not verdicts:
         return found
-    seen["verdicts"] += len(verdicts.claims)
+    claims |= {(verdicts.artifact, claim.id) for claim in verdicts.claims}
     if samples and samples.sha256 != (recorded := verdicts.samples_sha256 or ""):
         found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
             "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "

@@ -34,7 +34,7 @@ exit codes: 0 whole; 4 something is damaged
   {"whole": false,
    "findings": [{"kind": "damage", "place": "results/runs/adhoc/mnist_mlp-none.s1.3a228e1c3403",
                  "text": "curve.jsonl is not the one that run.json has the hash of", "harmless": false}],
-   "checked": {"published runs": 0, "verdicts": 0, "raw runs": 2, "files": 8}}
+   "checked": {"published runs": 0, "claims": 0, "raw runs": 2, "files": 8}}
 """
 
 

@@ -27,9 +27,9 @@ EPILOG = """examples:
   normbench judge claims.yaml                                    judge it
   normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
-  normbench judge claims.yaml --fail-on opposite,diverged,not-run,incomplete,not-decidable      for CI: docs/ci.md
+  normbench judge claims.yaml --fail-on fails,diverged,untested,incomplete      for CI: docs/ci.md
 
-A claim is supported or refuted, as logged: nothing is reproduced, because how the runs were made is not looked at.
+A claim holds or fails "as logged": how the runs were made is not looked at.
 All runs of both arms count, at the steps that all have: by pairs where the arms have the same seeds, else by Welch's
 interval. Undecided is everything below 5 seeds, with more than twice as many runs on one side, or with a curve that was
 cut far below the others. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you
@@ -37,15 +37,16 @@ look once.
 
 --json prints, shortened:
   {"title": "--compare",
-   "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "setting": "holds",
-               "verdict": "supported, as logged", "answer": "ln is 0.5 nats better than none in final test nll",
+   "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "word": "holds",
+               "reason": "", "basis": "as logged", "robustness": "", "verdict": "holds · as logged",
+               "answer": "ln is 0.5 nats better than none in final test nll",
                "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "diverged": false,
                "compared": "pairs of equal seeds", "runs": ["cd74010e3cec", "1c1f1a126d41"]}],
    "notes": []}
 """
 KEYS = (  # of a claim in --json
-    "id", "statement", "setting", "verdict", "answer", "effect", "unit", "interval", "level", "n", "diverged",
-    "compared", "runs",
+    "id", "statement", "word", "reason", "basis", "robustness", "verdict", "answer", "effect", "unit",
+    "interval", "level", "n", "diverged", "compared", "runs",
 )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ class Judge(Judging):
         not_run = [
             f"{claim.id}: {claim.answer}."
             for claim in claims
-            if NOT_RUN in (claim.setting, *(control.word for control in claim.controls))
+            if NOT_RUN in (claim.reason, *(control.reason for control in claim.controls))
         ]
         judged.append(Judged(self.asked, claims, absent=absent or not_run))
         notes += absent

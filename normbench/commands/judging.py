@@ -88,7 +88,7 @@ def print_verdicts(claims: Sequence[Verdict], answers: Sequence[str], console: C
         return
     rows: list[list[str | Text]] = []
     for claim, answer in zip(claims, answers, strict=True):
-        colour = COLOURS.get(describe.news(claim.verdict), "")
+        colour = COLOURS.get(describe.news(claim), "")
         rows.append([claim.id, claim.statement, Text(claim.verdict, style=colour), answer])
     show_rows(console, ("claim", "statement", "verdict", "answer"), rows)
     console.print()

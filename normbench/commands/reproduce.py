@@ -44,15 +44,16 @@ EPILOG = """examples:
   normbench reproduce ln2016 --max-time 2h              the same command continues later
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
-  normbench reproduce ln2016 --max-time 0 --fail-on contradicted --markdown verdicts.md      for CI: docs/ci.md
+  normbench reproduce ln2016 --max-time 0 --fail-on fails --markdown verdicts.md      for CI: docs/ci.md
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 
 --json prints, shortened:
   {"artifacts": [{"id": "ln2016/table1", "fidelity": "paper", "runs": 19, "error": "", "done": 19, "missing": [],
-                  "failures": [], "claims": [{"id": "LN-T1", "verdict": "reproduced", "n": 1}], "decided": 6,
-                  "decided_before": 0, "files": {"table": "results/ln2016/table1/paper/table.md",
-                                                 "verdicts": "results/ln2016/table1/paper/verdicts.json"}}],
+                  "failures": [], "claims": [{"id": "LN-T1", "word": "holds", "verdict": "holds · exact",
+                  "n": 1}], "decided": 6, "decided_before": 0,
+                  "files": {"table": "results/ln2016/table1/paper/table.md",
+                            "verdicts": "results/ln2016/table1/paper/verdicts.json"}}],
    "report": "results/report/index.html"}
 "files" has "figure" where there is one; of an artifact that is left out, "error" says why.
 """
@@ -228,7 +229,7 @@ class Reproduce(Judging):
         published, files = self._results(planned, finished)
         verdicts, before = published.verdicts.claims, published.before
         judged.append(Judged(planned.artifact.id, verdicts))
-        claims = [{"id": claim.id, "verdict": claim.verdict, "n": claim.n} for claim in verdicts]
+        claims = [{"id": claim.id, "word": claim.word, "verdict": claim.verdict, "n": claim.n} for claim in verdicts]
         answer |= {"failures": failures, "claims": claims, "files": files}
         answer |= {
             "decided": describe.decided(verdicts),

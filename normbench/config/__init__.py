@@ -2,7 +2,7 @@
 
 FIDELITY_MEANING = {
     "paper": "the paper's protocol, sizes and data",
-    "reduced": "the same data and task, a smaller size or budget (no claim is called reproduced)",
+    "reduced": "the same data and task, a smaller size or budget (said beside each verdict)",
     "proxy": "other data (never shown beside the paper's numbers)",
     "smoke": "embedded data, seconds (a test of the program, which decides nothing about the paper)",
 }

@@ -15,17 +15,10 @@ from normbench.papers.parts import PartResult
 FAILED = 6  # the exit code where a claim has a word of --fail-on
 LONGEST = 65_536  # characters of a comment on GitHub
 LONGEST_TEXT = 600  # characters of a statement or sentence in it
-SETTINGS = {
-    "opposite": rules.OPPOSITE,
-    "negligible": rules.NEGLIGIBLE,
-    "undecided": rules.UNDECIDED,
-    "not-run": rules.NOT_RUN,
-    "not-decidable": rules.NOT_DECIDABLE,
-}
 # why a part is undecided for want of runs, or of their ends
 INCOMPLETE = ("incomplete", "uneven", "copies", "cut short")
-WORDS = (*SETTINGS, "incomplete", rules.DIVERGED, "contradicted", "refuted")
-GATE = "opposite,diverged,not-run,incomplete,not-decidable"  # nothing passes that runs should have decided and did not
+WORDS = (rules.FAILS, rules.NEGLIGIBLE, rules.UNDECIDED, rules.UNTESTED, rules.DIVERGED, "incomplete")
+GATE = "fails,diverged,untested,incomplete"  # nothing passes that runs should have decided and did not
 LOOKS = (
     "Each run of CI is a look of its own, and CI has no memory of looks: a claim that is judged after every push is "
     "decided falsely more often than its level says."
@@ -60,16 +53,15 @@ def fail_words(given: Sequence[str]) -> list[str]:
 
 def failing(claim: Verdict, words: Sequence[str]) -> str:
     """The first of these words that a claim has; "" for none. Under a control only what leaves it open counts."""
-    first = claim.verdict.partition(" ")[0].rstrip(",;")  # of `refuted, as logged`
-    has = {claim.setting, first, rules.DIVERGED if claim.diverged else ""}
-    settings = [(claim.setting, claim.parts)]
+    has = {claim.word, rules.DIVERGED if claim.diverged else ""}
+    settings = [(claim.word, claim.parts)]
     if claim.compared is not None:  # of logged runs; an artifact's verdict is published as "controls not run"
         settings += [(control.word, control.parts) for control in claim.controls]
     for setting, parts in settings:
         if setting not in rules.DECIDED:
             has |= {*_left_open(parts)}
-            has |= {setting} & {rules.NOT_RUN, rules.NOT_DECIDABLE}  # `undecided` is of the claim alone
-    return next((word for word in words if SETTINGS.get(word, word) in has), "")
+            has |= {setting} & {rules.UNTESTED}  # `undecided` is of the claim alone
+    return next((word for word in words if word in has), "")
 
 
 def _left_open(parts: Sequence[PartResult]) -> Iterator[str]:

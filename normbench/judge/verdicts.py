@@ -38,7 +38,7 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     while True:
         alpha = ALPHA / max(1, len(testable) - len(decided))
         found = [found[place] if place in decided else one.verdict(alpha) for place, one in enumerate(seen)]
-        new = [place for place in testable if place not in decided and found[place].setting in rules.DECIDED]
+        new = [place for place in testable if place not in decided and found[place].word in rules.DECIDED]
         if not new:
             return found
         decided += new
@@ -75,9 +75,9 @@ class _Seen:
                 quantity = f"{quantity.removeprefix('final ')} at step {seen.step:g}"
             parts.append(replace(part, logged=True, unpaired=unpaired, quantity=quantity))
         worse = any(_lost(seen, 1) > _lost(seen, -1) for seen in self.setting)
-        if worse and verdict.setting not in (*rules.DECIDED, rules.NOT_RUN):
-            word = rules.verdict(rules.DIVERGED, "", fidelity=LOGGED)
-            verdict = replace(verdict, setting=rules.DIVERGED, verdict=word)
+        if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:
+            words = rules.verdict(rules.UNDECIDED, rules.DIVERGED, rules.AS_LOGGED, "")
+            verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
         compared = dict.fromkeys(text for seen in self.setting for text in seen.compared)
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))

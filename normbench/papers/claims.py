@@ -132,7 +132,7 @@ class Endpoint:
     | value | a number that a probe computed |
 
     Where one of the compared runs has not come `least` from its first value to its best it has hardly begun: what it
-    would reach is not known, and the part is not decidable.
+    would reach is not known, and the part is untested.
     """
 
     kind: Literal["final", "area", "gain", "past_best", "chosen", "time_to_level", "over_sites", "value"]
@@ -323,7 +323,7 @@ class Claim:
 
     def check(self, given: Collection[str]) -> None:
         alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
-        reason = alone.get(self.kind, "" if self.controls else "without controls no word of its could be robust")
+        reason = alone.get(self.kind, "" if self.controls else "without controls they cannot agree with its word")
         if self.open and reason:
             raise ValueError(f"'open' names choices that the paper leaves open, but {reason}.")
         if self.controls and not self.open:

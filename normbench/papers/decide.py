@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from normbench.files.stored import LOGGED
 from normbench.papers import rules
 from normbench.papers.claims import Amendment, Claim, Part
 from normbench.papers.observed import Observed
@@ -33,6 +34,7 @@ class ControlVerdict:
 
     name: str
     word: str  # the claim's under it, at the level of the claim
+    reason: str  # why it is untested, or ""
     strict: str  # at that over the number of controls; undecided where the effects differ too little for another word
     deciding: int  # the index of the part that decides
     share: int | None  # as of a verdict
@@ -50,9 +52,11 @@ class Verdict:
     quote: str
     locator: str
     endpoint: str  # as effect, unit, interval, n, level and detectable: of the part that decides
-    setting: str  # the word at the paper's setting
-    robustness: str  # over the controls: robust, depends, undecided or not run; "" without them, or without a word
-    verdict: str
+    word: str  # at the paper's setting: holds, fails, negligible, undecided or untested
+    reason: str  # of untested: not run, not decidable here; of undecided: diverged; "" of other words
+    basis: str  # what its runs are: exact, paper, reduced, proxy, smoke, as logged
+    robustness: str  # what the controls say: agree, nothing open, not run, undecided, depend; "" without a word
+    verdict: str  # all four, as pages print them
     undecidable: str  # why no run can decide it
     deciding: int | None  # the index of the part that decides
     share: int | None  # how many of several parts a negligible claim rests on
@@ -105,23 +109,28 @@ def decide(
     word = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
     tried = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
     robust = rules.robustness(word, list(tried.values()), bool(claim.unvaried))
-    everywhere = [setting, *(controls.values() if robust == rules.ROBUST else ())]
+    everywhere = [setting, *(controls.values() if robust == rules.AGREE else ())]
     scattered = word == rules.NEGLIGIBLE and not rules.vanishing(*everywhere, alpha=alpha)
     if scattered:  # here by one part, there by another
         robust, everywhere = rules.UNDECIDED, [setting]
     share = _share(word, *everywhere, alpha=alpha)
+    basis = _basis(claim, fidelity)
+    if robust == rules.NOTHING_OPEN and basis in (rules.EXACT, rules.AS_LOGGED):  # nothing is said of what is open
+        robust = ""
 
     def results(of: Parts) -> tuple[PartResult, ...]:
         return tuple(result(seen, rules.part_word(part, seen, alpha, small), alpha, names) for part, seen in of)
 
     def under(name: str, of: Parts) -> ControlVerdict:
-        word, strict = tried[name]
-        return ControlVerdict(name, word, strict, deciding(word, of, alpha), _share(word, of, alpha=alpha), results(of))
+        (word, reason), (strict, _) = map(rules.split, tried[name])
+        place, vanishing = deciding(tried[name][0], of, alpha), _share(word, of, alpha=alpha)
+        return ControlVerdict(name, word, reason, strict, place, vanishing, results(of))
 
     parts = results(setting)
     place = deciding(word, setting, alpha)
     first = parts[place] if parts else None
     planned = (first.planned,) if first and first.planned else ()
+    word, reason = rules.split(word)
     return Verdict(
         id=claim.id,
         kind=claim.kind,
@@ -130,9 +139,11 @@ def decide(
         quote=claim.quote,
         locator=claim.locator,
         endpoint=first.endpoint if first else "",
-        setting=word,
+        word=word,
+        reason=reason,
+        basis=basis,
         robustness=robust,
-        verdict=rules.verdict(word, robust, claim.ours, fidelity, None if share is None else (share, len(setting))),
+        verdict=rules.verdict(word, reason, basis, robust),
         undecidable=claim.not_decidable.get(fidelity, ""),
         deciding=place if parts else None,
         share=share,
@@ -158,11 +169,17 @@ def decide(
     )
 
 
+def _basis(claim: Claim, fidelity: str) -> str:
+    if fidelity == LOGGED:
+        return rules.AS_LOGGED
+    return rules.EXACT if claim.kind == "exact" and fidelity == "paper" else fidelity
+
+
 def deciding(word: str, parts: Parts, alpha: float) -> int:
     """The first part that makes the claim's word; where none does, one that speaks against it, if there is one."""
 
     def makes(part: Part, seen: Observed) -> bool:
-        if word == rules.OPPOSITE:
+        if word == rules.FAILS:
             return rules.opposes(part, seen, len(parts), alpha)
         if word == rules.NEGLIGIBLE:
             return rules.vanishes(part, seen, len(parts), alpha)
@@ -171,7 +188,7 @@ def deciding(word: str, parts: Parts, alpha: float) -> int:
     wanted = [index for index, pair in enumerate(parts) if makes(*pair)]
     if word == rules.UNDECIDED:
         own = [rules.part_word(part, seen, alpha) for part, seen in parts]
-        wanted = [own.index(against) for against in (rules.OPPOSITE, rules.NEGLIGIBLE) if against in own] + wanted
+        wanted = [own.index(against) for against in (rules.FAILS, rules.NEGLIGIBLE) if against in own] + wanted
     return wanted[0] if wanted else 0
 
 

@@ -47,13 +47,9 @@ WHY = {  # what keeps a part from a word
     "no common steps": "the runs have no logged step in common",
 }
 _VERBS = {  # of one, of several
-    "reproduced": ("is reproduced", "are reproduced"), "supported": ("is supported", "are supported"),
-    rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
-    "contradicted": ("is contradicted", "are contradicted"), "refuted": ("is refuted", "are refuted"),
+    rules.HOLDS: ("holds", "hold"), rules.FAILS: ("fails", "fail"),
     rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
-    rules.NOT_RUN: ("is not run", "are not run"),
-    rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
-    rules.DIVERGED: ("diverged", "diverged"),
+    rules.UNTESTED: ("is untested", "are untested"),
 }  # fmt: skip
 _SUGGESTIONS = {
     "missing": "{missing}{cost}",
@@ -90,9 +86,9 @@ def finding(claim: Verdict) -> list[str]:
     part, parts = deciding(claim), claim.parts
     if claim.undecidable or part is None:
         return [str(claim.undecidable)]
-    if len(parts) == 1 or claim.setting in (rules.NOT_RUN, rules.NOT_DECIDABLE):
+    if len(parts) == 1 or claim.word == rules.UNTESTED:
         return _finding(part)
-    if claim.kind == "exact" and claim.setting == rules.HOLDS:
+    if claim.kind == "exact" and claim.word == rules.HOLDS:
         return [f"{len(parts)} of {len(parts)} computed numbers hold"]
     return [*_finding(part), _count(claim, part)]
 
@@ -104,9 +100,9 @@ def _count(claim: Verdict, part: PartResult) -> str:
     what = "numbers" if claim.kind == "exact" else "comparisons"
     if claim.share is not None:
         return f"{claim.share} of {len(parts)} {what} {verb(rules.NEGLIGIBLE, claim.share)}"
-    words = (rules.OPPOSITE, rules.NEGLIGIBLE) if claim.setting == rules.UNDECIDED else ()
+    words = (rules.FAILS, rules.NEGLIGIBLE) if claim.word == rules.UNDECIDED else ()
     against = "".join(f", {counts[word]} {verb(word, counts[word])}" for word in words if counts[word])
-    strict = claim.setting == rules.UNDECIDED and part.word in words
+    strict = claim.word == rules.UNDECIDED and part.word in words
     level = f" (alone, but not at the stricter level of {len(parts)} {what})" if strict else ""
     return f"{counts[rules.HOLDS]} of {len(parts)} {what} {verb(rules.HOLDS, counts[rules.HOLDS])}{against}{level}"
 
@@ -120,11 +116,11 @@ def _controls(claim: Verdict) -> list[str]:
     """The word under each control, with its number."""
     if not claim.robustness:
         return []
-    word, gaps = claim.setting, (rules.NOT_RUN, rules.NOT_DECIDABLE)
+    word, gaps = claim.word, rules.GAPS
     names: dict[str, list[str]] = {}
     named: set[str] = set()
     for control in claim.controls:
-        found = control.word if control.word in (word, *gaps) else control.strict
+        found = control.reason or (word if control.word == word else control.strict)
         if found not in (*rules.DECIDED, *gaps):
             found = rules.UNDECIDED
         number = "" if found == rules.NOT_RUN else _under(claim, control, named)
@@ -143,7 +139,7 @@ def _under(claim: Verdict, control: ControlVerdict, named: set[str]) -> str:
     """
     if control.share is not None:
         return f" ({control.share} of {len(claim.parts)})"
-    other = control.word in rules.DECIDED and control.word != claim.setting
+    other = control.word in rules.DECIDED and control.word != claim.word
     if not control.parts:
         return ""
     part = control.parts[control.deciding if other else claim.deciding or 0]
@@ -262,8 +258,8 @@ def _sure(part: PartResult) -> list[str]:
     if not part.interval:
         return [seeds]
     level = f"{_percent(part)} interval"
-    if part.word in (rules.HOLDS, rules.OPPOSITE):
-        claimed = _claimed(part) if part.word == rules.OPPOSITE else []
+    if part.word in (rules.HOLDS, rules.FAILS):
+        claimed = _claimed(part) if part.word == rules.FAILS else []
         return [f"{level} {_span(part, part.interval)}, {seeds}", *claimed]
     low, high = _ends(part, part.interval)
     ends = f"{size(part, low).removesuffix(' times')} to {size(part, high)}"
@@ -419,38 +415,49 @@ def _end(interval: tuple[float, float] | None, place: int) -> float:
 # --- several claims --------------------------------------------------------------------------------------------------
 
 
-def tally(claims: Sequence[Verdict], kind: tuple[str, str] = ("claim", "claims"), at_setting: bool = False) -> str:
-    """`Of 3 claims, 2 are reproduced; 1 is undecided.`: how many verdicts begin with which word; `kind`: one, several.
-
-    at_setting: how many have which word at the paper's setting, whatever the controls say, and which these are.
-    """
-    words = [claim.setting if at_setting else word(claim) for claim in claims]
+def tally(claims: Sequence[Verdict], kind: tuple[str, str] = ("claim", "claims"), named: bool = False) -> str:
+    """`Of 3 claims, 2 hold (1 exact, 1 controls agree); 1 is undecided.`; `kind`: one, several; named: their ids."""
     clauses = []
-    for one in _VERBS:
-        if own := [claim.id for claim, found in zip(claims, words, strict=True) if found == one]:
-            clauses.append(f"{len(own)} {verb(one, len(own))}" + (f" ({', '.join(own)})" if at_setting else ""))
+    for word in rules.WORDS:
+        if group := [claim for claim in claims if claim.word == word]:
+            details = [claim.id for claim in group] if named else facts(group)
+            clauses.append(f"{len(group)} {verb(word, len(group))}" + (f" ({', '.join(details)})" if details else ""))
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
+
+
+def facts(claims: Sequence[Verdict]) -> list[str]:
+    """`["24 exact", "6 controls agree"]`: how many of these claims leave nothing open, and by which fact."""
+    texts = (claim.verdict.partition(" · ")[2] for claim in claims if _nothing_open(claim))
+    return [f"{count} {text}" for text, count in Counter(texts).most_common() if text]
+
+
+def _nothing_open(claim: Verdict) -> bool:
+    """Whether neither its runs nor its controls leave another word possible."""
+    agree = claim.robustness in ("", rules.AGREE, rules.NOTHING_OPEN)
+    return agree and claim.word in rules.DECIDED and claim.basis in (rules.EXACT, "paper", rules.AS_LOGGED)
 
 
 def decided(claims: Sequence[Verdict]) -> int:
     """How many have an answer, of whatever kind and fidelity."""
-    return sum(news(claim.verdict) not in ("open", "none") for claim in claims)
+    return sum(claim.word in rules.DECIDED for claim in claims)
 
 
-def word(claim: Verdict) -> str:
-    """The first word of its verdict; whole where that is a gap of two."""
-    first = str(claim.verdict).partition(" ")[0]
-    return first if news(first) != "none" else str(claim.setting)
+def news(claim: Verdict) -> str:
+    """The kind of news that a verdict is: half of it where its runs or controls leave something open."""
+    if claim.reason == rules.DIVERGED:
+        return "bad"
+    return word_news(claim.word).removeprefix("half-" if _nothing_open(claim) else "")
 
 
-def news(verdict: str) -> str:
-    """The kind of news that a verdict is, by its first word."""
-    return rules.NEWS.get(verdict.partition(" ")[0], "none")
+def word_news(word: str) -> str:
+    """The same of a word alone, as of a part."""
+    kinds = {rules.HOLDS: "half-good", rules.FAILS: "half-bad", rules.NEGLIGIBLE: "weak", rules.UNDECIDED: "open"}
+    return kinds.get(word, "none")
 
 
 def verb(word: str, claims: int) -> str:
     """`are undecided`: what that many claims do that have this word."""
-    return _VERBS[word][claims != 1] if word in _VERBS else word
+    return _VERBS[word][claims != 1]
 
 
 def settings(claims: Sequence[Verdict]) -> list[list[str]]:

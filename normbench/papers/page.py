@@ -33,7 +33,7 @@ def figure_of(panels: Sequence[Panel]) -> bytes | None:
 
 def _page(artifact: Artifact, judged: Verdicts, drawn: Drawing) -> str:
     """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
-    summary = describe.tally(judged.claims, at_setting=True) if judged.claims else ""
+    summary = describe.tally(judged.claims, named=True) if judged.claims else ""
     paragraphs = [
         artifact.question,
         drawn.caution,

@@ -1,12 +1,12 @@
 """How a claim is decided: the rules of `rules.yaml`, in code that reads like them.
 
 A *part* is one comparison, a *claim* holds when all its k parts hold (intersection-union test, Berger 1982), *controls*
-are settings that the paper leaves open. Each step gives one word; the last puts them together:
+are settings that the paper leaves open. Each step gives one word, and the last two facts beside the claim's:
 
-    part        holds, opposite, negligible or undecided, from intervals of its effect
-    claim       the same of all its parts, at one setting
-    robustness  of that word over the controls: robust, depends, undecided, not run
-    verdict     reproduced, contradicted, negligible; or the word at the paper's setting, and what the controls say
+    part        holds, fails, negligible or undecided, from intervals of its effect; or why it is untested
+    claim       the same of all its parts, at the paper's setting
+    basis       what its runs are: exact (computed), paper, reduced, proxy, as logged
+    robustness  what the controls say to its word: they agree, nothing is open, not run, undecided, they depend
 """
 
 from __future__ import annotations
@@ -16,23 +16,18 @@ from itertools import count
 from typing import Any
 
 from normbench.errors import BadInput
-from normbench.files.stored import LOGGED
 from normbench.papers.claims import Part, canonical_sha256
 from normbench.papers.observed import Observed
 from normbench.papers.rules_file import ALPHA, RULES
 from normbench.stats.statistics import Interval, sign_test, within
 
-HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
-NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
-DIVERGED = "diverged"  # of logged curves: undecided, and more runs of the first cell diverged than of the second
-DECIDED = (HOLDS, OPPOSITE, NEGLIGIBLE)
-ROBUST, DEPENDS = "robust", "depends"
-_PLURAL = {DEPENDS: "depend"}  # of controls
-# The first word of a verdict, in the order in which pages count them, and what kind of news it is.
-NEWS = {
-    "reproduced": "good", "supported": "good", HOLDS: "half-good", NEGLIGIBLE: "weak", OPPOSITE: "half-bad",
-    "contradicted": "bad", "refuted": "bad", DIVERGED: "bad", UNDECIDED: "open", "not": "none",
-}  # fmt: skip
+WORDS = HOLDS, FAILS, NEGLIGIBLE, UNDECIDED, UNTESTED = "holds", "fails", "negligible", "undecided", "untested"
+DECIDED = (HOLDS, FAILS, NEGLIGIBLE)
+# Why a claim is untested; the functions below return it as its word, `split` parts the two.
+GAPS = NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
+DIVERGED = "diverged"  # why logged curves are undecided: more runs of the first cell diverged than of the second
+EXACT, AS_LOGGED = "exact", "as logged"
+AGREE, NOTHING_OPEN, DEPEND = "agree", "nothing open", "depend"
 
 
 # --- a part ----------------------------------------------------------------------------------------------------------
@@ -46,7 +41,7 @@ def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | N
     if seen.gap:
         return seen.gap
     if part.kind == "exact":
-        return HOLDS if seen.exact else OPPOSITE
+        return HOLDS if seen.exact else FAILS
     if not seen.complete:
         return UNDECIDED
     if part.kind == "direction":
@@ -58,18 +53,18 @@ def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | N
     if part.kind == "equivalence":
         if within(seen.interval(1 - 2 * alpha), part.within):
             return HOLDS if seen.planned else UNDECIDED
-        return OPPOSITE if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
+        return FAILS if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
     if part.kind == "no_worse":
         assert part.within is not None
         best, worst = _loss(part, seen.interval(1 - alpha)), _loss(part, seen.interval(1 - 2 * alpha))
         if worst and worst[1] < part.within:
             return HOLDS if seen.planned else UNDECIDED
-        return OPPOSITE if best and best[0] > part.within else UNDECIDED
+        return FAILS if best and best[0] > part.within else UNDECIDED
     predicted, paper, band = seen.prediction(1 - alpha), part.paper, part.band
     assert paper is not None and band is not None
     if predicted and paper - band <= predicted[0] <= paper <= predicted[1] <= paper + band:
         return HOLDS
-    return OPPOSITE if predicted and not predicted[0] <= paper <= predicted[1] else UNDECIDED
+    return FAILS if predicted and not predicted[0] <= paper <= predicted[1] else UNDECIDED
 
 
 def _outside(interval: Interval | None, margin: float | None) -> bool:
@@ -85,14 +80,14 @@ def _loss(part: Part, interval: Interval | None) -> Interval | None:
 def _side(interval: Interval | None, expect: str | None) -> str:
     if interval is None or interval[0] <= 0 <= interval[1]:
         return UNDECIDED
-    return HOLDS if (interval[0] > 0) == (expect == "positive") else OPPOSITE
+    return HOLDS if (interval[0] > 0) == (expect == "positive") else FAILS
 
 
 # --- a claim ---------------------------------------------------------------------------------------------------------
 
 
 def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, small: float | None = None) -> str:
-    """The word of k parts at one setting: any one may make it opposite or negligible, each by tests at `alpha`/k."""
+    """The word of k parts at one setting: any one may make it fail or negligible, each by tests at `alpha`/k."""
     words = [part_word(part, seen, alpha, small) for part, seen in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
         if gap in words:
@@ -100,15 +95,15 @@ def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, sma
     if all(word == HOLDS for word in words):
         return HOLDS
     if any(opposes(part, seen, len(parts), alpha, small) for part, seen in parts):
-        return OPPOSITE
+        return FAILS
     if any(vanishes(part, seen, len(parts), alpha) for part, seen in parts):
         return NEGLIGIBLE
     return UNDECIDED
 
 
 def opposes(part: Part, seen: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
-    """Whether this one of k parts makes the claim opposite; only one that is not negligible can."""
-    return part_word(part, seen, alpha / k, alpha if small is None else small) == OPPOSITE
+    """Whether this one of k parts makes the claim fail; only one that is not negligible can."""
+    return part_word(part, seen, alpha / k, alpha if small is None else small) == FAILS
 
 
 def vanishes(part: Part, seen: Observed, k: int, alpha: float = ALPHA) -> bool:
@@ -155,39 +150,31 @@ def _apart(small: Observed, large: Observed, alpha: float) -> bool:
 
 
 def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool = False) -> str:
-    """Whether the word at the paper's setting is that of every control ("" without any, or without a word).
+    """What the controls say to the word at the paper's setting; "" of a claim that has none.
 
     `unvaried`: something is open that none of them varies.
     """
-    if not controls or setting not in DECIDED:
+    if setting not in DECIDED or (unvaried and not controls):
         return ""
+    if not controls:
+        return NOTHING_OPEN
     if any(strict in DECIDED and strict != setting for _, strict in controls):
-        return DEPENDS
+        return DEPEND
     if all(word == setting for word, _ in controls):
-        return NOT_RUN if unvaried else ROBUST
+        return NOT_RUN if unvaried else AGREE
     return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
 
 
-def verdict(
-    setting: str, robust: str, ours: bool = False, fidelity: str = "paper", of: tuple[int, int] | None = None
-) -> str:
-    """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's.
+def split(word: str) -> tuple[str, str]:
+    """One of the five words, and the reason where it is untested: `not run` is untested, not run."""
+    return (UNTESTED, word) if word in GAPS else (word, "")
 
-    of: how many of how many parts have the word, where not all must.
-    """
-    share = "" if of is None else f" ({of[0]} of {of[1]} parts)"
-    if fidelity == LOGGED:
-        word = {HOLDS: "supported", OPPOSITE: "refuted"}.get(setting, setting)
-        return f"{word}{share}, as logged" + (f"; controls {_PLURAL.get(robust, robust)}" if robust else "")
-    if setting not in DECIDED:
-        return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
-    if fidelity != "paper":
-        return f"{setting}{share} ({fidelity})" + (f"; controls {_PLURAL.get(robust, robust)}" if robust else "")
-    if robust not in ("", ROBUST):
-        return f"{setting}{share} at the paper's setting; controls {_PLURAL.get(robust, robust)}"
-    if setting == NEGLIGIBLE:
-        return f"{setting}{share}"
-    return {HOLDS: ("reproduced", "supported"), OPPOSITE: ("contradicted", "refuted")}[setting][ours]
+
+def verdict(word: str, reason: str, basis: str, robust: str) -> str:
+    """`holds · proxy · controls undecided`: a word with its reason, what its runs are unless the paper's, controls."""
+    facts = [basis] if basis != "paper" and word != UNTESTED else []
+    facts += [robust if robust == NOTHING_OPEN else f"controls {robust}"] if robust else []
+    return " · ".join([f"{word} ({reason})" if reason else word, *facts])
 
 
 # --- what is fixed in advance ----------------------------------------------------------------------------------------

@@ -34,10 +34,10 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
     fidelity = plan.fidelity
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return None
-    word, robust = judged.setting, judged.robustness
-    if fidelity != "paper" and word == rules.NOT_DECIDABLE:  # as a size is there
+    word, robust = judged.word, judged.robustness
+    if fidelity != "paper" and judged.reason == rules.NOT_DECIDABLE:  # as a size is there
         return None
-    if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
+    if word in rules.DECIDED and robust in ("", rules.NOTHING_OPEN, rules.AGREE, rules.DEPEND):
         return None
     if first := _lacking(claim, [""], runs, plan):
         return _missing(claim, first, runs, plan)

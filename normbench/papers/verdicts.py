@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from normbench.config import FIDELITIES
 from normbench.core import keys
 from normbench.errors import BadInput
 from normbench.papers import rules
@@ -23,7 +24,7 @@ from normbench.runs import files
 from normbench.runs.run import Run
 from normbench.stats.examples import Spread
 
-SCHEMA = 4
+SCHEMA = 5
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
@@ -82,6 +83,20 @@ def judge(
     )
     rounded: Verdicts = keys.read(Verdicts, _json_rounded(keys.plain(content)))
     return rounded
+
+
+def once(published: Iterable[Verdicts]) -> dict[tuple[str, str], tuple[str, Verdict]]:
+    """Each claim once, by artifact and id: the fidelity that counts, and the claim as judged there.
+
+    That is the highest at which it is tested, else the highest.
+    """
+    counted: dict[tuple[str, str], tuple[str, Verdict]] = {}
+    for verdicts in sorted(published, key=lambda verdicts: FIDELITIES.index(verdicts.fidelity)):
+        for claim in verdicts.claims:
+            key = verdicts.artifact, claim.id
+            if key not in counted or (counted[key][1].word == rules.UNTESTED != claim.word):
+                counted[key] = verdicts.fidelity, claim
+    return counted
 
 
 class _Evidence:

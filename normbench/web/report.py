@@ -25,7 +25,8 @@ from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact
 from normbench.papers.decide import Verdict
 from normbench.papers.published import Published
-from normbench.papers.rules import NEWS, NOT_DECIDABLE
+from normbench.papers.rules import DECIDED, WORDS
+from normbench.papers.verdicts import once
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.run import Run
@@ -235,22 +236,20 @@ def _text(path: Path) -> str:
 
 
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
-    counted, own = [page for page in pages if _judged(page)], [page for page in pages if page.entry.own]
-    rows = [row for page in counted for row in _claims(page)]
-    decidable = {(row["title"], row["claim"].id) for row in rows if row["word"] != NOT_DECIDABLE}  # at any fidelity
-    rows = [row for row in rows if row["word"] != NOT_DECIDABLE or (row["title"], row["claim"].id) not in decidable]
-    counts = Counter(row["word"] for row in rows)
-    order = [*NEWS, *counts]  # known words first
+    public, own = [page for page in pages if not page.entry.own], [page for page in pages if page.entry.own]
+    counted = {id(claim) for _, claim in once(page.entry.verdicts for page in public).values()}
+    rows = [row for page in public for row in _claims(page) if id(row["claim"]) in counted]
+    counts = Counter(row["claim"].word for row in rows)
     return {
         "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
         "own": own,
         "own_papers": _by_paper([row for page in own for row in _claims(page)]),
-        "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
+        "words": [(word, counts[word]) for word in WORDS if counts[word]],
         "total": len(rows),
         "forests": _forests(rows),
         "expected_wrong": sum(
-            page.entry.verdicts.expected_wrong or 0 for page in counted if page.entry.fidelity == "paper"
+            page.entry.verdicts.expected_wrong or 0 for page in public if page.entry.fidelity == "paper"
         ),
     }
 
@@ -260,11 +259,6 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
     return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
 
 
-def _judged(page: _Page) -> bool:
-    """Whether it is published and a claim of it has runs enough to be judged."""
-    return not page.entry.own and any(describe.news(describe.word(c)) != "none" for c in page.entry.verdicts.claims)
-
-
 def _claims(page: _Page) -> list[dict[str, Any]]:
     """The index entries of the claims of one artifact."""
     entry = page.entry
@@ -272,7 +266,7 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
     return [
         {
             "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
-            "paper": page.paper, "ours": claim.ours, "word": describe.word(claim),
+            "paper": page.paper, "ours": claim.ours, "word": claim.word,
             "amended": claim.id in amended, "exact": claim.kind == "exact", "part": describe.deciding(claim),
         }
         for claim in entry.verdicts.claims
@@ -293,9 +287,9 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not own:
             continue
         unfolded, folded = [], []
-        for word in dict.fromkeys([*NEWS, *(row["word"] for row in own)]):
+        for word in WORDS:
             group = sorted((row for row in own if row["word"] == word), key=lambda row: bool(row["exact"]))
-            few = group[:OPEN] if describe.news(word) not in ("open", "none") and not computed else []
+            few = group[:OPEN] if word in DECIDED and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
                 folded.append((word, bool(few), rest))

@@ -27,7 +27,6 @@ from normbench.runs import files
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _INTERVAL = re.compile(r"\[([\u2212\d][^\s\]]*), ([\u2212\d][^\s\]]*)\]")
-_REST = re.compile(r" (?=\(|at the paper's setting)")  # begins the rest of a verdict after its word
 HOW = {
     "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
     "sign": "holds when the median lies on the claimed side by the exact sign test at the {level:g} % level, and is "
@@ -108,7 +107,8 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {
         "verdict_class": describe.news,
-        "word_and_rest": _word_and_rest,
+        "word_class": describe.word_news,
+        "facts": _facts,
         "code": _code,
         "number": show,
         "json": htmlsafe_json_dumps,
@@ -146,10 +146,9 @@ def _besides(claim: Verdict) -> str:
     return describe.evidence(claim).removeprefix(describe.answer(claim)).removeprefix("; ")
 
 
-def _word_and_rest(verdict: str) -> tuple[str, str]:
-    """`holds (proxy); controls not run` in two; a word alone has no rest."""
-    word, *rest = _REST.split(verdict, maxsplit=1)
-    return word, rest[0] if rest else ""
+def _facts(claim: Verdict) -> str:
+    """What stands beside the word: `proxy · controls not run`."""
+    return claim.verdict.removeprefix(claim.word).removeprefix(" ").removeprefix("· ")
 
 
 def _code(text: str) -> Markup:

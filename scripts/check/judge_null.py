@@ -95,32 +95,32 @@ Command: `python scripts/check/judge_null.py --times {times}`
 """
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...], float | None]] = {
     # what: of the runs, of the claims, the words that are counted, the most that there may be
-    "one claim, supported": ({"pairs": 1}, {"pairs": 1}, ("holds",), 0.035),
-    "one claim, refuted": ({"pairs": 1}, {"pairs": 1}, ("opposite",), 0.035),
-    "one claim, no seed shared, either": ({"pairs": 1, "alone": True}, {"pairs": 1}, ("holds", "opposite"), 0.07),
+    "one claim, holds": ({"pairs": 1}, {"pairs": 1}, ("holds",), 0.035),
+    "one claim, fails": ({"pairs": 1}, {"pairs": 1}, ("fails",), 0.035),
+    "one claim, no seed shared, either": ({"pairs": 1, "alone": True}, {"pairs": 1}, ("holds", "fails"), 0.07),
     "one claim, 1.4 times as many runs of one arm, either": (
-        {"pairs": 1, "more": 1.4}, {"pairs": 1}, ("holds", "opposite"), 0.07,
+        {"pairs": 1, "more": 1.4}, {"pairs": 1}, ("holds", "fails"), 0.07,
     ),
     "one claim, twice as many runs of one arm, either": (
-        {"pairs": 1, "more": 2}, {"pairs": 1}, ("holds", "opposite"), 0.07,
+        {"pairs": 1, "more": 2}, {"pairs": 1}, ("holds", "fails"), 0.07,
     ),
-    "one claim, skewed, pairs, either": ({"pairs": 1, "skewed": True}, {"pairs": 1}, ("holds", "opposite"), 0.07),
+    "one claim, skewed, pairs, either": ({"pairs": 1, "skewed": True}, {"pairs": 1}, ("holds", "fails"), 0.07),
     "one claim, skewed, no seed shared, either": (
-        {"pairs": 1, "skewed": True, "alone": True}, {"pairs": 1}, ("holds", "opposite"), 0.07,
+        {"pairs": 1, "skewed": True, "alone": True}, {"pairs": 1}, ("holds", "fails"), 0.07,
     ),
-    "one claim, skewed, twice as many runs of the other arm, supported": (
+    "one claim, skewed, twice as many runs of the other arm, holds": (
         {"pairs": 1, "skewed": True, "more": 2, "alone": True}, {"pairs": 1}, ("holds",), None,
     ),
-    "one claim, skewed, 2.2 times as many runs of the other arm, supported": (
+    "one claim, skewed, 2.2 times as many runs of the other arm, holds": (
         {"pairs": 1, "skewed": True, "more": 2.2, "alone": True}, {"pairs": 1}, ("holds",), 0.0,
     ),
     "one claim, one run cut at 90 %, either": (
-        {"pairs": 1, "cut": True}, {"pairs": 1, "length": "common"}, ("holds", "opposite"), 0.07,
+        {"pairs": 1, "cut": True}, {"pairs": 1, "length": "common"}, ("holds", "fails"), 0.07,
     ),
     "area, one arm logged half as often, either": (
-        {"pairs": 1, "every": 2}, {"pairs": 1, "endpoint": "area"}, ("holds", "opposite"), 0.07,
+        {"pairs": 1, "every": 2}, {"pairs": 1, "endpoint": "area"}, ("holds", "fails"), 0.07,
     ),
-    "a file of ten claims, any word": ({"pairs": 10}, {"pairs": 10}, ("holds", "opposite"), 0.05),
+    "a file of ten claims, any word": ({"pairs": 10}, {"pairs": 10}, ("holds", "fails"), 0.05),
     "no_worse, worse by the margin, holds": (
         {"pairs": 1, "worse": MARGIN}, {"pairs": 1, "kind": "no_worse"}, ("holds",), 0.05,
     ),
@@ -205,7 +205,7 @@ def main() -> None:
         for _ in range(given.times):
             found = runs(rng, looks[-1], 1)
             seen = ([one for one in found if one.seed < n] for n in looks)
-            hits += any(_decided(asked, those, ("holds", "opposite")) for those in seen)
+            hits += any(_decided(asked, those, ("holds", "fails")) for those in seen)
         rows.append({"what": what, "seeds": f"{looks[0]} to {looks[-1]}", "share": hits / given.times, "most": None})
         print(f"{what}: {hits / given.times:.2%}", flush=True)
     refused = []

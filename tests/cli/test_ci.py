@@ -24,9 +24,9 @@ PUBLISHED = read_verdicts(RESULTS / "bln2022" / "fig6" / "paper" / "verdicts.jso
 HOSTILE = "a|b <img src=x> `c` @someone [x](http://y) \x00\x1b[31m\u202e\ud800\n# end ]]> \\|"
 
 
-def claim(setting: str = "holds", verdict: str = "", **changes: Any) -> Verdict:
+def claim(word: str = "holds", **changes: Any) -> Verdict:
     """A published claim of one comparison, with another word."""
-    return replace(PUBLISHED, **{"id": "C1", "setting": setting, "verdict": verdict or setting} | changes)
+    return replace(PUBLISHED, **{"id": "C1", "word": word, "reason": "", "verdict": word} | changes)
 
 
 def one(*claims: Verdict) -> list[ci.Judged]:
@@ -34,35 +34,28 @@ def one(*claims: Verdict) -> list[ci.Judged]:
 
 
 def test_every_word_of_the_rules_can_fail_a_claim_and_only_that() -> None:
-    settings = {*rules.DECIDED, rules.UNDECIDED, rules.NOT_RUN, rules.NOT_DECIDABLE}
-    assert {*ci.SETTINGS.values()} == settings - {rules.HOLDS}
-    for setting in settings:
-        for robust in ("", rules.DEPENDS):
-            for ours in (False, True):
-                word = rules.verdict(setting, robust, ours)
-                judged = claim(setting, word)
-                found = {name for name in ci.WORDS if ci.failing(judged, [name])}
-                wanted = {name for name, meant in ci.SETTINGS.items() if meant == setting} | ({word} & {*ci.WORDS})
-                assert found == wanted, (setting, word)
-    assert ci.failing(claim("opposite", "refuted, as logged"), ["refuted"]) == "refuted"
+    for word in rules.WORDS:
+        found = {name for name in ci.WORDS if ci.failing(claim(word), [name])}
+        assert found == {word} & {*ci.WORDS}
+    assert {*rules.WORDS} - {*ci.WORDS} == {rules.HOLDS}
     assert ci.failing(claim(diverged=True), ci.WORDS) == "diverged" and not ci.failing(claim(), ci.WORDS)
 
 
 def test_the_claims_that_fail_are_named_with_their_files() -> None:
-    bad = claim("opposite")
+    bad = claim("fails")
     with pytest.raises(NormbenchError) as caught:
-        ci.check(one(bad, claim()), ["opposite"])
-    assert caught.value.code == ci.FAILED == 6 and "1 claim fails: C1 (opposite)" in str(caught.value)
+        ci.check(one(bad, claim()), ["fails"])
+    assert caught.value.code == ci.FAILED == 6 and "1 claim fails: C1 (fails)" in str(caught.value)
     with pytest.raises(NormbenchError) as caught:
-        ci.check([*one(bad), ci.Judged("b", [bad])], ["opposite"])
-    assert "ci/claims.yaml C1 (opposite), b C1 (opposite)" in str(caught.value)
+        ci.check([*one(bad), ci.Judged("b", [bad])], ["fails"])
+    assert "ci/claims.yaml C1 (fails), b C1 (fails)" in str(caught.value)
     ci.check(one(bad), ["undecided"])
 
 
 def test_a_comment_holds_any_name() -> None:
     """A table with its four columns; no name calls anybody."""
-    hostile = claim("opposite", id=f"C {HOSTILE}", statement=HOSTILE, answer=HOSTILE)
-    written = ci.markdown(f"x --> {HOSTILE}", one(hostile), ["opposite"])
+    hostile = claim("fails", id=f"C {HOSTILE}", statement=HOSTILE, answer=HOSTILE)
+    written = ci.markdown(f"x --> {HOSTILE}", one(hostile), ["fails"])
     written.encode()
     assert re.fullmatch(r"<!-- normbench judge [\w./ -]+ -->", written.split("\n")[0])
     (row,) = [line for line in written.split("\n") if line.startswith("| C ")]
@@ -79,7 +72,7 @@ def test_markdown_has_the_published_verdicts(name: str) -> None:
     for judged in claims:
         (row,) = [row for row in rows if row.startswith(f"| {judged.id}: ")]
         assert row.endswith(f" | {judged.n} |") and judged.verdict in row
-        assert (f"- **{judged.id}** undecided: " in written) == (judged.setting == "undecided")
+        assert (f"- **{judged.id}** undecided: " in written) == (judged.word == "undecided")
     assert written.rstrip().endswith(ci.LOOKS)
 
 
@@ -87,11 +80,11 @@ def test_markdown_has_the_published_verdicts(name: str) -> None:
 @pytest.mark.parametrize("longer", [20, 5000])
 def test_a_comment_is_cut_after_the_claims_that_fail(longer: int) -> None:
     many = [claim(id=f"C{k}", statement="@" * longer) for k in range(899)]
-    many.append(claim("opposite", "holds", id="C899", statement="@" * longer))
-    written = ci.markdown("x", one(*many), ["opposite"])
+    many.append(claim("fails", id="C899", statement="@" * longer))
+    written = ci.markdown("x", one(*many), ["fails"])
     shown = sum(line.startswith("| C") for line in written.splitlines())
     assert len(written) <= ci.LONGEST < 1.15 * len(written)
-    assert f"{900 - shown} of 900 claims are left out" in written and "- **C899** opposite" in written
+    assert f"{900 - shown} of 900 claims are left out" in written and "- **C899** fails" in written
 
 
 @pytest.fixture
@@ -104,7 +97,7 @@ def published(tmp_path: Path) -> list[str]:
 def test_reproduce_exits_with_6_and_writes_the_comment(published: list[str], normbench: Any, capfd: Any) -> None:
     assert normbench(*published) == 0
     before = capfd.readouterr()
-    assert normbench(*published, "--fail-on", "refuted", "--markdown", "new/c.md") == 0
+    assert normbench(*published, "--fail-on", "fails", "--markdown", "new/c.md") == 0
     after = capfd.readouterr()
     assert (after.out, after.err) == (before.out, before.err)
     words = ("--fail-on", "negligible", "--fail-on", "undecided", "--json", "--markdown", "new/c.md")
@@ -183,7 +176,7 @@ def judge(
     ("ours", "seeds", "word", "code"),
     [
         (lambda seed: 1 + 0.0011 * seed, 5, "", 0),
-        (lambda seed: 1.05 + 0.0011 * seed, 5, "opposite", 6),
+        (lambda seed: 1.05 + 0.0011 * seed, 5, "fails", 6),
         (lambda seed: math.nan, 5, "diverged", 6),
         (lambda seed: 1.05 + 0.0011 * seed, 3, "incomplete", 6),
         (lambda seed: 1 + 0.009 * seed, 5, "undecided", 0),
@@ -209,7 +202,7 @@ def test_a_pull_request_is_judged_as_the_page_says(
         ({"ours": lambda seed: 100.0, "seeds": 1}, "incomplete"),
         ({"ours": lambda seed: 100.0, "main": lambda seed: 1.0}, "incomplete"),
         ({"ours": lambda seed: 1.2, "main": lambda seed: 1.0 + 0.0011 * seed}, "incomplete"),
-        ({"ours": lambda seed: 1.0, "at": 12, "length": "common"}, "not-decidable"),
+        ({"ours": lambda seed: 1.0, "at": 12, "length": "common"}, "untested"),
     ],
     ids=["both arms diverge", "some of both arms diverge", "one seed of five", "copies", "one arm", "no common step"],
 )
@@ -221,9 +214,9 @@ def test_what_runs_should_have_decided_and_did_not_fails(judge: Any, logs: dict[
     assert ended == 6 and f"C1 ({word})" in printed
 
 
-@pytest.mark.parametrize("words", [ci.GATE, "opposite"])
+@pytest.mark.parametrize("words", [ci.GATE, "fails"])
 def test_a_claim_whose_control_has_no_runs_fails(judge: Any, words: str) -> None:
-    """It passed, as `supported, as logged; controls not run`."""
+    """It passed, as `holds · as logged · controls not run`."""
     text = Path("claims.yaml").read_text()
     Path("claims.yaml").write_text(text.replace("    parts:", "    controls: [wide]\n    open: [width]\n    parts:"))
     ended, printed = judge("--fail-on", words, ours=lambda seed: 1 + 0.0011 * seed)
@@ -239,10 +232,10 @@ def test_nothing_passes_where_nothing_was_judged(judge: Any, normbench: Any, cap
         Path("wrong.yaml").write_text(text.replace("arm: main", cell))
         capfd.readouterr()
         assert normbench("judge", "wrong.yaml", "--runs", "ours") == 0, "without a gate it is a note"
-        assert normbench("judge", "wrong.yaml", "--runs", "ours", "--fail-on", "refuted") == 2
+        assert normbench("judge", "wrong.yaml", "--runs", "ours", "--fail-on", "fails") == 2
         assert named in capfd.readouterr().err.splitlines()[-1]
     with pytest.raises(NormbenchError, match="no claim was judged") as caught:
-        ci.check([ci.Judged("a")], ["opposite"])
+        ci.check([ci.Judged("a")], ["fails"])
     assert caught.value.code == 2
     ci.check([ci.Judged("a")], [])
 
@@ -258,7 +251,7 @@ def test_an_arm_that_was_not_trained_and_a_file_that_is_gone_fail(judge: Any, no
     judge(ours=lambda seed: 1.0)
     text = Path("claims.yaml").read_text()
     Path("claims.yaml").write_text(text.replace("arm: main", "arm: mian"))
-    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run") == 6
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "untested") == 6
     Path("claims.yaml").unlink()
-    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "not-run", "--markdown", "c.md") == 2
+    assert normbench("judge", "claims.yaml", "--runs", "ours", "--fail-on", "untested", "--markdown", "c.md") == 2
     assert r"**claims.yaml** was not judged" in Path("c.md").read_text()

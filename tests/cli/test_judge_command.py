@@ -57,7 +57,7 @@ def said(normbench: Any, capfd: Any, *words: str) -> dict[str, Any]:
 @pytest.mark.parametrize("runs", ["mine", "imported/mine", "results/imported/mine/logged", "imported/mine arm=ln,bn"])
 def test_a_comparison_needs_no_file(mine: Path, normbench: Any, capfd: Any, runs: str) -> None:
     (claim,) = said(normbench, capfd, "--runs", runs, *COMPARE, "--metric", "loss", "--better", "lower")["claims"]
-    assert claim["verdict"] == "supported, as logged" and claim["n"] == 6
+    assert claim["verdict"] == "holds · as logged" and claim["n"] == 6
     low, high = claim["interval"]
     assert -0.51 < low < high < -0.5 and claim["compared"] == "pairs of equal seeds"
 
@@ -72,7 +72,7 @@ def test_an_early_end_is_named_and_not_called_final(mine: Path, normbench: Any, 
     assert normbench("judge", *words) == 2
     assert "bn seed 1" in capfd.readouterr().err
     (found,) = said(normbench, capfd, *words, "--length", "common")["claims"]
-    assert found["setting"] == "undecided" and "final" not in found["statement"] + found["answer"]
+    assert found["word"] == "undecided" and "final" not in found["statement"] + found["answer"]
     assert "at step 2" in found["answer"] and "80 %" in found["answer"]
 
 
@@ -81,12 +81,12 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     capfd.readouterr()
     written = (mine / "c.yaml").read_text()
     answer = said(normbench, capfd, "c.yaml")
-    assert [claim["verdict"] for claim in answer["claims"]] == ["supported, as logged"] * 2
+    assert [claim["verdict"] for claim in answer["claims"]] == ["holds · as logged"] * 2
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE) == 2, "it is there already"
     assert (mine / "c.yaml").read_text() == written and capfd.readouterr()
     (mine / "c.yaml").write_text(written.replace("{arm: bn}", "{arm: bm}"))
     answer = said(normbench, capfd, "c.yaml")
-    assert {claim["setting"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
+    assert {claim["reason"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
 
 @pytest.mark.parametrize("words", [("mine", "seed=1-5"), ("mine seed=1-5",), ("imported/mine", "seed>0 seed<6")])
@@ -95,7 +95,7 @@ def test_a_key_and_a_value_after_a_name_choose_among_its_runs(
 ) -> None:
     given = [part for word in words for part in ("--runs", word)]
     (claim,) = said(normbench, capfd, *given, *COMPARE, "--better", "lower")["claims"]
-    assert claim["n"] == 5 and claim["verdict"] == "supported, as logged"
+    assert claim["n"] == 5 and claim["verdict"] == "holds · as logged"
     (mine / "c.yaml").write_text(json.dumps(CLAIMS | {"runs": [*words]}))
     (claim,) = said(normbench, capfd, "c.yaml")["claims"]
     assert claim["n"] == 5
@@ -104,7 +104,7 @@ def test_a_key_and_a_value_after_a_name_choose_among_its_runs(
 def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
     words = ("--results", str(PUBLISHED), "--runs", "ln2016/fig6 fidelity=paper train.batch_size=4")
     (claim,) = said(normbench, capfd, *words, "--compare", "ln", "none")["claims"]
-    assert claim["verdict"].endswith(", as logged") and claim["n"] >= 5
+    assert claim["verdict"].endswith(" · as logged") and claim["n"] >= 5
 
 
 @pytest.mark.parametrize(

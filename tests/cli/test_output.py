@@ -54,7 +54,7 @@ def test_a_command_that_writes_ends_its_work(logs: Path, rest: str) -> None:
 
 def test_a_gate_fails_whoever_reads_it(logs: Path) -> None:
     assert shell(logs, "import logs --as mine --yes", "")[0] == 0
-    judge = "judge --runs mine --compare ln rms --better lower --fail-on refuted"
+    judge = "judge --runs mine --compare ln rms --better lower --fail-on fails"
     codes = {rest: shell(logs, judge, rest)[0] for rest in ("", *CLOSED, "| head -1", *FULL.values)}
     assert set(codes.values()) == {6}, codes
 

@@ -119,7 +119,7 @@ def verdicts(results: Path = ROOT / "results") -> dict[str, Any]:
             "claims_sha256": node["claims_sha256"],
             "claims": {
                 claim["id"]: {
-                    "words": [claim[key] for key in ("verdict", "setting", "robustness")],
+                    "words": [claim[key] for key in ("verdict", "word", "robustness")],
                     **numbers(claim),
                     "parts": {part["id"]: [part["word"], numbers(part)] for part in claim["parts"]},
                 }

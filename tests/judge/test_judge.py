@@ -64,13 +64,13 @@ def claims(*entries: dict[str, Any], **keys: Any) -> Artifact:
 
 def word(runs: Sequence[Run], endpoint: dict[str, Any] = FINAL, length: str = "equal") -> str:
     (found,) = judge(claims(claim(endpoint), length=length), runs)
-    return str(found.setting)
+    return str(found.word)
 
 
 @pytest.mark.parametrize("endpoint", [FINAL, AREA, TIME, BEST], ids=lambda end: end["kind"])
 @pytest.mark.parametrize("steps", [STEPS, STEPS[::2], [0, 7, *STEPS[3:]]], ids=["alike", "half as often", "otherwise"])
 def test_a_difference_is_found_and_none_is_not(endpoint, steps) -> None:
-    for worse, found in {0.0: "undecided", -0.1: "holds", 0.1: "opposite"}.items():
+    for worse, found in {0.0: "undecided", -0.1: "holds", 0.1: "fails"}.items():
         assert word(arms(of("a", worse=worse, steps=steps), of("b")), endpoint) == found
 
 
@@ -86,7 +86,7 @@ def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) ->
     assert word(better, endpoint, "common") == "holds"
     far = arms(lambda seed: run("a", seed, -0.1, STEPS[:7] if seed == 3 else STEPS), of("b"))
     (found,) = judge(claims(claim(endpoint), length="common"), far)
-    assert found.setting == "undecided" and found.parts[0].why == "cut short"
+    assert found.word == "undecided" and found.parts[0].why == "cut short"
     assert "a seed 3 ends at 60" in found.answer
 
 
@@ -100,12 +100,12 @@ def test_a_number_before_the_end_is_not_called_final() -> None:
 def test_an_arm_is_not_chosen_by_the_numbers_that_are_compared() -> None:
     for endpoint in (BEST | {"split": "valid"}, BEST | {"split": "valid", "epoch": "own"}):
         (found,) = judge(claims(claim(endpoint)), arms(of("a", worse=-0.1), of("b")))
-        assert found.setting == "not decidable here" and "chosen on valid" in found.answer
+        assert found.reason == "not decidable here" and "chosen on valid" in found.answer
 
 
 def test_steps_that_are_nowhere_common_decide_nothing() -> None:
     runs = arms(of("a", steps=range(5, 106, 10)), of("b"))
-    assert word(runs, AREA, "common") == "not decidable here"
+    assert word(runs, AREA, "common") == "untested"
 
 
 @pytest.mark.parametrize("seeds", [range(0), range(1, 3)], ids=["none shared", "two shared"])
@@ -117,7 +117,7 @@ def test_seeds_that_are_not_shared_are_compared_by_welch(seeds) -> None:
     low, high = welch.confidence_interval(0.95)
     assert found.effect == pytest.approx(np.mean(ends[:7]) - np.mean(ends[7:]), rel=1e-12)
     assert found.interval == pytest.approx((low, high), rel=1e-9)
-    assert found.setting == "holds" and "Welch" in found.compared
+    assert found.word == "holds" and "Welch" in found.compared
     assert found.parts[0].unpaired == (7, 5)
 
 
@@ -127,7 +127,7 @@ def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
     (found,) = judge(claims(claim()), runs)
     ends = {arm: [dict(one.records[-1])["loss"] for one in runs if one.arm == arm] for arm in "ab"}
     low, high = stats.ttest_ind(ends["a"], ends["b"], equal_var=False).confidence_interval(0.95)
-    assert found.interval == pytest.approx((low, high), rel=1e-9) and found.setting == "holds"
+    assert found.interval == pytest.approx((low, high), rel=1e-9) and found.word == "holds"
     assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found.compared
     one_more = arms(of("a"), of("b"), (SEEDS, SEEDS[:6]))
     assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0].compared
@@ -135,25 +135,25 @@ def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
 
 @pytest.mark.parametrize("further", [2, 12])
 def test_bad_runs_without_a_partner_refute_a_good_mean(further) -> None:
-    """They were left out once: 12 of 17 runs at a loss of 60, and `supported` on the five others."""
+    """They were left out once: 12 of 17 runs at a loss of 60, and `holds` by the five others."""
     bad = [run("a", 10 + seed, worse=60.0) for seed in range(further)]
     runs = [*arms(of("a", worse=-0.1), of("b"), (SEEDS[:5], SEEDS[:5])), *bad]
     assert word(runs) == "undecided"
     lost = [run("a", 10 + seed, lost=True) for seed in range(further)]
-    assert word([*runs[:10], *lost]) == "diverged"
+    assert judge(claims(claim()), [*runs[:10], *lost])[0].reason == "diverged"
 
 
 @pytest.mark.parametrize(("n", "found"), [(10, "holds"), (11, "undecided")])
 def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_runs(n, found) -> None:
     for seeds in ((range(n), range(100, 105)), (range(100, 105), range(n))):
         (judged,) = judge(claims(claim()), arms(of("a", worse=-0.1), of("b"), seeds))
-        assert judged.setting == found and ("train 6 of the smaller side" in judged.answer) == (n == 11)
+        assert judged.word == found and ("train 6 of the smaller side" in judged.answer) == (n == 11)
 
 
 def test_runs_of_other_controls_are_named() -> None:
     runs = [*arms(of("a", worse=-0.1), of("b")), *(run("a", seed, 9.0, control="low") for seed in (1, 2))]
     (found,) = judge(claims(claim()), runs)
-    assert found.setting == "holds" and "2 runs of the control low are left out" in found.compared
+    assert found.word == "holds" and "2 runs of the control low are left out" in found.compared
 
 
 @pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["the same seeds", "other seeds"])
@@ -192,7 +192,7 @@ def test_one_arm_may_be_of_several_imports() -> None:
 
 def test_what_needs_pairs_has_no_word_without_them() -> None:
     runs = arms(of("a", worse=-0.1), of("b"), (SEEDS, range(11, 18)))
-    assert judge(claims(claim(test="sign")), runs)[0].setting == "not decidable here"
+    assert judge(claims(claim(test="sign")), runs)[0].reason == "not decidable here"
 
 
 @pytest.mark.parametrize(("lost", "found"), [("a", "diverged"), ("b", "undecided"), ("ab", "undecided")])
@@ -204,8 +204,8 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
     short = STEPS[:6]  # where it was lost its log ends
     a, b = (of(arm, lost=True, steps=short) if arm in lost else of(arm) for arm in "ab")
     (judged,) = judge(claims(claim(endpoint)), arms(a, b, seeds))
-    assert judged.setting == found and judged.diverged == (found == "diverged")
-    assert judged.verdict == f"{found}, as logged"
+    assert judged.word == "undecided" and judged.diverged == (judged.reason == "diverged") == (found == "diverged")
+    assert judged.verdict == ("undecided (diverged) · as logged" if judged.diverged else "undecided · as logged")
     assert f"{7 if 'a' in lost else 0} of 7 runs of arm a" in judged.compared
 
 
@@ -217,13 +217,13 @@ def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_few_seeds_are_undecided_and_the_answer_says_so(n) -> None:
     (found,) = judge(claims(claim()), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
-    assert found.setting == "undecided" and found.parts[0].why == "incomplete"
+    assert found.word == "undecided" and found.parts[0].why == "incomplete"
     assert "no verdict below 5 seeds" in found.answer
 
 
 def test_an_arm_without_runs_is_not_run() -> None:
     (found,) = judge(claims(claim(contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])), [run("b", s) for s in SEEDS])
-    assert found.setting == "not run" and found.verdict == "not run, as logged"
+    assert found.reason == "not run" and found.verdict == "untested (not run)"
 
 
 def test_the_claims_of_a_file_share_holms_adjustment() -> None:
@@ -238,15 +238,15 @@ def test_the_claims_of_a_file_share_holms_adjustment() -> None:
     p = [float(stats.ttest_1samp([ends[n, s] - ends["b", s] for s in SEEDS], 0).pvalue) for n in names]
     rejected = [value <= 0.05 for value in holm(p)]
     assert 0 < sum(rejected) < sum(value <= 0.05 for value in p), "the adjustment changes a word"
-    assert [one.setting in ("holds", "opposite") for one in found] == rejected
+    assert [one.word in ("holds", "fails") for one in found] == rejected
 
 
 def test_no_worse_holds_by_its_margin() -> None:
     runs = arms(of("a", worse=0.01), of("b"))
     margins = {within: judge(claims(claim(kind="no_worse", within=within)), runs)[0] for within in (0.001, 0.1)}
-    assert margins[0.1].verdict == "supported, as logged" and margins[0.001].setting == "undecided"
+    assert margins[0.1].verdict == "holds · as logged" and margins[0.001].word == "undecided"
     worse = arms(of("a", worse=1.0), of("b"))
-    assert judge(claims(claim(kind="no_worse", within=0.1)), worse)[0].verdict == "refuted, as logged"
+    assert judge(claims(claim(kind="no_worse", within=0.1)), worse)[0].verdict == "fails · as logged"
 
 
 EPOCHS = {"about": {"clocks": ["epoch"]}}
@@ -310,7 +310,7 @@ def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
 
     (found,) = judge(claims(claim()), arms(partial(narrow, "a"), partial(narrow, "b")))
     low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", found.answer)[0]
-    assert found.setting == "opposite" and 0.05 <= float(low) < float(high) <= 0.0501
+    assert found.word == "fails" and 0.05 <= float(low) < float(high) <= 0.0501
 
 
 FILE_ERRORS = {
@@ -347,7 +347,7 @@ def curves(arm: str, seed: int, blocks: dict[tuple[str, str], dict[int, Any]], *
 def test_a_claim_that_no_run_can_decide_is_not_supported() -> None:
     entry = claim() | {"parts": [], "not_decidable": "nobody logged it"}
     (found,) = judge(claims(entry), arms(of("a"), of("b")))
-    assert found.setting == "not decidable here" and "nobody logged it" in found.answer
+    assert found.reason == "not decidable here" and "nobody logged it" in found.answer
 
 
 def test_a_longer_time_is_worse_whatever_the_metric() -> None:
@@ -360,7 +360,7 @@ def test_a_longer_time_is_worse_whatever_the_metric() -> None:
     reach = {"kind": "time_to_level", "split": "valid", "metric": "acc", "level": 0.5, "clock": "step"}
     runs = arms(partial(acc, "a"), partial(acc, "b"))
     (found,) = judge(claims(claim(reach, kind="no_worse", within=10.0, unit="updates")), runs)
-    assert found.setting == "opposite" and "later" in found.answer
+    assert found.word == "fails" and "later" in found.answer
 
 
 def test_the_best_is_chosen_first_and_read_then() -> None:
@@ -375,7 +375,7 @@ def test_the_best_is_chosen_first_and_read_then() -> None:
 
     at = {"kind": "chosen", "epoch": "best", "split": "test", "metric": "loss"}
     assert word(arms(partial(own, "a"), partial(own, "b")), at) == "holds"
-    assert word(arms(partial(own, "a"), partial(own, "b")), FINAL | {"split": "test"}) == "opposite"
+    assert word(arms(partial(own, "a"), partial(own, "b")), FINAL | {"split": "test"}) == "fails"
 
 
 def test_a_run_that_was_not_finite_on_the_way_is_named() -> None:
@@ -390,7 +390,7 @@ def test_a_run_that_was_not_finite_on_the_way_is_named() -> None:
 def test_a_run_that_was_lost_is_read_at_the_common_steps_too() -> None:
     fine = of("a", lost=True, steps=range(0, 101))
     (found,) = judge(claims(claim(TIME)), arms(fine, of("b")))
-    assert found.setting == "diverged" and "7 of 7 runs of arm a" in found.compared
+    assert found.reason == "diverged" and "7 of 7 runs of arm a" in found.compared
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_which_way_is_better_is_not_assumed() -> None:
     bare = {"metrics": {"loss": {}}, "monitor": None}
     runs = arms(of("a", worse=-0.1, **bare), of("b", **bare))
     (found,) = judge(claims(claim()), runs)
-    assert found.setting == "holds" and "lower than" in found.answer and "better" not in found.answer
+    assert found.word == "holds" and "lower than" in found.answer and "better" not in found.answer
     with pytest.raises(NormbenchError, match="better"):
         judge(claims(claim(kind="no_worse", within=0.1)), runs)
 
@@ -435,7 +435,7 @@ def test_a_run_without_a_partner_that_ends_early_is_not_left_out() -> None:
 def test_a_run_that_diverged_later_than_the_others_end_diverged() -> None:
     late = of("b", lost=True, steps=range(0, 151, 10))
     (found,) = judge(claims(claim()), arms(of("a"), late))
-    assert found.setting == "undecided" and "7 of 7 runs of arm b" in found.compared
+    assert found.word == "undecided" and "7 of 7 runs of arm b" in found.compared
 
 
 def test_another_claim_makes_no_word_stronger() -> None:
@@ -446,8 +446,8 @@ def test_another_claim_makes_no_word_stronger() -> None:
     ninety = half * stats.t.ppf(0.95, len(SEEDS) - 1) / stats.t.ppf(0.975, len(SEEDS) - 1)
     first = claim(delta={"is": float(abs(plain.effect) + (half + ninety) / 2), "why": "s"})
     other = claim(id="C2", contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])
-    assert [one.setting for one in judge(claims(first), runs)] == ["negligible"]
-    assert judge(claims(first, other), runs)[0].setting == "undecided"
+    assert [one.word for one in judge(claims(first), runs)] == ["negligible"]
+    assert judge(claims(first, other), runs)[0].word == "undecided"
 
 
 @pytest.mark.parametrize("part", [{"scale": "log", "unit": "log ratio"}, {"endpoint": AREA}], ids=["scale", "map"])
@@ -469,7 +469,7 @@ def test_one_gap_in_a_curve_is_no_divergence() -> None:
         return curves(arm, seed, {("valid", "loss"): loss | ({50: "NaN"} if arm == "a" and seed < 3 else {})})
 
     (found,) = judge(claims(claim(AREA)), arms(partial(gap, "a"), partial(gap, "b")))
-    assert found.setting == "not decidable here" and "a seed 1 and 1 more" in found.answer
+    assert found.reason == "not decidable here" and "a seed 1 and 1 more" in found.answer
 
 
 def test_one_control_is_judged_and_of_several_one_is_chosen() -> None:

@@ -59,7 +59,7 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
     before = (place / pack.NAME).read_bytes()
     for found in ([], [ln]):  # an experiment that was edited by mistake; one that was trained anew in part
         judged, runs, (note,) = _publish(found, tmp_path)
-        assert runs == found and {claim.verdict for claim in judged.claims} == {"not run"}
+        assert runs == found and {claim.reason for claim in judged.claims} == {"not run"}
         assert note.startswith("2 of 2 published runs have another configuration by now: left out. There are")
         assert "nothing is written" in note and f"delete {place} first" in note
         assert [path.name for path in place.iterdir()] == [pack.NAME] and (place / pack.NAME).read_bytes() == before
@@ -197,7 +197,7 @@ def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
     [
         *((schema, r"\. Restore it \(git checkout\), or delete it and judge again: normbench reproduce ln2016/fig6 "
            "--fidelity reduced --max-time 0$") for schema in (0, 2)),
-        (5, r": update normbench\.$"),
+        (6, r": update normbench\.$"),
     ],
 )  # fmt: skip
 def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, way: str, tmp_path: Path):
@@ -207,7 +207,7 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
     path.write_text(json.dumps(content | {"sha256": files.seal(content)}))
     before = path.read_bytes()
     for reader in (lambda: published.read_verdicts(path), lambda: _publish(_runs("none"), tmp_path)):
-        with pytest.raises(NormbenchError, match=f"{path} has schema {schema}, this version reads 4{way}") as caught:
+        with pytest.raises(NormbenchError, match=f"{path} has schema {schema}, this version reads 5{way}") as caught:
             reader()
         assert caught.value.code == 2
     assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME).runs) == 1

@@ -24,19 +24,19 @@ from normbench.stats.statistics import t_interval
     [
         (1.5, 1.0, "holds"),
         (1.5, 1.6, "undecided"),
-        (-1.5, 1.0, "opposite"),
+        (-1.5, 1.0, "fails"),
         (0.0, 1.2, "negligible"),  # 90 %: ± 0.92
         (0.0, 1.4, "undecided"),  # 90 %: ± 1.07
         (0.5, 0.4, "negligible"),  # surely positive, and surely small: small comes first
         (-0.5, 0.4, "negligible"),
         (0.5, 0.7, "undecided"),  # 90 %: up to 1.04; 95 %: from -0.2
         (0.8, 0.4, "holds"),  # 90 %: up to 1.1
-        (-0.8, 0.4, "opposite"),
+        (-0.8, 0.4, "fails"),
     ],
 )
 def test_a_direction_is_first_negligible_then_has_a_side(mean: float, half: float, expected: str) -> None:
     assert word(effects(mean, half), delta=1.0) == expected
-    mirrored = {"holds": "opposite", "opposite": "holds"}.get(expected, expected)
+    mirrored = {"holds": "fails", "fails": "holds"}.get(expected, expected)
     assert word(effects(mean, half), delta=1.0, part=direction(expect="negative")) == mirrored
 
 
@@ -56,7 +56,7 @@ def test_seen_seeds_make_nothing_negligible_and_give_no_side_to_what_is_small() 
         assert word(effects(mean, 0.4), delta=1.0, fresh=False) == "undecided"
         assert result(seen(direction(), effects(mean, 0.4), 1.0, fresh=False), "undecided").why == "seen seeds"
     assert word(effects(1.5, 1.0), delta=1.0, fresh=False) == "holds"
-    assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "opposite"
+    assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "fails"
 
 
 def test_an_unplanned_second_look_makes_nothing_negligible_nor_equivalent() -> None:
@@ -66,7 +66,7 @@ def test_an_unplanned_second_look_makes_nothing_negligible_nor_equivalent() -> N
     assert word(effects(0.0, 0.4), part=equal) == "holds"
     assert word(effects(0.0, 0.4), part=equal, planned=False) == "undecided"
     assert result(seen(equal, effects(0.0, 0.4), planned=False), "undecided").why == "second look"
-    assert word(effects(3.0, 0.4), part=equal, planned=False) == "opposite"
+    assert word(effects(3.0, 0.4), part=equal, planned=False) == "fails"
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, -3.0])
@@ -114,8 +114,8 @@ def test_where_a_value_is_censored_nothing_is_negligible() -> None:
         (0.0, 1.2, "holds"),
         (0.0, 1.4, "undecided"),
         (0.6, 0.5, "holds"),
-        (2.5, 1.4, "opposite"),
-        (-2.5, 1.4, "opposite"),
+        (2.5, 1.4, "fails"),
+        (-2.5, 1.4, "fails"),
         (2.5, 1.6, "undecided"),
     ],
 )
@@ -131,9 +131,9 @@ def test_an_equivalence_has_its_own_margin(mean: float, half: float, expected: s
         (0.0, 1.2, "lower", "holds"),
         (0.0, 1.4, "lower", "undecided"),
         (-2.5, 1.4, "lower", "holds"),
-        (2.5, 1.4, "lower", "opposite"),
+        (2.5, 1.4, "lower", "fails"),
         (2.5, 1.6, "lower", "undecided"),
-        (-2.5, 1.4, "higher", "opposite"),
+        (-2.5, 1.4, "higher", "fails"),
         (2.5, 9.0, "higher", "undecided"),
         (2.5, 3.0, "higher", "holds"),
     ],
@@ -151,8 +151,8 @@ def test_no_worse_has_a_margin_on_one_side(mean: float, half: float, better: str
         (0.0, 2.4, "undecided"),  # our runs vary by more than the band
         (1.0, 3.5, "holds"),
         (1.0, 3.4, "undecided"),  # one of our runs could lie 3.45 below
-        (2.5, 9.0, "opposite"),
-        (-2.5, 9.0, "opposite"),
+        (2.5, 9.0, "fails"),
+        (-2.5, 9.0, "fails"),
     ],
 )
 def test_a_size_is_held_against_the_spread_of_single_runs(paper: float, band: float, expected: str) -> None:
@@ -164,11 +164,11 @@ def test_a_size_of_several_differs_by_a_wider_interval() -> None:
     one = direction(kind="size", expect=None, paper=3.0, band=9.0)
     other = replace(one, paper=0.0)
     values = effects(0.0, 1.0)
-    assert word(values, part=one) == "opposite"
-    assert rules.claim_word([(one, seen(one, values))]) == "opposite"
+    assert word(values, part=one) == "fails"
+    assert rules.claim_word([(one, seen(one, values))]) == "fails"
     assert rules.claim_word([(one, seen(one, values)), (other, seen(other, values))]) == "undecided"  # ± 3.08 of two
     far = replace(one, paper=3.2)
-    assert rules.claim_word([(far, seen(far, values)), (other, seen(other, values))]) == "opposite"
+    assert rules.claim_word([(far, seen(far, values)), (other, seen(other, values))]) == "fails"
 
 
 def test_an_order_is_smallest_first_pair_by_pair(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_an_order_is_smallest_first_pair_by_pair(tmp_path: Path) -> None:
         part = {"id": "o", "endpoint": end, "scale": "linear", "unit": "points", "order": list(order)}
         return only(load(written(tmp_path, claim_data("order", part))), runs)
 
-    assert verdict(cells).setting == "holds"
-    assert verdict(cells[::-1]).setting == "opposite"
+    assert verdict(cells).word == "holds"
+    assert verdict(cells[::-1]).word == "fails"
     swapped = verdict([cells[0], cells[2], cells[1]])
-    assert [part.word for part in swapped.parts] == ["holds", "opposite"] and swapped.setting == "opposite"
+    assert [part.word for part in swapped.parts] == ["holds", "fails"] and swapped.word == "fails"
 
 
 # --- a claim of k parts ----------------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ SURE, SMALL, OPEN, AGAINST = ((5.0, 0.4), 1.0), ((0.0, 0.4), 1.0), ((0.5, 5.0), 
         ([SURE, OPEN], "undecided"),
         ([SURE, SMALL], "negligible"),
         ([OPEN, SMALL], "negligible"),
-        ([SURE, AGAINST], "opposite"),
-        ([OPEN, AGAINST], "opposite"),
-        ([SMALL, AGAINST], "opposite"),
+        ([SURE, AGAINST], "fails"),
+        ([OPEN, AGAINST], "fails"),
+        ([SMALL, AGAINST], "fails"),
         ([SMALL, SMALL], "negligible"),
     ],
 )
@@ -218,9 +218,9 @@ def test_any_one_of_k_parts_is_asked_for_more(k: int) -> None:
     sure = (effects(5.0, 0.4), 1.0)
     level = 1 - 0.05 / k
     width = (t_interval(SHAPE, level).interval or (0, 0))[1] / UNIT  # of that interval, in halves of the 95 % one
-    assert claim_of(*[sure] * (k - 1), (effects(-3.0, 2.9 / width), 1.0)) == "opposite"
+    assert claim_of(*[sure] * (k - 1), (effects(-3.0, 2.9 / width), 1.0)) == "fails"
     assert claim_of(*[sure] * (k - 1), (effects(-3.0, 3.1 / width), 1.0)) == "undecided"
-    assert word(effects(-3.0, 3.1 / width), 1.0) == "opposite"  # by itself
+    assert word(effects(-3.0, 3.1 / width), 1.0) == "fails"  # by itself
     width = (t_interval(SHAPE, 1 - 2 * 0.05 / k).interval or (0, 0))[1] / UNIT
     assert claim_of(*[sure] * (k - 1), (effects(0.0, 0.95 / width), 1.0)) == "negligible"
     assert claim_of(*[sure] * (k - 1), (effects(0.0, 1.05 / width), 1.0)) == "undecided"
@@ -231,12 +231,12 @@ def test_what_is_small_at_the_claims_level_opposes_at_no_level() -> None:
     small = effects(-0.6, 0.45)  # 90 %: down to -0.95; 99.2 %: from -1.4 to 0.2, 97.5 %: -1.17 to -0.03
     assert word(small, 1.0) == "negligible"
     parts = [(direction(), seen(direction(), values, 1.0)) for values in (effects(5.0, 0.4), small)]
-    assert rules.part_word(*parts[1], rules.ALPHA / 2) == "opposite"  # asked alone, without what the claim's level says
+    assert rules.part_word(*parts[1], rules.ALPHA / 2) == "fails"  # asked alone, without what the claim's level says
     assert rules.claim_word(parts) == "undecided" and not rules.opposes(*parts[1], 2)
     # Under one of two controls too, where it would make the word one that depends.
     own, strict = rules.control_words(parts[1:], 2)
     assert (own, strict) == ("negligible", "undecided")
-    assert rules.robustness("negligible", [(own, strict)] * 2) == "robust"
+    assert rules.robustness("negligible", [(own, strict)] * 2) == "agree"
 
 
 def test_only_a_direction_makes_a_claim_negligible() -> None:
@@ -256,33 +256,33 @@ def test_a_part_that_was_not_run_comes_before_one_that_is_not_decidable() -> Non
 
 # --- controls, and the verdict ---------------------------------------------------------------------------------------
 
-H, O, N, U, R = "holds", "opposite", "negligible", "undecided", "not run"  # noqa: E741  # the O of opposite is no zero here
+H, F, N, U, R = "holds", "fails", "negligible", "undecided", "not run"
 
 
 @pytest.mark.parametrize(
     ("setting", "controls", "expected"),
     [
-        (H, [(H, H), (H, U)], "robust"),
-        (H, [(H, H), (O, O)], "depends"),
-        (H, [(N, N), (R, R)], "depends"),
-        (H, [(H, H), (O, U)], "undecided"),  # another word, but not at the level of one of two
+        (H, [(H, H), (H, U)], "agree"),
+        (H, [(H, H), (F, F)], "depend"),
+        (H, [(N, N), (R, R)], "depend"),
+        (H, [(H, H), (F, U)], "undecided"),  # another word, but not at the level of one of two
         (H, [(H, H), (U, U)], "undecided"),
         (H, [(H, H), (R, R)], "not run"),
-        (O, [(O, O), (H, H)], "depends"),
-        (N, [(N, N), (N, U)], "robust"),
-        (N, [(N, N), (H, H)], "depends"),
-        (H, [], ""),
-        (U, [(H, H), (O, O)], ""),
+        (F, [(F, F), (H, H)], "depend"),
+        (N, [(N, N), (N, U)], "agree"),
+        (N, [(N, N), (H, H)], "depend"),
+        (H, [], "nothing open"),
+        (U, [(H, H), (F, F)], ""),
     ],
 )
-def test_robust_is_the_same_word_at_every_control(setting: str, controls: Any, expected: str) -> None:
+def test_controls_agree_where_every_one_has_the_same_word(setting: str, controls: Any, expected: str) -> None:
     assert rules.robustness(setting, controls) == expected
     assert rules.robustness(setting, controls[::-1]) == expected
 
 
 def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
     assert rules.robustness(H, [(H, H), (H, H)], unvaried=True) == "not run"
-    assert rules.robustness(H, [(H, H), (O, O)], unvaried=True) == "depends"
+    assert rules.robustness(H, [(H, H), (F, F)], unvaried=True) == "depend"
     assert rules.robustness(H, [(H, H), (U, U)], unvaried=True) == "undecided"
     assert rules.robustness(U, [(H, H)], unvaried=True) == ""
 
@@ -300,20 +300,20 @@ def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger
     signed, small = compared(effects(1.2, 0.5)), effects(0.5, 0.4)  # from 0.7, and up to 0.8: they may be the same
     controls = [run for name in ("lr-low", "lr-high") for run in compared(small, control=name)]
     found = only(claims, signed + controls)
-    assert (found.setting, found.robustness) == ("holds", "undecided")
-    assert only(claims, compared(effects(3.0, 0.5)) + controls).robustness == "depends"
+    assert (found.word, found.robustness) == ("holds", "undecided")
+    assert only(claims, compared(effects(3.0, 0.5)) + controls).robustness == "depend"
 
 
 def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_larger() -> None:
     claims = artifact(direction(delta=Delta(1.0, "w")), open=("rate",))
     same = compared(effects(0.2, 0.4), control="lr-low")
-    for mean, robust in ((3.0, "depends"), (-3.0, "depends"), (1.2, "undecided")):  # the last from 0.7, and here to 0.6
+    for mean, robust in ((3.0, "depend"), (-3.0, "depend"), (1.2, "undecided")):  # the last from 0.7, and here to 0.6
         found = only(claims, compared(effects(0.2, 0.4)) + same + compared(effects(mean, 0.5), control="lr-high"))
-        assert (found.setting, found.robustness) == ("negligible", robust)
+        assert (found.word, found.robustness) == ("negligible", robust)
     hardly = effects(0.5, 0.55)  # 90 %: up to 0.92; 95 %: 1.05
     own, low, high = compared(hardly), compared(hardly, control="lr-low"), compared(effects(3, 0.5), control="lr-high")
     found = only(claims, own + low + high)
-    assert (found.setting, found.robustness) == ("negligible", "undecided")
+    assert (found.word, found.robustness) == ("negligible", "undecided")
 
 
 @pytest.mark.parametrize(("controls", "parts"), [(2, 1), (1, 2), (2, 2)])
@@ -328,27 +328,20 @@ def test_surely_larger_counts_the_controls_and_the_parts(controls: int, parts: i
 
 
 @pytest.mark.parametrize(
-    ("setting", "robust", "ours", "fidelity", "expected"),
+    ("word", "basis", "robust", "expected"),
     [
-        (H, "", False, "paper", "reproduced"),
-        (H, "robust", False, "paper", "reproduced"),
-        (O, "robust", False, "paper", "contradicted"),
-        (N, "robust", False, "paper", "negligible"),
-        (H, "robust", True, "paper", "supported"),
-        (O, "", True, "paper", "refuted"),
-        (N, "", True, "paper", "negligible"),
-        (H, "depends", False, "paper", "holds at the paper's setting; controls depend"),
-        (O, "undecided", True, "paper", "opposite at the paper's setting; controls undecided"),
-        (N, "not run", False, "paper", "negligible at the paper's setting; controls not run"),
-        (U, "", False, "paper", "undecided"),
-        (R, "", False, "paper", "not run"),
-        ("not decidable here", "", False, "paper", "not decidable here"),
-        (H, "robust", False, "reduced", "holds (reduced); controls robust"),
-        (O, "", True, "smoke", "opposite (smoke)"),
-        (N, "", False, "proxy", "negligible (proxy)"),
-        (U, "", False, "smoke", "undecided (smoke)"),
+        (H, "paper", "agree", "holds · controls agree"),
+        (H, "paper", "nothing open", "holds · nothing open"),
+        (F, "exact", "", "fails · exact"),
+        (N, "paper", "not run", "negligible · controls not run"),
+        (H, "proxy", "undecided", "holds · proxy · controls undecided"),
+        (F, "as logged", "", "fails · as logged"),
+        (U, "paper", "", "undecided"),
+        (U, "smoke", "", "undecided · smoke"),
+        (R, "reduced", "", "untested (not run)"),
+        ("not decidable here", "proxy", "", "untested (not decidable here)"),
     ],
 )
-def test_the_words_of_a_verdict(setting: str, robust: str, ours: bool, fidelity: str, expected: str) -> None:
-    assert rules.verdict(setting, robust, ours, fidelity) == expected
-    assert expected.split(" ")[0] in rules.NEWS
+def test_the_words_of_a_verdict(word: str, basis: str, robust: str, expected: str) -> None:
+    assert rules.verdict(*rules.split(word), basis, robust) == expected
+    assert expected.split(" ")[0] in rules.WORDS

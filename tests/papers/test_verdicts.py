@@ -65,47 +65,48 @@ def fresh(runs: Sequence[Run], by: int = 5) -> list[Run]:
     return [replace(run, seed=run.seed + by) for run in runs]
 
 
+HOLDS, FAILS = "holds · nothing open", "fails · nothing open"
+
 # --- one part --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("part", "runs", "word", "why"),
     [
-        (direction(), arms(-1.0), "reproduced", ""),
-        (direction(), arms(1.0), "contradicted", ""),
+        (direction(), arms(-1.0), HOLDS, ""),
+        (direction(), arms(1.0), FAILS, ""),
         (direction(), arms(-0.1), "undecided", ""),
         (direction(), arms(-1.0, spread=0.0), "undecided", "alike"),
-        (direction(delta=SMALL), arms(-0.5), "negligible", ""),
-        (direction(delta=SMALL), arms(0.5), "negligible", ""),
-        (equal(0.5), arms(0.0), "reproduced", ""),
+        (direction(delta=SMALL), arms(-0.5), "negligible · nothing open", ""),
+        (direction(delta=SMALL), arms(0.5), "negligible · nothing open", ""),
+        (equal(0.5), arms(0.0), HOLDS, ""),
         (equal(0.2), arms(0.0), "undecided", ""),
         (equal(0.5), arms(0.5), "undecided", ""),
-        (equal(0.5), arms(-1.0), "contradicted", ""),
+        (equal(0.5), arms(-1.0), FAILS, ""),
         (equal(0.5), arms(0.0, status="diverged")[:2] + arms(0.0)[2:], "undecided", "no mean"),
-        (size(-1.0, 1.0), arms(-1.0), "reproduced", ""),  # prediction interval [−1.75, −0.29]
+        (size(-1.0, 1.0), arms(-1.0), HOLDS, ""),  # prediction interval [−1.75, −0.29]
         (size(-1.0, 0.5), arms(-1.0), "undecided", ""),  # one more run of ours may lie further from it
         (size(-1.7, 1.0), arms(-1.0), "undecided", ""),
-        (size(-2.0, 9.0), arms(-1.0), "contradicted", ""),
-        (size(-0.1, 9.0), arms(-1.0), "contradicted", ""),
+        (size(-2.0, 9.0), arms(-1.0), FAILS, ""),
+        (size(-0.1, 9.0), arms(-1.0), FAILS, ""),
         (size(-0.7, 0.5, endpoint=TIME, scale="log"), REACHED + NEVER, "undecided", "no mean"),
-        (direction(), [*arms(-1.0)[1:], final_run("bn", 1, None)], "not decidable here", "no record"),
-        (direction(contrast=((1.0, {"arm": "rms"}), (-1.0, BN))), arms(-1.0), "not run", "no runs"),
+        (direction(), [*arms(-1.0)[1:], final_run("bn", 1, None)], "untested (not decidable here)", "no record"),
+        (direction(contrast=((1.0, {"arm": "rms"}), (-1.0, BN))), arms(-1.0), "untested (not run)", "no runs"),
         (direction(), fresh(arms(-1.0)[::2]) + arms(-1.0)[1::2], "undecided", "incomplete"),
         (direction(), OUTLIER, "undecided", ""),  # it is most of the spread
-        (direction(test="sign"), OUTLIER, "reproduced", ""),
-        (SIGN, REACHED + NEVER, "reproduced", ""),
-        (replace(SIGN, expect="positive"), REACHED + NEVER, "contradicted", ""),
+        (direction(test="sign"), OUTLIER, HOLDS, ""),
+        (SIGN, REACHED + NEVER, HOLDS, ""),
+        (replace(SIGN, expect="positive"), REACHED + NEVER, FAILS, ""),
         (replace(SIGN, test="t"), REACHED + NEVER, "undecided", "no mean"),
         (SIGN, REACHED[:5] + NEVER[:5], "undecided", "few pairs"),
-        (SIGN, [timed_run("ln", s, 0) for s in range(6)] + [timed_run("bn", s, 4) for s in range(6)], "reproduced", ""),
-        (direction(TIME, scale="log"), times(4, 4, 4, 4, 5), "reproduced", ""),
+        (SIGN, [timed_run("ln", s, 0) for s in range(6)] + [timed_run("bn", s, 4) for s in range(6)], HOLDS, ""),
+        (direction(TIME, scale="log"), times(4, 4, 4, 4, 5), HOLDS, ""),
     ],
 )  # fmt: skip
 def test_the_word_of_one_part(part: Part, runs: list[Run], word: str, why: str) -> None:
     found = only(artifact(part, kind=part.kind), runs)
     assert (found.verdict, found.parts[0].why) == (word, why)
-    ours = {"reproduced": "supported", "contradicted": "refuted"}
-    assert verdict(artifact(part, kind=part.kind, ours=True), runs) == ours.get(word, word)
+    assert verdict(artifact(part, kind=part.kind, ours=True), runs) == word
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
@@ -127,14 +128,14 @@ def recorded(**numbers: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("bounds", "values", "word", "worst"),
     [
-        ({"at_most": 1e-9}, [1e-12], "reproduced", 1e-12),
-        ({"at_most": 1e-9}, [1e-3], "contradicted", 1e-3),
-        ({"at_most": 1}, [9, "NaN", 3], "contradicted", None),
-        ({"at_least": 1e-3}, [0.1], "reproduced", 0.1),
-        ({"at_least": 1}, [5, 2, 3], "reproduced", 2),
-        ({"at_least": 1, "at_most": 4}, [2, 9, 0], "contradicted", 9),
-        ({"value": 1}, [True], "reproduced", 1),
-        ({"value": 4}, [4, 1, 6], "contradicted", 1),
+        ({"at_most": 1e-9}, [1e-12], "holds · exact", 1e-12),
+        ({"at_most": 1e-9}, [1e-3], "fails · exact", 1e-3),
+        ({"at_most": 1}, [9, "NaN", 3], "fails · exact", None),
+        ({"at_least": 1e-3}, [0.1], "holds · exact", 0.1),
+        ({"at_least": 1}, [5, 2, 3], "holds · exact", 2),
+        ({"at_least": 1, "at_most": 4}, [2, 9, 0], "fails · exact", 9),
+        ({"value": 1}, [True], "holds · exact", 1),
+        ({"value": 4}, [4, 1, 6], "fails · exact", 1),
     ],
 )
 def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
@@ -146,9 +147,9 @@ def test_a_computed_number_needs_no_seeds_and_the_worst_is_shown(
     content = judge(claim, [probe(value, name) for name, value in zip("abc", values, strict=False)], "paper")
     (found,) = content.claims
     assert (found.verdict, found.effect, found.level, content.expected_wrong) == (word, worst, None, 0)
-    assert verdict(claim, []) == "not run"
+    assert verdict(claim, []) == "untested (not run)"
     for records in ([recorded(other=1)], [recorded(gap=1), recorded(gap=2)]):
-        assert verdict(claim, [replace(probe(0), records=records)]) == "not decidable here"
+        assert verdict(claim, [replace(probe(0), records=records)]) == "untested (not decidable here)"
 
 
 def test_the_numbers_of_a_verdict() -> None:
@@ -202,10 +203,10 @@ def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
         records = [{**place, "step": step, "epoch": step / 7, "accuracy": value} for step, value in values.items()]
         return Run(f"ln-{seed}", "x/fig", "ln", seed, "done", 0, steps=40, records=records)
 
-    for gained, expected in ((0.05, "reproduced"), (-0.05, "contradicted")):
+    for gained, expected in ((0.05, HOLDS), (-0.05, FAILS)):
         found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
         assert found.verdict == expected and found.effect == pytest.approx(100 * gained, abs=0.1)
-    assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "not decidable here"
+    assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "untested (not decidable here)"
 
 
 def test_how_far_a_run_ends_above_its_best() -> None:
@@ -262,7 +263,11 @@ def test_examples_of_the_test_set_widen_the_interval() -> None:
         return only(claim, runs, examples=examples)
 
     narrow, wide, plain = found(0.1), found(10.0), only(claim, runs)
-    assert [one.verdict for one in (narrow, wide, plain)] == ["reproduced", "undecided", "reproduced"]
+    assert [one.verdict for one in (narrow, wide, plain)] == [
+        HOLDS,
+        "undecided",
+        HOLDS,
+    ]
     assert [one.parts[0].examples for one in (narrow, wide, plain)] == [20, 20, 0]
     assert narrow.effect == wide.effect == plain.effect and asked[0] == ("", list(range(1, 11)))
     lost = replace(runs[0], status="diverged", records=runs[0].records[:1])
@@ -280,7 +285,7 @@ def test_times_that_are_not_reached_are_decided_by_the_sign_test() -> None:
     assert part.cells[1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
     small = replace(SIGN, delta=Delta(0.9, "w"))
     runs = [timed_run(arm, s, epoch) for s in range(1, 13) for arm, epoch in (("ln", 3), ("bn", 4 + s % 2))]
-    assert verdict(artifact(small), runs) == "negligible"
+    assert verdict(artifact(small), runs) == "negligible · nothing open"
     (part,) = only(artifact(small), [runs[0], timed_run("bn", 1, None), *runs[2:]]).parts
     assert (part.word, part.delta) == ("holds", None), "an unobserved time cannot show that an effect is small"
     assert only(artifact(direction(test="sign")), OUTLIER).effect == -1.15, "the median"
@@ -339,7 +344,7 @@ def test_a_diverged_run_is_worst(endpoint: Endpoint, expect: str) -> None:
     runs[0] = replace(runs[0], status="diverged", records=runs[0].records[:1])  # bn, seed 1
     claim = artifact(direction(endpoint, expect, test="sign"))
     found = only(claim, runs)
-    assert (found.verdict, found.parts[0].diverged, found.effect) == ("reproduced", 1, None)
+    assert (found.verdict, found.parts[0].diverged, found.effect) == (HOLDS, 1, None)
     assert found.parts[0].cells[1]["values"][0] == "diverged"
     assert verdict(artifact(direction(endpoint, expect)), runs) == "undecided", "it has no mean"
     runs[1] = replace(runs[1], status="diverged", records=runs[1].records[:1])  # now ln, seed 1 as well
@@ -357,7 +362,7 @@ def test_the_order_of_a_lost_run_is_known_over_any_number_of_cells() -> None:
     contrast = tuple(zip((1.0, -1.0, -1.0, 1.0), cells, strict=True))
     runs = [final_run(arm, s, float(ord(arm) ** 2) + (arm == "d") * JITTER[s]) for s in range(10) for arm in "abcd"]
     claim = artifact(direction(contrast=contrast, expect="positive", test="sign"))
-    assert verdict(claim, runs) == "reproduced"
+    assert verdict(claim, runs) == HOLDS
     for places, counts in (("a", (10, 0)), ("ad", (10, 0)), ("b", (9, 1)), ("ab", (9, 0))):  # the last: not known
         lost = [replace(run, status="diverged") if run.arm in places else run for run in runs[:4]]
         test = only(claim, [*lost, *runs[4:]]).parts[0].sign_test
@@ -373,7 +378,7 @@ def test_the_signed_rank_test_decides_nothing() -> None:
         (direction(), OUTLIER, "undecided", 0.03125),
         (direction(), arms(-1.0, status="diverged"), "undecided", None),
         (direction(), runs, "undecided", 1.0),
-        (size(3.0, 1.0), arms(-1.0), "opposite", None),
+        (size(3.0, 1.0), arms(-1.0), "fails", None),
     ):
         found = only(artifact(part, kind=part.kind), given_runs).parts[0]
         assert (found.word, found.signed_rank) == (word, p)
@@ -389,14 +394,14 @@ def at(size: int, name: str, **more: Any) -> Part:
 @pytest.mark.parametrize(
     ("first", "second", "word", "shown"),
     [
-        (-1.0, -1.0, "reproduced", 0),
+        (-1.0, -1.0, HOLDS, 0),
         (-1.0, 0.05, "undecided", 1),
-        (-1.0, 2.0, "contradicted", 1),
-        (1.0, 2.0, "contradicted", 0),
-        (0.34, 2.0, "contradicted", 1),  # p = 0.03 is no evidence of one of two
+        (-1.0, 2.0, FAILS, 1),
+        (1.0, 2.0, FAILS, 0),
+        (0.34, 2.0, FAILS, 1),  # p = 0.03 is no evidence of one of two
         (0.0, 0.1, "undecided", 0),
         (0.34, -1.0, "undecided", 0),  # what speaks against it
-        (None, -1.0, "not run", 0),
+        (None, -1.0, "untested (not run)", 0),
     ],
 )
 def test_all_parts_must_hold_and_the_one_that_decides_is_shown(
@@ -419,14 +424,14 @@ def test_all_parts_must_hold_and_the_one_that_decides_is_shown(
 )  # fmt: skip
 def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, runs: list[Run]) -> None:
     """Any of k parts may refute the claim: each at 5 %, a true one of 16 parts would be refuted half of the time."""
-    assert verdict(artifact(part, kind=part.kind), runs) == "contradicted"
+    assert verdict(artifact(part, kind=part.kind), runs) == FAILS
     found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=part.kind), runs)
-    assert found.verdict == "undecided" and found.parts[0].word == "opposite"
+    assert found.verdict == "undecided" and found.parts[0].word == "fails"
 
 
 def test_reported_parts_never_decide() -> None:
     found = only(artifact(direction(), reported=(direction(expect="positive", name="r"),)), arms(-1.0))
-    assert found.verdict == "reproduced" and found.reported[0].word == "opposite"
+    assert found.verdict == HOLDS and found.reported[0].word == "fails"
 
 
 # --- seeds, looks and fidelities -------------------------------------------------------------------------------------
@@ -443,21 +448,21 @@ FRESH = alone(paper=Range(6, 10))
 @pytest.mark.parametrize(
     ("claim", "runs", "plan", "word", "seeds"),
     [
-        (artifact(direction()), [*arms(-9.0), *fresh(arms(0.1))], Plan(10), "reproduced", range(1, 11)),
+        (artifact(direction()), [*arms(-9.0), *fresh(arms(0.1))], Plan(10), HOLDS, range(1, 11)),
         (FRESH, [*arms(-9.0), *fresh(arms(0.1))], Plan(10), "undecided", range(6, 11)),
-        (FRESH, arms(-9.0), Plan(10), "not run", ()),
-        (alone(smoke=range(6, 11)), arms(-9.0), Plan(5), "reproduced", range(1, 6)),
+        (FRESH, arms(-9.0), Plan(10), "untested (not run)", ()),
+        (alone(smoke=range(6, 11)), arms(-9.0), Plan(5), HOLDS, range(1, 6)),
         (artifact(direction()), arms(-1.0, n=9), Plan(10), "undecided", range(1, 10)),
-        (artifact(direction()), arms(-1.0, n=10), Plan(10), "reproduced", range(1, 11)),
+        (artifact(direction()), arms(-1.0, n=10), Plan(10), HOLDS, range(1, 11)),
         (artifact(direction()), [*arms(-0.1), *arms(-1.0, n=10)[10:]], Plan(5), "undecided", range(1, 6)),
         (replace(artifact(direction()), seen=1), arms(-0.5), Plan(5, delta=1.0), "undecided", range(1, 6)),
         (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
-        (replace(FRESH, seen=5), fresh(arms(-0.5)), Plan(10, delta=1.0), "negligible", range(6, 11)),
+        (replace(FRESH, seen=5), fresh(arms(-0.5)), Plan(10, delta=1.0), "negligible · nothing open", range(6, 11)),
         (replace(FRESH, seen=6), fresh(arms(-0.5)), Plan(10, delta=1.0), "undecided", range(6, 11)),
-        (artifact(direction()), arms(-0.235, n=8), Plan(8), "reproduced", range(1, 9)),
+        (artifact(direction()), arms(-0.235, n=8), Plan(8), HOLDS, range(1, 9)),
         (artifact(direction(), added=(5, 8)), arms(-0.235, n=7), Plan(8), "undecided", range(1, 6)),
         (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8, delta=1.0), "undecided", range(1, 9)),
-        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=5), Plan(8), "reproduced", range(1, 6)),
+        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=5), Plan(8), HOLDS, range(1, 6)),
         (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
     ],
 )  # fmt: skip
@@ -500,22 +505,23 @@ def test_a_word_on_other_seeds_before_an_amendment_counts(claim: str, fidelity: 
 @pytest.mark.parametrize("fidelity", ["reduced", "proxy", "smoke"])
 def test_below_paper_fidelity_the_words_are_weaker(fidelity: str) -> None:
     claim, opened = artifact(direction()), artifact(direction(), open=["learning rate"])
-    for effect, word in ((-1.0, "holds"), (1.0, "opposite"), (0.0, "undecided")):
-        assert verdict(claim, arms(effect, fidelity=fidelity), fidelity) == f"{word} ({fidelity})"
-    assert verdict(opened, arms(-1.0, fidelity=fidelity), fidelity) == f"holds ({fidelity}); controls not run"
-    assert verdict(claim, [], fidelity) == "not run"
+    for effect, word in ((-1.0, f"holds · {fidelity} · nothing open"), (0.0, f"undecided · {fidelity}")):
+        assert verdict(claim, arms(effect, fidelity=fidelity), fidelity) == word
+    assert verdict(opened, arms(-1.0, fidelity=fidelity), fidelity) == f"holds · {fidelity} · controls not run"
+    assert verdict(claim, [], fidelity) == "untested (not run)"
     undecidable = only(artifact(direction(), not_decidable={fidelity: "too few"}), arms(-1.0), fidelity)
-    assert (undecidable.verdict, undecidable.undecidable) == ("not decidable here", "too few")
+    assert (undecidable.verdict, undecidable.undecidable) == ("untested (not decidable here)", "too few")
     compared_size = only(artifact(size(-1.0, 9.0), kind="size"), arms(-1.0), fidelity)
     why = "less training" if fidelity == "reduced" else "other data"
-    assert (compared_size.verdict, compared_size.parts[0].why) == ("not decidable here", why)
+    assert (compared_size.reason, compared_size.parts[0].why) == ("not decidable here", why)
 
 
 # --- controls --------------------------------------------------------------------------------------------------------
 
-NOT_RUN = "holds at the paper's setting; controls not run"
-DEPEND = "holds at the paper's setting; controls depend"
-OPEN = "holds at the paper's setting; controls undecided"
+AGREE = "holds · controls agree"
+NOT_RUN = "holds · controls not run"
+DEPEND = "holds · controls depend"
+OPEN = "holds · controls undecided"
 
 
 @pytest.mark.parametrize(
@@ -524,21 +530,20 @@ OPEN = "holds at the paper's setting; controls undecided"
         ([], (), NOT_RUN),
         ([*LOW(-1.0)], (), NOT_RUN),
         ([*LOW(-1.0), *HIGH(-1.0, n=4)], (), NOT_RUN),
-        ([*LOW(-1.0), *HIGH(-1.0)], (), "reproduced"),
+        ([*LOW(-1.0), *HIGH(-1.0)], (), AGREE),
         ([*LOW(-1.0), *HIGH(-1.0)], ("task",), NOT_RUN),
         ([*LOW(-1.0), *HIGH(1.0)], ("task",), DEPEND),  # what differs is known, whatever else is open
         ([*LOW(-1.0), *HIGH(1.0)], (), DEPEND),
         ([*LOW(-1.0), *HIGH(0.0)], (), OPEN),
     ],
 )
-def test_reproduced_and_contradicted_need_every_control_with_its_seeds(
+def test_controls_agree_where_every_one_has_its_seeds_and_the_same_word(
     controls: list[Run], unvaried: tuple[str, ...], word: str
 ) -> None:
     claim = artifact(direction(), open=["learning rate", "task"], unvaried=unvaried)
     assert verdict(claim, arms(-1.0) + controls) == word
     mirrored = artifact(direction(expect="positive"), open=["learning rate", "task"], unvaried=unvaried)
-    words = {"reproduced": "contradicted"}
-    assert verdict(mirrored, arms(-1.0) + controls) == words.get(word, word.replace("holds", "opposite"))
+    assert verdict(mirrored, arms(-1.0) + controls) == word.replace("holds", "fails")
     assert verdict(claim, arms(0.0) + controls) == "undecided"
 
 
@@ -552,7 +557,7 @@ def test_a_control_has_its_own_deciding_part_and_seeds() -> None:
         return arms(-1.0, control=control) + others
 
     found = only(artifact(sure, turns, open=["rate"]), [*runs("", -1.0), *runs("lr-low", -2.0), *runs("lr-high", 3.0)])
-    assert found.robustness == "depends" and [c.deciding for c in found.controls] == [0, 1]
+    assert found.robustness == "depend" and [c.deciding for c in found.controls] == [0, 1]
     own = artifact(direction(), open=["rate"], control_seeds={"lr-high": {"paper": Range(6, 10)}})
     late = fresh(HIGH(-1.0))
     found = only(own, [*arms(-1.0), *LOW(-1.0), *HIGH(0.0), *late], planned=Plan(5, 10))
@@ -564,7 +569,10 @@ def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
     a, b = (direction(name=name, delta=Delta(delta, "w")) for name, delta in (("a", 1.5), ("b", 0.7)))
     claim = artifact(a, b, open=["rate"])
     found = only(claim, [*arms(0.0), *LOW(0.0), *HIGH(-0.6)])
-    assert found.verdict == "negligible (1 of 2 parts)" and [c.share for c in found.controls] == [2, 1]
+    assert (found.verdict, found.share) == ("negligible · controls agree", 1) and [c.share for c in found.controls] == [
+        2,
+        1,
+    ]
     here, there = (
         direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta=Delta(0.7, "w")) for arm in ("rms", "ada")
     )
@@ -576,8 +584,7 @@ def test_a_negligible_claim_rests_on_the_same_part_everywhere() -> None:
 
     every = runs("", 0.0, -0.6) + runs("lr-low", 0.0, -0.6) + runs("lr-high", -0.6, 0.0)
     found = only(artifact(here, there, open=["rate"]), every)
-    assert found.verdict == "negligible (1 of 2 parts) at the paper's setting; controls undecided"
-    assert found.scattered
+    assert found.verdict == "negligible · controls undecided" and found.share == 1 and found.scattered
 
 
 # --- the whole file --------------------------------------------------------------------------------------------------
@@ -632,7 +639,7 @@ def test_the_order_of_runs_never_matters_and_signs_flip(
     shuffler.shuffle(runs)
     assert judge(artifact(part), runs, "paper") == expected
     swapped = [build("bn" if arm == "ln" else "ln", seed, value) for arm, seed, value in pairs]
-    flip = {"holds": "opposite", "opposite": "holds", "undecided": "undecided"}[expected.claims[0].parts[0].word]
+    flip = {"holds": "fails", "fails": "holds", "undecided": "undecided"}[expected.claims[0].parts[0].word]
     for other, given_runs in (
         (part, swapped),
         (replace(part, contrast=((-1.0, LN), (1.0, BN))), runs),

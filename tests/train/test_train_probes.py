@@ -127,12 +127,12 @@ def test_claims_of_the_probes_are_decided(name: str):
     ]
     verdicts = {claim.id: claim.verdict for claim in judged.judge(artifact, runs, "paper").claims}
     wanted = {
-        "ln2016/table1": {"LN-T1": "reproduced", "LN-T1b": "contradicted", "LN-T1c": "contradicted",
-                          "LN-T1e": "reproduced", "LN-T1d": "reproduced", "LN-T2": "reproduced"},
-        "ln2016/geometry": {"LN-H2": "reproduced", "LN-H2b": "contradicted", "LN-H3": "reproduced",
-                            "LN-H13": "contradicted"},
-        "ln2016/properties": {f"OV-{i}": "reproduced" for i in range(1, 18)}
-                             | {f"OV-{i}": "contradicted" for i in range(5, 10)},
+        "ln2016/table1": {"LN-T1": "holds · exact", "LN-T1b": "fails · exact", "LN-T1c": "fails · exact",
+                          "LN-T1e": "holds · exact", "LN-T1d": "holds · exact", "LN-T2": "holds · exact"},
+        "ln2016/geometry": {"LN-H2": "holds · exact", "LN-H2b": "fails · exact", "LN-H3": "holds · exact",
+                            "LN-H13": "fails · exact"},
+        "ln2016/properties": {f"OV-{i}": "holds · exact" for i in range(1, 18)}
+                             | {f"OV-{i}": "fails · exact" for i in range(5, 10)},
     }  # fmt: skip
     assert verdicts == wanted[name]
     assert artifacts.table(artifact, [replace(run, control="") for run in runs])

@@ -98,31 +98,25 @@ def test_arms_of_one_name_have_one_entry_in_the_legend(tmp_path: Path):
     assert len(names) == len({*names}) < len(drawn) and {*names} == {*drawn}
 
 
-def row(**changes: Any) -> dict[str, Any]:
-    verdict = changes.pop("verdict", "holds")
-    setting = {"reproduced": "holds"}.get(verdict, verdict)
-    claim = replace(only(artifact(direction()), arms(-1.0)), verdict=verdict, setting=setting)
-    word = describe.word(claim)
+def row(word: str = "holds", **changes: Any) -> dict[str, Any]:
+    claim = replace(only(artifact(direction()), arms(-1.0)), word=word, verdict=f"{word} · nothing open")
     return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False, "word": word} | changes
 
 
 def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
     rows = [
-        row(ours=True), row(fidelity="proxy"), *[row(exact=i < 5) for i in range(6)],
-        row(verdict="opposite"), row(verdict="not run"),
-        *[row(verdict="reproduced") for _ in range(3)],
+        row(ours=True), row(fidelity="proxy"), *[row(exact=i < 5) for i in range(6)], row("fails"), row("untested"),
     ]  # fmt: skip
     blocks = report._blocks(rows)
     assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]
-    tally = "Of 11 quoted claims, 3 are reproduced; 6 hold; 1 is the opposite; 1 is not run."
-    assert blocks[0]["tally"] == tally, "a claim that is reproduced is not among those that hold"
+    tally = "Of 8 quoted claims, 6 hold (6 nothing open); 1 fails (1 nothing open); 1 is untested."
+    assert blocks[0]["tally"] == tally
     unfolded = [r["word"] for r in blocks[0]["unfolded"]]
-    assert unfolded == ["reproduced"] * report.OPEN + ["holds"] * report.OPEN + ["opposite"]
-    assert not blocks[0]["unfolded"][report.OPEN]["exact"]  # measured ones first
+    assert unfolded == ["holds"] * report.OPEN + ["fails"]
+    assert not blocks[0]["unfolded"][0]["exact"]  # measured ones first
     folded = [(word, more, len(rest)) for word, more, rest in blocks[0]["folded"]]
-    left = 6 - report.OPEN
-    assert folded == [("reproduced", True, 3 - report.OPEN), ("holds", True, left), ("not run", False, 1)]
-    assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds."
+    assert folded == [("holds", True, 6 - report.OPEN), ("untested", False, 1)]
+    assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds (1 nothing open)."
 
 
 def test_independent_checks_have_a_page(built: Path):
@@ -183,19 +177,17 @@ def test_runs_without_samples_show_none(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "word", "rest"),
+    ("verdict", "facts"),
     [
-        ("reproduced", "reproduced", ""),
-        ("not decidable here", "not decidable here", ""),
-        ("holds (proxy); controls not run", "holds", "(proxy); controls not run"),
-        ("negligible (1 of 2 parts) at the paper's setting; controls depend", "negligible",
-         "(1 of 2 parts) at the paper's setting; controls depend"),
-        ("opposite at the paper's setting; none", "opposite", "at the paper's setting; none"),
-        ("", "", ""),
+        ("holds", ""),
+        ("holds · proxy · controls not run", "proxy · controls not run"),
+        ("untested (not run)", "(not run)"),
+        ("undecided (diverged) · as logged", "(diverged) · as logged"),
     ],
-)  # fmt: skip
-def test_a_verdicts_word_stands_alone(verdict: str, word: str, rest: str):
-    assert site.environment().filters["word_and_rest"](verdict) == (word, rest)
+)
+def test_facts_stand_beside_a_verdicts_word(verdict: str, facts: str):
+    claim = replace(only(artifact(direction()), arms(-1.0)), word=verdict.split(" ")[0], verdict=verdict)
+    assert site.environment().filters["facts"](claim) == facts
 
 
 def test_an_interval_is_not_broken_over_lines():

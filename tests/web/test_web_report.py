@@ -106,7 +106,7 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
     index = " ".join(" ".join(pages(site)["index.html"].text).split())
     page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
     for claim in content.claims:
-        for text in (claim.id, claim.statement, describe.word(claim), describe.answer(claim)):
+        for text in (claim.id, claim.statement, claim.word, describe.answer(claim)):
             assert text in index and text in page
         for text in (*describe.evidence(claim).split("; "), claim.quote, describe.suggestion(claim)):
             assert text in page
@@ -323,14 +323,14 @@ def test_of_computed_numbers_the_index_has_one_that_fails(tmp_path: Path):
     place = madeup.published(results)
     content = json.loads((place / "verdicts.json").read_text())
     claim = content["claims"][0]
-    claim |= {"kind": "exact", "setting": "opposite", "deciding": 1}
+    claim |= {"kind": "exact", "word": "fails", "deciding": 1}
     number = {"kind": "exact", "why": "", "n": 1, "effect": 2.0, "unit": "count"}
     number["required"] = {"value": 1.0, "at_most": None, "at_least": None}
-    claim["parts"] = [claim["parts"][0] | number | {"id": f"number {o}", "word": o} for o in ("holds", "opposite")]
+    claim["parts"] = [claim["parts"][0] | number | {"id": f"number {o}", "word": o} for o in ("holds", "fails")]
     (place / "verdicts.json").write_text(madeup.sealed(content))
     index = pages(report.build(results).index.parent)["index.html"]
     (answer,) = [text for text in index.text if "1 of 2" in text]
-    assert "number opposite" in answer and not any("number holds" in text for text in index.text)
+    assert "number fails" in answer and not any("number holds" in text for text in index.text)
 
 
 def test_what_is_no_plain_file_is_not_copied(tmp_path: Path):
