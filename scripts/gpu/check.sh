@@ -4,8 +4,8 @@
 #   scripts/gpu/check.sh OUT [WHEELS]      needs torch, NumPy, SciPy and pandas; WHEELS as scripts/gpu/wheels.sh makes it
 #   scripts/gpu/check.sh --cpu OUT [...]   the same steps at tiny sizes on the CPU: a test of this script
 #
-# Four steps: models against the CPU (models.py), layers and generative models (speed.py), and what 8 minutes leave for the
-# runs of ln2016/fig4. OUT has a line for each result as it ends (steps.jsonl), log.txt, gpu.md, which is published as
+# Five steps: models against the CPU (models.py), layers, generative models and Transformer blocks (speed.py), and what
+# 8 minutes leave for the runs of ln2016/fig4. OUT has a line for each result as it ends (steps.jsonl), log.txt, gpu.md, which is published as
 # results/bench/gpu.md, and in results.tar.* the runs: put these into WHEELS to go on with them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -56,6 +56,7 @@ runs() { # FOLDER: goes on with the runs that lie there
 step "models" 140 python3 scripts/gpu/models.py --device "$device" "${tiny[@]}"
 step "layers" 120 python3 scripts/gpu/speed.py layers --device "$device"
 step "generative models" 100 python3 scripts/gpu/speed.py generative --device "$device"
+step "blocks" 120 python3 scripts/gpu/speed.py blocks --device "$device"
 runs "$wheels"
 if [ "$device" = cpu ]; then
     rm -r "$scratch/results"

@@ -1,12 +1,14 @@
-"""Speed on the GPU, eager and as CUDA graphs: python scripts/gpu/speed.py layers|generative [--device cpu]
+"""Speed on the GPU, eager and as CUDA graphs: python scripts/gpu/speed.py layers|generative|blocks [--device cpu]
 
 layers: a training step of LN-LSTM and LN-GRU at the shapes of `scripts/bench/rnn.py` against cuDNN's plain layers, and
 the memory of a step; and the ATen backend against the plain loop, which takes its place unless ATen is 1.5 times as
 fast. generative: updates of DRAW with 64 glimpses and of handwriting with 400 units and 500 points, and the hours of a
 run at fidelity `paper`, without its evaluations. Eager, as runs are trained; and with forward and backward pass of all
 time steps as one CUDA graph, the optimizer outside. Float32 without TF32. A graph's gradients are compared with the
-eager ones before it is timed. Prints a line of JSON for each. `--device cpu`: at tiny sizes and without graphs, which
-the CPU does not have; it shows that this script runs.
+eager ones before it is timed. blocks: a Transformer block of `scripts/bench/block.py` in bfloat16 at widths of 1024,
+2048 and 4096 on 4096 tokens, eager and compiled: DyT against RMSNorm, fused and of several operations. Prints a line
+of JSON for each. `--device cpu`: at tiny sizes and without graphs, which the CPU does not have; it shows that this
+script runs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import block
 import generative
 import harness
 import rnn
@@ -141,6 +145,11 @@ def generated(artifact: str, arm: str, device: str) -> Found:
         }
 
 
+def blocks(width: int, tokens: int, compiled: bool, device: str) -> Found:
+    for row in block.compare(width, tokens, compiled, partial(timed, device=device), device, torch.bfloat16):
+        yield {key: value for key, value in asdict(row).items() if value is not None}
+
+
 def graphed_update(model: base.Model, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer) -> rnn.Side:
     """Noise is drawn outside of the graph, which reads it at its place in memory."""
     draw, noise = model.normal, dict[str, Tensor]()
@@ -165,14 +174,15 @@ def graphed_update(model: base.Model, loss: Callable[[], Tensor], optimizer: tor
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("layers", "generative"))
+    parser.add_argument("what", choices=("layers", "generative", "blocks"))
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if given.device == "cpu":
         print("speed.py: the CPU has no CUDA graphs: eager only, at tiny sizes", file=sys.stderr)
-    tiny = {"steps": 3, "batch": 2, "hidden": 8} if given.device == "cpu" else {}
+    graphs = given.device == "cuda"
+    tiny = {} if graphs else {"steps": 3, "batch": 2, "hidden": 8}
     cases: dict[str, Callable[[], Found]] = {
         f"{artifact}, {arm}": lambda a=artifact, arm=arm: generated(a, arm, given.device)
         for artifact in ("ln2016/fig4", "ln2016/fig5")
@@ -180,6 +190,12 @@ if __name__ == "__main__":
     }
     if given.what == "layers":
         cases = {s.name: lambda s=s: layers(replace(s, **tiny), given.device) for s in rnn.SHAPES}
+    if given.what == "blocks":
+        cases = {
+            f"{how}, width {width}": partial(blocks, width, 4096 if graphs else 8, how == "compiled", given.device)
+            for how in ("eager", "compiled")[: 1 + graphs]
+            for width in ((1024, 2048, 4096) if graphs else (64,))
+        }
     failed = 0
     for case, measure in cases.items():
         try:

@@ -234,3 +234,19 @@ def test_published_benchmarks_are_whole():
         assert (SCRIPTS.parents[1] / content["command"].split()[1]).is_file()
         assert path.with_suffix(".md").is_file()
     assert [path.stem for path in published if path.stem == "loop"] == ["loop"]
+
+
+def test_blocks_differ_in_their_norm_alone(bench):
+    import block
+
+    x, outputs = torch.randn(1, 5, 64), {}
+    for name, norm in block.NORMS.items():
+        torch.manual_seed(1)
+        outputs[name] = block.Block(64, norm)(x)
+    torch.testing.assert_close(outputs["RMSNorm"], outputs["RMSNorm of several operations"], rtol=1e-4, atol=1e-4)
+    assert (outputs["DyT"] - outputs["none"]).abs().max() > 0.01
+    rows = [*block.compare(64, 5, False, lambda steps: interleave(steps, 2))]
+    assert [row.case.partition(":")[0] for row in rows] == [
+        f"width 64, {p}, eager" for p in block.PASSES for _ in range(4)
+    ]
+    sys.modules.pop("block")
