@@ -35,6 +35,8 @@ TASKS = {
     "imdb": Task("IMDB (RNN)", "nll", "test NLL", "nats", "nll"),
     "recall": Task("recall (LSTM)", "nll", "test NLL", "nats", "nll"),
     "recall80": Task("recall of 80 steps (LSTM)", "nll", "test NLL", "nats", "nll"),
+    "lm": Task("characters (Transformer)", "nll", "test NLL", "nats per character", "nll"),
+    "vit": Task("CIFAR-10 (Transformer)", "nll", "test NLL", "nats", "nll"),
     "captions": Task("captions (GRU)", "image_r10", "test image R@10", "points", "image_rsum", -1, 100),
 }
 NORMS = {
@@ -83,7 +85,7 @@ def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     found = []
     for task, one, cells in _tasks(runs):
         looks = {arm: Look(name, COLOURS[arm.partition("-")[2]]) for arm, name in cells.items()}
-        clock = "step" if task == "captions" else "epoch"
+        clock = "step" if task in ("captions", "lm") else "epoch"
         where = f"V{_monitored(one)[1:]}", "valid", "eval", one.chosen_by
         quantity = Quantity(*where, log=one.sign > 0, x=AXES[clock], clock=clock)
         found += all_panels([run for run in runs if run.arm in cells], looks, {one.title: {}}, [quantity])
