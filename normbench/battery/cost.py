@@ -29,16 +29,21 @@ class Cost:
     high: float
 
 
-def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+def interleave(
+    sides: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for index in range(warmup + rounds):
         order = list(sides) if index % 2 == 0 else list(sides)[::-1]
         for name in order:
-            started = time.perf_counter()
+            started = clock()
             sides[name]()
             if index >= warmup:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(clock() - started)
     return seconds
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from devices import has_kernel
-from smallest import small
+from smallest import SMALL, small
 
 from normbench.battery.cost import interleave
 from normbench.config import identity
@@ -158,6 +158,24 @@ def test_language_rows_are_of_updates_of_one_batch(bench):
     names = [row.case for row in language.recurrence(2, hidden=8, features=6, steps=5, batch=3)]
     assert names == ["GRU of 8 with LN / nn.GRU", "encoding by 8 with LN / nn.GRU"]
     sys.modules.pop("language")
+
+
+@pytest.mark.parametrize("model", ["char_lm", "vit"])
+@pytest.mark.parametrize("norm", ["none", "layer", "rms", "dyt"])
+def test_transformers_are_compared_with_the_same_in_plain_pytorch(
+    bench, model: str, norm: str, monkeypatch: pytest.MonkeyPatch
+):
+    import transformer
+
+    words = (*SMALL[model], "model.placement=pre")
+    rows = list(transformer.compare(model, norm, False, 2, *words))
+    assert [row.case for row in rows] == [f"{model}, {norm}: ours / plain"] and rows[0].ratio > 0
+    assert "g++" in transformer.reasons(rows)[0]
+    real = transformer.Block.forward
+    monkeypatch.setattr(transformer.Block, "forward", lambda self, x: real(self, x).roll(1, -1))
+    with pytest.raises(SystemExit, match="compute different losses"):
+        list(transformer.compare(model, norm, False, 2, *words))
+    sys.modules.pop("transformer")
 
 
 @pytest.fixture
