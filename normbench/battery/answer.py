@@ -116,7 +116,8 @@ class Outcome:
 def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
     """(split, metric) of what the last evaluation logged: of the test split, or else the monitored one, then of train.
 
-    The first is the chief one: the first share, since it needs no unit, else the first that the model declares.
+    The first is the chief one: the first share, since it needs no unit, else the first that the model declares. Numbers
+    of which nothing says whether a lower or a higher one is better are none of them.
     """
     if not runs:
         return []
@@ -124,7 +125,9 @@ def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
     found = []
     for split in dict.fromkeys(("test" if "test" in logged else runs[0].monitor["split"], "train")):
         at_the_end = [
-            m for m in logged.get(split, ()) if any(final(run, split, "eval", m.name) is not None for run in runs)
+            m
+            for m in logged.get(split, ())
+            if m.better and any(final(run, split, "eval", m.name) is not None for run in runs)
         ]
         found += [(split, m) for m in sorted(at_the_end, key=lambda m: m != metrics.chief(at_the_end))]
     return found

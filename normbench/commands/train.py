@@ -240,7 +240,7 @@ def _table(specs: Sequence[Spec], stored: Runs, states: Mapping[str, str], conso
         for split in ("train", "valid", "test")
         for metric in logged.get(split, ())
         if (split, metric.name) in monitored
-        or (split != "valid" and (metric.loss or metric == metrics.chief(logged[split])))
+        or (split != "valid" and (metric.loss or (metric.better and metric == metrics.chief(logged[split]))))
     ]
     settings_of_runs = [configuration.flat(spec.config) for spec in specs]
     among = configuration.numbers(settings_of_runs)

@@ -144,7 +144,8 @@ def test_the_chief_metric_is_a_share_of_the_test_split() -> None:
     spec = tiny.spec()
     names = [(split, metric.name) for split, metric in answer.quantities(runs(0.2))]
     assert names == [("test", "error"), ("test", "nll")]
-    train = [{"epoch": e, "step": spec.steps * e, "split": "train", "mode": "both", "nll": 1.0} for e in (0, 1)]
+    place = {"split": "train", "mode": "both"}  # alpha: logged by the model, neither better lower nor higher
+    train = [{"epoch": e, "step": spec.steps * e, **place, "nll": 1.0, "block.0.mlp.alpha": 0.5} for e in (0, 1)]
     (found,) = answer.quantities([fake.record(spec, 1, records=train, steps=spec.steps)])
     assert found[0] == "train" and found[1].loss
 

@@ -10,6 +10,7 @@ import pytest
 import tiny
 import yaml
 from rich.console import Console
+from smallest import SMALL
 
 from normbench.commands import progress, status
 from normbench.commands.progress import Bars
@@ -47,6 +48,14 @@ def test_a_sweeps_configurations_are_documents(normbench, capfd) -> None:
     documents = list(yaml.safe_load_all(capfd.readouterr().out))
     assert [d["norm"]["name"] for d in documents] == ["none", "batch"]
     assert {d["launcher"]["name"] for d in documents} == {"pool"}
+
+
+def test_a_sweeps_table_has_no_number_that_is_neither_better_lower_nor_higher(normbench, capfd) -> None:
+    """A language model of which training examples are not evaluated has its sites' statistics alone on split train."""
+    words = (*SMALL["char_lm"], "train.steps=2", "eval.every=2")
+    assert normbench("train", "-m", "model=char_lm", *words, "norm=layer,rms") == 0
+    (header,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("run ")]
+    assert "valid NLL, nats per character" in header and "test error, %" in header and "train" not in header
 
 
 @pytest.mark.parametrize(
