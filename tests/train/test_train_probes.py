@@ -52,6 +52,26 @@ def test_statements_of_the_text_about_the_table():
     assert none["W_rescale"] == pytest.approx(1.5)  # (2.5 - 1) / 1
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_gradients_of_a_normalized_layer(seed: int):
+    """RMSNorm 4.2: a layer without normalization has none of it, pRMSNorm all but eq. 9 and the equality with LN."""
+    found = {name: numbers(arm("rms2019/gradients", name, f"seed={seed}")) for name in ("none", "layer", "rms", "prms")}
+    scaled = [f"{name}_by_{change}" for name in ("W", "gain", "shift") for change in ("inputs", "weights")]
+    assert all(value > 1e-3 for value in found["none"].values())
+    for name in ("layer", "rms", "prms"):
+        assert all(found[name][key] < 1e-9 for key in scaled), name
+    assert found["rms"]["eq9"] < 1e-9 < 1e-3 < min(found["layer"]["eq9"], found["prms"]["eq9"])
+    assert found["rms"]["zero_mean"] < 1e-9 < 1e-3 < found["prms"]["zero_mean"]
+
+
+def test_the_printed_numbers_of_rmsnorm():
+    found = numbers(arm("rms2019/arithmetic", "printed"))
+    assert found["none_less_rms"] == pytest.approx(0.13) and found["layer_less_none"] == pytest.approx(1.53)
+    assert found["least_saved"] == pytest.approx(100 * 17 / 248)  # Table 4
+    assert found["most_saved"] == pytest.approx(100 * 7.68 / 12.02)  # Table 8
+    assert found["brackets_off"] == pytest.approx(15.1 - 100 * 59 / 392)  # Table 6, nearest to another digit
+
+
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical"])
 @pytest.mark.parametrize("name", ["none", "batch", "weight", "layer"])
 def test_the_exact_fisher_matrix_is_the_hessian_of_the_divergence(name: str, family: str):
