@@ -164,8 +164,8 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     """Every weight by the scheme of its name, biases 0; a normalizer's own parameters stay as it made them.
 
     `model.init` is a scheme without numbers, for all weights; or a name under which the model's YAML declares schemes
-    by pattern, of which the most specific wins, with their numbers (or the options that hold them) and a factor:
-    `initial: {NAME: {"*": {scheme: normal, std: 0.01}, embedding: {scheme: orthogonal, times: 0.05}}}`.
+    by pattern, of which the most specific wins, with their numbers (or the options that hold them), a factor and a
+    centre: `initial: {NAME: {"*": {scheme: normal, std: 0.01}, embedding: {scheme: orthogonal, times: 0.05}}}`.
     Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. With `alike: true` it is
     keyed by the seed alone, and begun anew for every parameter and each of its gates: those of one scheme and shape
     begin the same. With `biases: true` a bias has the law of the matrix that it goes with, which for the one bias of a
@@ -203,14 +203,15 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
 
 
 def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> tuple[Callable[[Draw, Weight], np.ndarray], bool]:
-    """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them; `alike`."""
+    """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2, centre: 1}`, numbers or names of options; `alike`."""
     given = {"scheme": rule} if isinstance(rule, str) else dict(rule)
     name, alike = str(given.pop("scheme", None)), bool(given.pop("alike", False))
     given.pop("biases", None)
     if name not in SCHEMES:
         raise unknown(f"{place}: {name} is not a scheme.", name, SCHEMES)
     numbers = {key: sites.lookup(config, value) if isinstance(value, str) else value for key, value in given.items()}
-    times, wanted = numbers.pop("times", 1.0), [*inspect.signature(SCHEMES[name]).parameters][2:]
+    times, centre = numbers.pop("times", 1.0), numbers.pop("centre", 0.0)
+    wanted = [*inspect.signature(SCHEMES[name]).parameters][2:]
     if sorted(numbers) != sorted(wanted):
         raise BadInput(f"{place}: {name} takes {' and '.join(wanted) or 'no numbers'}, not {numbers}.")
-    return lambda draw, weight: times * SCHEMES[name](draw, weight, **numbers), alike
+    return lambda draw, weight: centre + times * SCHEMES[name](draw, weight, **numbers), alike

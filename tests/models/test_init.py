@@ -119,8 +119,24 @@ def test_the_most_specific_pattern_decides_with_its_numbers_and_its_factor() -> 
     scaled = initialized({**initial, "lstm.cells.*.weight_hh": {"scheme": "orthogonal", "times": 0.05}})
     torch.testing.assert_close(scaled["lstm.cells.0.weight_hh"], 0.05 * found["lstm.cells.0.weight_hh"])
     assert torch.equal(scaled["logits.weight"], found["logits.weight"])
+    shifted = initialized({**initial, "lstm.cells.*.weight_hh": {"scheme": "orthogonal", "times": 0.05, "centre": 0.2}})
+    torch.testing.assert_close(shifted["lstm.cells.0.weight_hh"], 0.2 + 0.05 * found["lstm.cells.0.weight_hh"])
+    assert torch.equal(shifted["logits.weight"], found["logits.weight"]) and not shifted["lstm.cells.0.bias"].any()
     of_option = initialized({"*": {"scheme": "normal", "std": "model.hidden_size"}})  # 8
     torch.testing.assert_close(of_option["logits.weight"], 4 * found["logits.weight"])
+
+
+def test_a_common_centre_of_all_weights_is_invisible_to_layer_normalization_alone() -> None:
+    """LN's invariance to a re-centred matrix, of each term of its LSTM; a softmax sees no common shift either."""
+    x = torch.randn(5, 6, 9, generator=torch.Generator().manual_seed(0))
+
+    def outputs(norm: str, scheme: str) -> torch.Tensor:
+        network = built(small("recall_lstm", f"norm={norm}", f"model.init={scheme}"))
+        return network.predict(x).detach().log_softmax(1)
+
+    for scheme in ("around", "recurrent_around"):
+        torch.testing.assert_close(outputs("layer", scheme), outputs("layer", "glorot_uniform"), atol=1e-4, rtol=0)
+        assert (outputs("rms", scheme) - outputs("rms", "glorot_uniform")).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ VALUES: dict[str, list[Any]] = {
     "gain_init": [1.0, 0.1],
     "also_momenta": [[], [0.01, 0.7]],
     "num_groups": [1, 2, 3],
-    "p": [1.0, 0.5],
+    "p": [1.0, 0.4],
     "t_max": [100, 2],
     "ghost_size": [3, 4],
     "warmup_updates": [10000, 0, 2],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from contract import defaults, make
 from torch import nn
 
@@ -216,10 +217,26 @@ def test_the_limits_of_batch_renorm_are_those_of_the_paper() -> None:
 
 
 def test_a_partial_rms_that_leaves_nothing_is_refused() -> None:
-    with pytest.raises(NormbenchError, match=r"p=0\.1 leaves none of its 6 features"):
+    with pytest.raises(NormbenchError, match=r"p=0\.1 leaves none of its 6 values"):
         make("rms", FLAT, defaults("rms") | {"p": 0.1})
     site = Site("s", ("pre_activation",), FLAT, 100)
     assert RMSNorm(site, p=0.29).used == 29, "0.29 * 100 is a little less than 29 in floating point"
+    assert RMSNorm(site, p=0.07, partial="ceil").used == 7, "0.07 * 100 is a little more than 7 in floating point"
+    assert [RMSNorm(site, p=0.125, partial=way).used for way in ("floor", "ceil")] == [12, 13]
+
+
+def test_rms_over_the_space_of_a_channel_keeps_its_mean_where_instance_normalization_takes_it() -> None:
+    """The axes of RMSNorm's convolutional network (A.4): each channel of each image by itself."""
+    options = {"normalized_axes": "space", "eps": 0.0, "affine": False}
+    x = torch.randn(4, 3, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 1
+    ours = make("rms", LAST, defaults("rms") | options, seed=None, space=(3, 2)).double()
+    expected = x / x.square().mean((1, 2), keepdim=True).sqrt()
+    torch.testing.assert_close(ours(x), expected)
+    centred = x - x.mean((1, 2), keepdim=True)
+    instance = F.instance_norm(centred.permute(0, 3, 1, 2), eps=1e-30).permute(0, 2, 3, 1)
+    torch.testing.assert_close(ours(centred), instance)
+    whole = make("rms", LAST, defaults("rms") | options | {"normalized_axes": "all"}, seed=None, space=(3, 2)).double()
+    torch.testing.assert_close(whole(x), x / x.square().mean((1, 2, 3), keepdim=True).sqrt())
 
 
 def test_each_momentum_keeps_averages_of_its_own() -> None:
