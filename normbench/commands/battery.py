@@ -21,7 +21,7 @@ from normbench.battery import answer, trials
 from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
-from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option
+from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option, repeatable
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import say, show_rows
 from normbench.config import compose
@@ -79,9 +79,7 @@ class Battery(options.Answering):
     fidelity: Fidelity = "smoke"
     seeds: Annotated[int, option("seeds per normalizer", "N", min=1)] = 5
     jobs: Jobs = 0
-    only: Annotated[
-        list[str], option("only this experiment (repeatable)", "EXPERIMENT", default_factory=list, show_default=False)
-    ]
+    only: Annotated[list[str], repeatable("only this experiment", "EXPERIMENT")]
     budget: Annotated[
         float | None,
         option(
@@ -148,7 +146,7 @@ class Battery(options.Answering):
         failures = [*training.describe_failures(ensured.outcomes, stored)]
         for fault in failures:
             self.say(f"  failed: {fault}")
-        for line in training.describe_uncompiled(ensured.outcomes, stored):
+        for line in training.describe_launched(ensured.outcomes, stored):
             self.say(f"  {line}")
         numbers, page = write(summary, self.results / "battery" / adopted.name)
         self.say(f"\n  numbers   {numbers}")

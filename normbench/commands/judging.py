@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from normbench.commands import options, terminal
-from normbench.commands.options import option
-from normbench.commands.terminal import show_rows
+from normbench.commands.options import option, repeatable
+from normbench.commands.terminal import say, say_under
+from normbench.draw.text import visible
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
 from normbench.judge import ci
@@ -21,14 +22,14 @@ from normbench.runs import files
 
 STDOUT = Path("-")
 COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
-FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; for a gate: {ci.GATE} (repeatable)"
+FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; for a gate: {ci.GATE}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judging(options.Answering):
     """A command that judges claims: `run` calls its `judge`, then writes the comment and finds the exit code."""
 
-    fail_on: Annotated[list[str], option(FAIL_ON, "WORD[,WORD]", default_factory=list, show_default=False)]
+    fail_on: Annotated[list[str], repeatable(FAIL_ON, "WORD[,WORD]")]
     markdown: Annotated[
         Path | None, option("write the verdicts as a comment on a pull request; -: print it", "FILE", parser=place)
     ] = None
@@ -81,14 +82,13 @@ class Judging(options.Answering):
 
 
 def print_verdicts(claims: Sequence[Verdict], answers: Sequence[str], console: Console) -> None:
-    """Print a row per claim, with its answer; nothing for an artifact without claims."""
+    """Print each claim with its verdict and answer: a line of a pipe, which keeps commands in it whole."""
     from normbench.papers import describe
 
-    if not claims:
-        return
-    rows: list[list[str | Text]] = []
+    width = max((len(claim.id) for claim in claims), default=0)
     for claim, answer in zip(claims, answers, strict=True):
-        colour = COLOURS.get(describe.news(claim), "")
-        rows.append([claim.id, claim.statement, Text(claim.verdict, style=colour), answer])
-    show_rows(console, ("claim", "statement", "verdict", "answer"), rows)
-    console.print()
+        verdict = (claim.verdict, COLOURS.get(describe.news(claim), ""))
+        line = Text.assemble(verdict, visible(f" – {claim.statement}: {answer}"))
+        say_under(console, f"{claim.id:<{width}}  ", line)
+    if claims:
+        say(console, "")

@@ -48,6 +48,10 @@ def option(help: str, metavar: str | None = None, *names: str, **settings: Any) 
     return typer.Option(*names, help=help, metavar=metavar, **settings)
 
 
+def repeatable(help: str, metavar: str, *names: str, **settings: Any) -> Any:
+    return option(f"{help} (repeatable)", metavar, *names, default_factory=list, show_default=False, **settings)
+
+
 def flag(name: str, help: str) -> Any:
     return typer.Option(name, help=help)
 

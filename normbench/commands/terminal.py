@@ -40,13 +40,13 @@ def say(console: Console, text: str) -> None:
     console.print(Text(visible_lines(text)), soft_wrap=True)
 
 
-def say_under(console: Console, head: str | Text, text: str) -> None:
+def say_under(console: Console, head: str | Text, text: str | Text) -> None:
     """Print a text after its head; on a terminal all its lines begin in the same column."""
-    begin = head if isinstance(head, Text) else Text(visible_lines(head))
+    begin, rest = (Text(visible_lines(part)) if isinstance(part, str) else part for part in (head, text))
     if not console.is_terminal:
-        return say(console, begin.plain + text)
-    line = Table.grid()
-    line.add_row(begin, Text(visible_lines(text), overflow="fold"))
+        return say(console, begin.plain + rest.plain)
+    line = Table.grid("", Column(overflow="fold"))
+    line.add_row(begin, rest)
     console.print(line)
 
 

@@ -20,9 +20,8 @@ from normbench.commands.options import ConfigDir, argument, flag, option
 from normbench.commands.terminal import say, show_rows
 from normbench.commands.training import (
     describe_failures,
+    describe_launched,
     describe_stored,
-    describe_submitted,
-    describe_uncompiled,
     replay,
     watched,
 )
@@ -218,8 +217,7 @@ def _remarks(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Ou
         yield f"  {copy.path}"
     for fault in describe_failures(outcomes, stored, "busy"):
         yield f"normbench: {fault}"
-    yield from describe_submitted(outcomes)
-    yield from describe_uncompiled(outcomes, stored)
+    yield from describe_launched(outcomes, stored)
     for spec in specs:
         if stored.state(spec) == "damaged" and (copy := stored.copy(spec.id)):
             yield f"normbench: {copy.path} is damaged: {copy.reason}. Delete it to train this run again."

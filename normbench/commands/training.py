@@ -37,12 +37,6 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
     return base.load(plan.command_options("launcher", asked, config_dir))
 
 
-def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
-    """The reasons of a launcher for runs that it only submitted, with their number."""
-    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
-        yield f"{format.plural(runs, 'run')} {reason}"
-
-
 def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]) -> Iterator[str]:
     """How many runs are shown without being trained, and where they are from; which stored ones are trained anew."""
     counts: Counter[str] = Counter()
@@ -64,8 +58,10 @@ def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]
         )
 
 
-def describe_uncompiled(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Iterator[str]:
-    """A line if the CPU trained any of these runs without the kernel that a compiler builds."""
+def describe_launched(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Iterator[str]:
+    """How many runs a launcher left to others, and how many the CPU trained without the kernel a compiler builds."""
+    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
+        yield f"{format.plural(runs, 'run')} {reason}"
     environments = [copy.environment for run in outcomes if (copy := stored.copy(run))]
     slow = [e for e in environments if e.get("device") == "cpu" and e.get("recurrent", "").startswith("ATen")]
     if slow:
