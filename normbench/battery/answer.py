@@ -222,21 +222,3 @@ def headlines(outcomes: Sequence[Outcome]) -> list[str]:
         later = f"; {NOT_YET} in {found[NOT_YET]}" if found[NOT_YET] else ""
         lines.append(f"against {other}: {words} of {total} experiment{'' if total == 1 else 's'}{later}")
     return lines
-
-
-def decided_when(outcome: Outcome, seeds: int) -> str:
-    """When the comparisons with the opponents become decided, as far as the runs that are there tell."""
-    found: dict[str, list[str]] = {}
-    for c in outcome.chief:
-        if c.word in (BETTER, WORSE):
-            text = "decided"
-        elif c.word == UNDECIDED:
-            text = f"with about {c.needed} seeds" if c.needed else "out of reach"
-        elif c.difference.n >= FEWEST:
-            text = f"never with these runs ({c.why})"
-        else:
-            text = "with these runs, at the earliest" if seeds >= FEWEST else f"with {FEWEST} seeds, at the earliest"
-        found.setdefault(text, []).append(c.against)
-    if len(found) == 1:
-        return next(iter(found))
-    return "; ".join(f"{', '.join(others)}: {text}" for text, others in found.items())

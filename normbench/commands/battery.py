@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # imports torch
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one nn.Module
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
-  normbench battery --norm rms --dry-run                how long each experiment takes, when its answer is decided
+  normbench battery --norm rms --dry-run                how long each experiment takes
   normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
   normbench battery --norm rms --budget 2h              the most informative experiments of two hours
 
@@ -64,7 +64,7 @@ or where neither side is better than before training, the word is *not yet*, wit
                   "cost": {}}]}}
   {"norm": "centre", "runs": 10, "missing": ["66a495804d15"],
    "outlook": [{"experiment": "ln2016/online", "axes": {}, "runs": 6, "missing": 6, "seconds": 15.0, "taken": true,
-                "decided": "with 5 seeds, at the earliest", "refused": {}}]}        with --dry-run
+                "refused": {}}]}        with --dry-run
 "numbers" is battery.json: "answer" has for each opponent {"better": 1, "worse": 0, "undecided": 3, "not_yet": 2}.
 """
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
@@ -106,20 +106,25 @@ class Battery(options.Answering):
             taken = planned if self.budget is None else trials.within_budget(planned, seconds, self.budget)
             notes += [f"{trial.name}: left out by --budget" for trial in planned if trial not in taken]
             promises = [] if self.dry_run else self._contract(adopted)
+        stored.refresh()  # the contract takes a while
         for note in notes:
             self.say(f"  {note}")
         specs = _specs(taken, probes)
+        lacking = missing(specs, stored)
+        counts = f"{format.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
         if self.dry_run:
-            lacking = missing(specs, stored)
-            outcomes = answer.decide([_outcome(adopted.name, trial, stored) for trial in planned])
-            rows = [self._outlook(outcome, stored, seconds, outcome.trial in taken) for outcome in outcomes]
-            self._show_outlook(rows, outcomes, len(specs), len(lacking), min(launcher.processes, len(lacking)))
+            rows = self._outlook(planned, taken, stored, seconds)
+            needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
+            how_long = f", about {format.duration(needed)} on" if needed else " on"
+            processes = format.plural(min(launcher.processes, len(lacking)), "process")
+            self.say(f"{counts}{how_long} {processes}; --dry-run: nothing is run")
             if self.as_json:
                 ids = [spec.id for spec in lacking]
                 terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
             return 0
-        stored.refresh()
-        self._announce(specs, stored)
+        self.say(counts)
+        for line in training.describe_stored(stored, specs, lacking):
+            self.say(f"  {line}")
         ensured = ensure_runs(specs, launcher, stored, lambda runs: Bars(runs, self.console), wait_for_busy=True)
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
@@ -141,7 +146,6 @@ class Battery(options.Answering):
             outcomes=answer.decide(outcomes),
             notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
         )
-        _show_table1(summary.table1, self.console)
         _show_outcomes(summary.outcomes, self.console)
         failures = [*training.describe_failures(ensured.outcomes, stored)]
         for fault in failures:
@@ -161,12 +165,6 @@ class Battery(options.Answering):
             reply = {"norm": adopted.name, "runs": len(specs), "missing": [], "failures": failures, "page": str(page)}
             terminal.say_json(reply | {"numbers": _as_json(summary)})
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
-
-    def _announce(self, specs: Sequence[Spec], stored: Runs) -> None:
-        total, lacking = len(specs), missing(specs, stored)
-        self.say(f"{format.plural(total, 'run')} · {total - len(lacking)} done, {len(lacking)} to run")
-        for line in training.describe_stored(stored, specs, lacking):
-            self.say(f"  {line}")
 
     def _seconds(self, planned: Sequence[Trial], stored: Runs, processes: int) -> dict[str, float | None]:
         """For each trial how long its missing runs take on so many processes; None if that is unknown.
@@ -192,49 +190,27 @@ class Battery(options.Answering):
         return seconds
 
     def _outlook(
-        self, outcome: Outcome, stored: Runs, seconds: Mapping[str, float | None], taken: bool
-    ) -> dict[str, Any]:
-        """One experiment in a dry run."""
-        trial = outcome.trial
-        specs = _specs([trial])
-        return {
-            "experiment": trial.experiment,
-            "axes": dict(trial.axes),
-            "runs": len(specs),
-            "missing": len(missing(specs, stored)),
-            "seconds": seconds[trial.name],
-            "taken": taken,
-            "decided": answer.decided_when(outcome, self.seeds if taken else 0),
-            "refused": trial.refused,
-        }
-
-    def _show_outlook(
-        self, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], runs: int, lacking: int, processes: int
-    ) -> None:
-        """A line for each experiment; then how long all takes, and when there is an answer."""
+        self, planned: Sequence[Trial], taken: Sequence[Trial], stored: Runs, seconds: Mapping[str, float | None]
+    ) -> list[dict[str, Any]]:
+        """Print how long each experiment takes; the same as data."""
         from normbench.rnn.loop import notes
 
-        lines = []
-        for row, outcome in zip(rows, outcomes, strict=True):
-            time = "" if row["seconds"] is None else format.duration(row["seconds"]) if row["missing"] else "0 s"
-            counts = f"{row['runs'] - row['missing']} done, {row['missing']} to run"
-            lines.append((outcome.trial.name, counts, time if row["taken"] else f"{time}, left out", row["decided"]))
-        show_rows(self.console, ("experiment", "runs", "time", "decided"), lines)
-        for line in _takes_no_part(outcomes):
+        rows, lines = [], []
+        for trial in planned:
+            runs, lacking, needed = _specs([trial]), missing(_specs([trial]), stored), seconds[trial.name]
+            row = {"experiment": trial.experiment, "axes": dict(trial.axes), "runs": len(runs), "missing": len(lacking)}
+            rows.append(row | {"seconds": needed, "taken": trial in taken, "refused": trial.refused})
+            time = "" if needed is None else format.duration(needed) if lacking else "0 s"
+            counts = f"{len(runs) - len(lacking)} done, {len(lacking)} to run"
+            lines.append((trial.name, counts, time if trial in taken else f"{time}, left out"))
+        show_rows(self.console, ("experiment", "runs", "time"), lines)
+        for line in _takes_no_part(planned):
             self.say(line)
-        specs = _specs([outcome.trial for outcome in outcomes])
-        for note in dict.fromkeys(note for spec in specs for note in notes(spec.config, spec.sites)):
+        for note in dict.fromkeys(note for spec in _specs(planned) for note in notes(spec.config, spec.sites)):
             self.say(f"  {note}")
-        for line in answer.headlines(outcomes):
-            self.say(line)
         if self.seeds < FEWEST:
             self.say(f"--seeds {self.seeds} gives no answer: that needs {FEWEST} seeds of each normalizer")
-        elif lacking:
-            self.say("what is not yet is decided after these runs at the earliest")
-        needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
-        how_long = f", about {format.duration(needed)} on {format.plural(processes, 'process')}" if needed else ""
-        done = f"{format.plural(runs, 'run')} · {runs - lacking} done, {lacking} to run"
-        self.say(f"{done}{how_long}; --dry-run: nothing is run")
+        return rows
 
     def _contract(self, adopted: Adopted) -> list[tuple[str, int]]:
         """The promises with their number of layouts; NormbenchError with the names of broken promises."""
@@ -331,15 +307,6 @@ def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> tuple[list[str], 
     return ["", *table1.COLUMNS.values()], rows
 
 
-def _show_table1(rows: tuple[Sequence[str], Sequence[Sequence[str]]], console: Console) -> None:
-    """A line per normalizer; the deviations are on the page."""
-    say(console, "\nLN Table 1: invariant to")
-    for norm, *words in rows[1]:
-        invariances = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
-        answered = any(word.startswith("no") for word in words)
-        say(console, f"  {norm}: {', '.join(invariances) or ('nothing' if answered else words[0])}")
-
-
 def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     """A row for each experiment; then who takes no part or failed in which."""
     opponents = battery_page.opponents(outcomes)
@@ -352,7 +319,7 @@ def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     if outcomes:
         say(console, "")
         show_rows(console, ["experiment", "", *(f"against {other}" for other in opponents), "× none"], rows)
-    for line in _takes_no_part(outcomes):
+    for line in _takes_no_part([outcome.trial for outcome in outcomes]):
         say(console, line)
     for outcome in outcomes:
         for norm, reason in outcome.failed.items():
@@ -363,12 +330,12 @@ def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
             )
 
 
-def _takes_no_part(outcomes: Sequence[Outcome]) -> list[str]:
+def _takes_no_part(planned: Sequence[Trial]) -> list[str]:
     """A line for each reason why a normalizer takes no part, with the experiments."""
     places: dict[tuple[str, str], list[str]] = {}
-    for outcome in outcomes:
-        for one in outcome.trial.refused.items():
-            places.setdefault(one, []).append(outcome.trial.name)
+    for trial in planned:
+        for refusal in trial.refused.items():
+            places.setdefault(refusal, []).append(trial.name)
     return [f"  {norm} takes no part in {'; '.join(names)}: {reason}" for (norm, reason), names in places.items()]
 
 

@@ -119,14 +119,6 @@ def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_fir
         "against layer: better in 1, worse in 1, undecided in 1 of 4 experiments; not yet in 1",
         "against none: better in 2, worse in 0, undecided in 0 of 3 experiments; not yet in 1",
     ]
-    when = {one.trial.experiment: answer.decided_when(one, 5) for one in outcomes}
-    assert when == {
-        "c/far": "decided",
-        "b/near": "layer: out of reach; none: decided",
-        "d/worse": "decided",
-        "a/few": "with these runs, at the earliest",
-    }
-    assert answer.decided_when(outcomes[-1], 2) == "with 5 seeds, at the earliest"
 
 
 def test_the_page_has_every_effect_that_the_answer_has(tmp_path: Path) -> None:
