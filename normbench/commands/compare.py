@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from normbench.commands import format, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
-from normbench.compare.answer import Comparison, Group, Row
+from normbench.compare.answer import Comparison, Group
 from normbench.compare.question import END, Question
 from normbench.errors import BadInput
 from normbench.runs import choices
@@ -211,40 +211,31 @@ def _show_references(c: Comparison, console: Console) -> None:
 
 
 def _show_group(group: Group, c: Comparison, best: str, console: Console) -> None:
+    """A row for each arm; columns in which nothing stands are left out."""
     q = c.question
     by = q.by or [configuration.ARM_GROUP]  # of a single arm
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
         arm = "arm"  # names of the experiment
+    has_best = q.at == END and c.task.has_best and not all(row.lacks(row.best) for row in group.rows)
     level = f"{CLOCKS[q.clock]} to {(q.level or 0.0) * q.metric.factor:g} {q.metric.unit}".rstrip()
-    base = group.against[0].second if group.against else ""
-    sources = len({run.source for run in c.task.runs}) > 1
-    columns: list[tuple[str, bool, Callable[[Row, describe.Texts], str]]] = [
-        (arm, True, lambda row, _: row.arm),
-        ("n", True, lambda row, _: str(row.at.n)),
-        ("at the end" if q.at == END else f"at the {best}", True, lambda _, texts: texts.at),
-        (
-            best,
-            q.at == END and c.task.has_best and not all(row.lacks(row.best) for row in group.rows),
-            lambda _, texts: texts.best,
-        ),
-        (f"against {base}", bool(base), lambda _, texts: texts.difference),
-        ("p", bool(base), lambda _, texts: texts.p),
-        ("Holm", bool(base), lambda _, texts: texts.holm),
-        (level, q.level is not None, lambda _, texts: texts.time),
-        ("ms/update", True, lambda _, texts: texts.pace),
-        ("source", sources, lambda row, _: _sources(row)),
-    ]
-    rows = [
-        [text(row, texts) for _, shown, text in columns if shown]
-        for row, texts in zip(group.rows, describe.table(group.rows, c), strict=True)
-    ]
-    show_rows(console, [title for title, shown, _ in columns if shown], rows)
-
-
-def _sources(row: Row) -> str:
-    counts = Counter(run.source for run in row.cell.runs)
-    return ", ".join(f"{n} {source}" for source, n in sorted(counts.items()))
+    sources = [Counter(run.source for run in row.cell.runs) for row in group.rows]
+    several = len({run.source for run in c.task.runs}) > 1
+    texts = describe.table(group.rows, c)
+    columns = {
+        arm: [row.arm for row in group.rows],
+        "n": [str(row.at.n) for row in group.rows],
+        "at the end" if q.at == END else f"at the {best}": [text.at for text in texts],
+        best: [text.best for text in texts if has_best],
+        f"against {group.against[0].second if group.against else ''}": [text.difference for text in texts],
+        "p": [text.p for text in texts],
+        "Holm": [text.holm for text in texts],
+        level: [text.time for text in texts],
+        "ms/update": [text.pace for text in texts],
+        "source": [", ".join(f"{n} {name}" for name, n in sorted(counts.items())) for counts in sources if several],
+    }
+    columns = {title: cells for title, cells in columns.items() if any(cells)}
+    show_rows(console, [*columns], zip(*columns.values(), strict=True))
 
 
 def _overview(found: Sequence[groups.Task], console: Console) -> None:
