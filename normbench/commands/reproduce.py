@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,7 @@ from normbench.launch.base import Launcher, Watch
 from normbench.launch.run_missing import ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import shipped_results
-from normbench.papers.claims import Artifact, Claim, place_of
+from normbench.papers.claims import Artifact
 from normbench.runs.directory import left_out
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
@@ -145,9 +144,8 @@ class Reproduce(Judging):
         if claims := sum(len(answer.get("claims", ())) for answer in answers):
             now, before = (sum(answer.get(key, 0) for answer in answers) for key in ("decided", "decided_before"))
             self.say(f"  decided   {now} of {format.plural(claims, 'claim')}, {before} before this command")
-        index = None
-        if not self.dry_run and self.results.is_dir():  # no folder is made if nothing was run
-            index = self._report([planned.artifact.id for planned in plans])
+        is_shown = not self.dry_run and self.results.is_dir()  # no folder is made if nothing was run
+        index = self._report([planned.artifact.id for planned in plans]) if is_shown else None
         if self.as_json:
             terminal.say_json({"artifacts": answers, "report": index})
         return max(codes)
@@ -164,19 +162,7 @@ class Reproduce(Judging):
         return [artifact for artifact in chosen if has[artifact.id]]
 
     def asked_specs(self, planned: artifacts.Plan) -> list[Spec]:
-        """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
-        artifact = planned.artifact
-        named = self.seeds is not None  # given seeds are not limited to planned ones
-        specs = plan.artifact_specs(
-            artifact.experiment,
-            self.fidelity,
-            self.seeds if named else artifact.seeds,
-            self.only,
-            self.controls,
-            artifact.config_dir,
-            limited=not named,
-            groups={claim.id: _runs_of(claim, planned, named) for claim in artifact.claims},
-        )
+        specs = planned.specs(self.seeds, self.only, self.controls)
         return [replace(spec, config={**spec.config, "device": self.device}) for spec in specs]
 
     def _artifact(
@@ -299,12 +285,3 @@ class Reproduce(Judging):
 
 
 command = Reproduce
-
-
-def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict[str, Any]]:
-    """The cells of the runs that a claim compares; if none can decide it, of those that it reports."""
-    places = []
-    for control, part in product(("", *claim.controls), claim.parts or claim.reported):
-        seeds = {} if any_seed else {"seed": planned.seeds(part, control, claim.alone(planned.fidelity, control))}
-        places += [{**place_of(cell), **seeds, "control": control} for _, cell in part.contrast]
-    return places

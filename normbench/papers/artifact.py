@@ -194,6 +194,31 @@ class Plan:
         shared = set.intersection(*(self._seeds(cell, control) for _, cell in part.contrast))
         return sorted(shared if alone is None else shared & set(alone))
 
+    def specs(self, seeds: int | Sequence[int] | None, only: Sequence[str], controls: bool) -> list[Spec]:
+        """The runs to make, as `artifact_specs` has them; without `seeds` those of the planned ones.
+
+        `only` takes claims, too: the runs that they compare, of the seeds that decide them.
+        """
+        artifact, limited = self.artifact, seeds is None
+        return plan.artifact_specs(
+            artifact.experiment,
+            self.fidelity,
+            artifact.seeds if seeds is None else seeds,
+            only,
+            controls,
+            artifact.config_dir,
+            limited=limited,
+            groups={claim.id: self._places(claim, limited) for claim in artifact.claims},
+        )
+
+    def _places(self, claim: claims.Claim, limited: bool) -> list[dict[str, Any]]:
+        """The cells of the runs that a claim compares; if none can decide it, of those that it reports."""
+        places = []
+        for control, part in product(("", *claim.controls), claim.parts or claim.reported):
+            seeds = {"seed": self.seeds(part, control, claim.alone(self.fidelity, control))} if limited else {}
+            places += [{**claims.place_of(cell), **seeds, "control": control} for _, cell in part.contrast]
+        return places
+
     def smallest_effect(self, part: claims.Part) -> float | None:
         """In the part's unit, by the data set of the arms that it compares.
 
