@@ -28,7 +28,6 @@ class Check:
         yield from stored.leftovers(self.results, repair, self.seen)
         yield from published.check(self.results, self._ids, self.seen)
         yield from stored.imports(self.results, self.seen)
-        yield from stored.plans(self.results)
         for path in directory.listed(self.results / "runs"):
             self.seen["raw runs"] += 1
             yield from stored.raw(directory.read(path), self._ids)

@@ -1,4 +1,4 @@
-"""What lies below a results folder besides what is published: leftovers, imports, plans of workers, raw runs."""
+"""What lies below a results folder besides what is published: leftovers, imports, raw runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.runs import checkpoint_file, directory, files, imported, pack
-from normbench.runs import plans as plan_files
 from normbench.runs.directory import Damaged, why
 from normbench.runs.run import FINISHED, Run
 
@@ -69,17 +68,6 @@ def imports(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
             if computed != run.id:
                 yield Finding("id", path, f"what names run {run.id} gives the id {computed}: the folder was renamed, "
                               f"or one of them was changed. {again}")  # fmt: skip
-
-
-def plans(results: Path) -> Iterator[Finding]:
-    """Plans of workers: whole, and named by their content."""
-    for path in sorted((results / plan_files.FOLDER).glob(f"*/{plan_files.PLAN}")):
-        try:
-            plan_files.read(path.parent)
-        except plan_files.Foreign as error:
-            yield Finding("unknown", path, str(error))
-        except NormbenchError as error:
-            yield Finding("damage", path, str(error))
 
 
 def raw(run: Run, ids: Ids) -> Iterator[Finding]:

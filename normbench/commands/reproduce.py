@@ -199,7 +199,7 @@ class Reproduce(Judging):
         judged.append(Judged(planned.artifact.id, claims))
         answer |= {
             "failures": failures,
-            "claims": [{"id": claim.id, "word": claim.word, "verdict": claim.verdict, "n": claim.n} for claim in claims],
+            "claims": [{key: getattr(claim, key) for key in ("id", "word", "verdict", "n")} for claim in claims],
             "files": files,
             "decided": describe.decided(claims),
             "decided_before": describe.decided(published.before.claims if published.before else ()),

@@ -19,7 +19,6 @@ from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.files import reading
-from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import imported, pack
 from normbench.runs import own as own_folder
@@ -33,8 +32,7 @@ EPILOG = """examples:
 --json prints, shortened:
   {"runs": [{"id": "3a228e1c3403", "experiment": "adhoc", "arm": "mnist_mlp-none", "seed": 1, "status": "done",
              "step": 12, "steps": 12, "reason": "", "path": "results/runs/adhoc/mnist_mlp-none.s1.3a228e1c3403",
-             "label": "model=mnist_mlp norm=none"}],
-   "notes": []}
+             "label": "model=mnist_mlp norm=none"}]}
 a run that is training has "seconds_left" too.
 """
 TAIL = 4096  # bytes: more than the records of one evaluation
@@ -45,13 +43,8 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
     """Print the counts of each experiment and configuration, then each unfinished run."""
     stored = Runs(results).raw
     runs = [{**entry(run), "label": label} for run, label in zip(stored, labels(stored), strict=True)]
-    waiting, notes = queue.queued(results)
-    for run in runs:
-        run["status"] = queue.state(run["status"], run["id"], waiting)
-    fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
-    runs += [{**entry(run), "label": label} for run, label in zip(fresh, labels(fresh), strict=True)]
     if as_json:
-        return say_json({"runs": runs, "notes": notes})
+        return say_json({"runs": runs})
     console = terminal_console()
     if not runs:
         some = shlex.join(
@@ -61,8 +54,6 @@ def command(results: Results, config_dir: ConfigDir = None, as_json: Json = Fals
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in FINISHED], console)
-    for note in notes:
-        say(console, f"note: {note}")
     if hint := format.where_published(results):
         say(console, hint)
     for path in pack.published(results):

@@ -192,7 +192,7 @@ def _as_json(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Ou
     """The state of each run, and why it is not done."""
     for spec, label in zip(specs, configuration.labels(specs), strict=True):
         state, ended, copy = stored.state(spec), outcomes.get(spec.id), stored.copy(spec.id)
-        if ended and (ended.status == "refused" or (ended.status in base.LEFT and state != "running")):
+        if ended and (ended.status == "refused" or (ended.status == "planned" and state != "running")):
             state = ended.status
         yield {
             "id": spec.id,

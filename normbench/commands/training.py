@@ -60,7 +60,7 @@ def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]
 
 def describe_launched(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Iterator[str]:
     """How many runs a launcher left to others, and how many the CPU trained without the kernel a compiler builds."""
-    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
+    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status == "planned").items():
         yield f"{format.plural(runs, 'run')} {reason}"
     environments = [copy.environment for run in outcomes if (copy := stored.copy(run))]
     slow = [e for e in environments if e.get("device") == "cpu" and e.get("recurrent", "").startswith("ATen")]

@@ -14,7 +14,6 @@ from normbench.config.plan import ADHOC
 from normbench.runs.run import FINISHED, NO_MONITOR, Run
 
 FIDELITY = "fidelity"
-UNDER_WAY = ("running", "queued")
 Budget = tuple[int, str]
 
 
@@ -79,7 +78,7 @@ class Cell:
 
     @property
     def under_way(self) -> list[Run]:
-        return [run for run in self.runs if run.status in UNDER_WAY]
+        return [run for run in self.runs if run.status == "running"]
 
 
 @dataclass(frozen=True)

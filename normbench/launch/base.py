@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +22,11 @@ Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around th
 # quarter of a training step of the RNN on IMDB and almost half of its evaluation.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-LEFT = ("queued", "planned")  # the outcome of runs that are left to workers
-STOPPED, KILLED = 130, 137  # exit codes of a worker with runs left: it was stopped; what trained one was killed
 
 
 @dataclass
 class Outcome:
-    """How a run ended for this command: done, diverged, interrupted, failed, refused, busy or not started; or LEFT."""
+    """How a run ended for this command: done, diverged, interrupted, failed, refused, busy, not started; or planned."""
 
     status: str
     reason: str = ""
@@ -50,7 +49,7 @@ class Launcher(Protocol):
         specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
-        deadline: float | None = None,
+        deadline: float = math.inf,
     ) -> tuple[dict[str, Outcome], bool]:
         """Train `specs` below `root`; returns outcomes by run id, and whether the user interrupted.
 

@@ -1,17 +1,74 @@
-"""Writes the plan and returns; `normbench worker PLAN`, started by the user anywhere, trains its runs."""
+"""Plans: `RESULTS/plans/NAME/plan.json` lists runs, and `normbench worker PLAN`, started anywhere, trains a shard."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from normbench.config.identity import code
 from normbench.config.spec import Spec
+from normbench.errors import BadInput
 from normbench.launch.base import Listener, Outcome
-from normbench.runs import plans
+from normbench.runs import files
+
+FOLDER, NAME = "plans", "plan.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan's folder, which lies in the results folder that its runs are in, and its runs as messages."""
+
+    path: Path
+    runs: Sequence[Mapping[str, Any]]
+
+    @property
+    def results(self) -> Path:
+        return self.path.parent.parent
+
+    def shard(self, number: int, of: int) -> Sequence[Mapping[str, Any]]:
+        """The runs of one shard, from 0: they are dealt in turn."""
+        return self.runs[number::of]
+
+
+def write(specs: Sequence[Spec], results: Path) -> Plan:
+    """The plan of these runs, named by its content."""
+    runs = [spec.to_json() for spec in specs]
+    content = {"code": code(), "runs": runs}
+    path = results.resolve() / FOLDER / files.seal(content)[:12]
+    files.make_folder(path)
+    files.write_json(path / NAME, content)
+    return Plan(path, runs)
+
+
+def read(path: Path) -> Plan:
+    """A plan by its folder or its file. NormbenchError where other code planned it: it would train something else."""
+    folder = (path.parent if path.name == NAME else path).resolve()
+    try:
+        content = json.loads((folder / NAME).read_bytes())
+        planned_by, runs = content["code"], content["runs"]
+    except OSError as error:
+        raise BadInput(
+            f"{folder / NAME} cannot be read on {socket.gethostname()}: {error.strerror}. All nodes must share the "
+            "results folder."
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BadInput(f"{folder / NAME} is damaged: repeat the command that planned it.") from None
+    if planned_by != code():
+        raise BadInput(
+            f"{folder} was planned by other code ({planned_by}) than this worker's ({code()} on "
+            f"{socket.gethostname()}): repeat the command that planned it."
+        )
+    return Plan(folder, runs)
 
 
 class PlanWriter:
+    """Writes the plan and returns."""
+
     processes = 1
     here = False
 
@@ -20,10 +77,9 @@ class PlanWriter:
         specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
-        deadline: float | None = None,
+        deadline: float = math.inf,
     ) -> tuple[dict[str, Outcome], bool]:
-        plan = plans.new([spec.to_json() for spec in specs], root.parent, code())
-        plan.write()
+        plan = write(specs, root.parent)
         reason = f"planned; a worker trains shard i of n, from 0: normbench worker {plan.path} --shard i/n"
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
-import select
 import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,8 +22,8 @@ from normbench.runs import directory
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
-ToWandb = Callable[[Spec], Mapping[str, Any] | None]
 END_SECONDS = 10.0  # for a process to exit before it is killed
+ToWandb = Callable[[Spec], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pool:
 
     jobs: int = 0
     here: bool = True
-    wandb: ToWandb | None = None
+    wandb: ToWandb = lambda spec: None
 
     @property
     def processes(self) -> int:
@@ -49,9 +49,9 @@ class Pool:
         specs: Sequence[Spec],
         root: Path,
         listen: Listener = lambda spec, event: None,
-        deadline: float | None = None,
+        deadline: float = math.inf,
     ) -> tuple[dict[str, Outcome], bool]:
-        launch = _Launch(specs, root, listen, deadline, self.wandb or (lambda spec: None))
+        launch = _Launch(specs, root, listen, deadline, self.wandb)
         launch.run(self.processes)
         return launch.outcomes, launch.interrupts > 0
 
@@ -60,69 +60,51 @@ launcher = Pool
 
 
 class _Worker:
-    """A worker process, and the pipe on which it alone sends events."""
+    """A worker process, and the connection over which it gets runs and sends events."""
 
     def __init__(self) -> None:
         self.spec: Spec | None = None
-        self.stop_sent = False
-        self.partial = b""  # an incomplete last line
-        self.events, writer = os.pipe()
-        os.set_blocking(self.events, False)
-        try:
+        self.connection, its_end = connection.Pipe()
+        with its_end:
             self.process = subprocess.Popen(
-                python(*WORKER, str(writer)),
-                stdin=subprocess.PIPE,
+                python(*WORKER, str(its_end.fileno())),
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # a run's own output goes to its log
                 env=os.environ | worker_environment(),
-                pass_fds=[writer],
+                pass_fds=[its_end.fileno()],
                 start_new_session=True,  # Ctrl-C reaches only the parent, which asks its workers to save
             )
-        finally:
-            os.close(writer)
 
-    def send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
+    def send(self, job: Mapping[str, Any] | None) -> None:
+        """A run to train, or None: save it and end."""
         with contextlib.suppress(OSError):  # if the worker has just died, `receive` finds out
-            self.process.stdin.write((json.dumps(message) + "\n").encode())
-            self.process.stdin.flush()
-
-    def stop(self) -> None:
-        """Let it save its run and end."""
-        if not self.stop_sent:
-            self.send({"stop": True})
-            self.stop_sent = True
+            self.connection.send(job)
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """New events, and whether they are the last.
-
-        They are the last if its process has ended, even if processes that it forked hold the pipe open, or if the pipe
-        is closed.
-        """
-        last = self.process.poll() is not None  # checked first: what it wrote before that is read below
-        with contextlib.suppress(BlockingIOError):
-            while content := os.read(self.events, 1 << 16):
-                self.partial += content
+        """New events, and whether they are the last: its process has ended, or closed the connection."""
+        # checked first: what it wrote before that is read below. Processes that it forked may hold the connection open.
+        last, events = self.process.poll() is not None, []
+        try:
+            while self.connection.poll():
+                events.append(self.connection.recv())
+        except (EOFError, OSError):
             last = True
-        *lines, self.partial = self.partial.split(b"\n")
-        return [json.loads(line) for line in lines], last
+        return events, last
 
     def end(self) -> int:
         """Wait for its end; returns its exit code."""
+        self.connection.close()
         try:
-            code = self.process.wait(END_SECONDS)
+            return self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            code = self.process.wait()
-        os.close(self.events)
-        return code
+            return self.process.wait()
 
 
 class _Launch:
     """One call of `launch`: its workers, the waiting runs, and the outcomes of the others."""
 
-    def __init__(
-        self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float | None, wandb: ToWandb
-    ) -> None:
+    def __init__(self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float, wandb: ToWandb) -> None:
         self.root, self.listen, self.deadline, self.wandb = root, listen, deadline, wandb
         self.listed = directory.listed(root, {spec.id for spec in specs}.__contains__)
         self.waiting = deque(specs)
@@ -131,22 +113,28 @@ class _Launch:
         self.interrupts = 0
 
     def run(self, processes: int) -> None:
+        told = False
         with self._signals():
             try:
-                for _ in range(min(processes, len(self.waiting))):
+                for _ in range(processes):
                     self._start()
                 while busy := [worker for worker in self.workers if worker.spec is not None]:
                     if self.interrupts > 1:
                         raise KeyboardInterrupt
-                    for worker in busy if self._stopped else ():
-                        worker.stop()
-                    select.select([worker.events for worker in busy], [], [], POLL_SECONDS)
+                    if self._stopped and not told:
+                        told = True
+                        for worker in busy:
+                            worker.send(None)
+                    connection.wait([worker.connection for worker in busy], POLL_SECONDS)
                     for worker in busy:
                         self._handle_events(worker)
             finally:
-                self._end_workers()
-
-    # --- workers ---
+                for worker in self.workers:
+                    worker.connection.close()
+                    if worker.spec is not None:  # only after a second interrupt or an error in the parent
+                        worker.process.kill()
+                for worker in self.workers:
+                    worker.end()
 
     def _start(self) -> None:
         if self.waiting and not self._stopped:
@@ -157,15 +145,15 @@ class _Launch:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
             path = directory.place(self.root, worker.spec, self.listed)
-            worker.send({"run": worker.spec.to_json(), "path": str(path), "wandb": self.wandb(worker.spec)})
+            worker.send({"run": worker.spec.to_json(), "path": path, "wandb": self.wandb(worker.spec)})
             self.listen(worker.spec, {"event": "start"})
 
     def _handle_events(self, worker: _Worker) -> None:
         events, last = worker.receive()
         for event in events:
             if event["event"] == "end":
-                self._finish(worker, Outcome(event["status"], event.get("reason", ""), event.get("code", 0)))
-                last = last or event.get("last", False)  # it has run a user's code
+                self._finish(worker, event["outcome"])
+                last = last or event["last"]  # it has run a user's code
             elif worker.spec is not None:
                 self.listen(worker.spec, event)
         if last:
@@ -182,22 +170,9 @@ class _Launch:
             self.listen(worker.spec, {"event": "end", "status": outcome.status, "reason": outcome.reason})
             worker.spec = None
 
-    def _end_workers(self) -> None:
-        for worker in self.workers:
-            assert worker.process.stdin is not None
-            with contextlib.suppress(OSError):
-                worker.process.stdin.close()
-            if worker.spec is not None:  # only after a second interrupt or an error in the parent
-                worker.process.kill()
-        for worker in self.workers:
-            worker.end()
-
-    # --- stopping ---
-
     @property
     def _stopped(self) -> bool:
-        late = self.deadline is not None and time.monotonic() >= self.deadline
-        return self.interrupts > 0 or late
+        return self.interrupts > 0 or time.monotonic() >= self.deadline
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

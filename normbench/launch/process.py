@@ -1,43 +1,47 @@
-"""A worker process: trains the runs that it receives on its standard input, one by one; imports torch once.
+"""A worker process: trains the runs that it receives one by one; imports torch once.
 
-It ends after a run with a user's code, which may have changed torch for all runs of its process.
+Its only argument is the number of its end of the connection to the pool. In: `{"run": ..., "path": ..., "wandb": ...}`,
+or None, which stops the run. Out: the events `progress`, `warning` and `end`. A run's printed output goes to its log.
 
-It reads and writes lines of JSON. In: `{"run": {...}, "path": ..., "wandb": {...}}` or `{"stop": true}`. Out, on a
-descriptor whose number is the only argument: the events `progress`, `warning` and `end`. A run's printed output goes to
-its log instead.
-The end of the input means that the parent has ended: the run is saved and the worker ends; so it does on SIGTERM, which
-a batch system sends to all processes of a job.
+It ends after a run with a user's code, which may have changed torch for all runs of its process. Where the connection
+ends the pool has ended: the run is saved and the worker ends; so it does on SIGTERM, which a batch system sends to all
+processes of a job.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
+from normbench.config.spec import Spec
 from normbench.core import user_code
-from normbench.launch.run_one import train_one
+from normbench.errors import FULL, NormbenchError, line_of
+from normbench.launch.base import Outcome
 from normbench.launch.wandb_run import Logging
 from normbench.runs import directory
+from normbench.runs.run import FINISHED
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
+Job = dict[str, Any]
 
 
 def main() -> None:
-    events = int(sys.argv[1])
-    os.set_inheritable(events, False)  # programs that a run starts may outlive it
-    source = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a run that reads its standard input must not read the jobs
-    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    pool = Connection(int(sys.argv[1]))
+    os.set_inheritable(pool.fileno(), False)  # programs that a run starts may outlive it
+    jobs: queue.Queue[Job | None] = queue.Queue()
     stopping = threading.Event()
     terminated = False
 
@@ -46,50 +50,95 @@ def main() -> None:
         terminated = True
 
     signal.signal(signal.SIGTERM, terminate)
-    threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
+    threading.Thread(target=_receive, args=(pool, jobs, stopping), daemon=True).start()
     while not terminated and (job := jobs.get()) is not None:
-        _run(job, events, stopping, lambda: terminated or stopping.is_set())
+        _run(job, pool, lambda: terminated or stopping.is_set())
         if user_code.executed:
             return
 
 
-def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
-    with contextlib.suppress(ValueError):  # a torn line: the parent was killed as it wrote
-        for text in source:
-            message = json.loads(text)
-            if message.get("stop"):
-                stopping.set()
+def _receive(pool: Connection, jobs: queue.Queue[Job | None], stopping: threading.Event) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            if job := pool.recv():
+                jobs.put(job)
             else:
-                jobs.put(message)
+                stopping.set()
     stopping.set()
     jobs.put(None)
-    timer = threading.Timer(GRACE_SECONDS, os._exit, (1,))
-    timer.daemon = True  # it does not delay a worker that ends in time
-    timer.start()
+    time.sleep(GRACE_SECONDS)
+    os._exit(1)
 
 
-def _run(job: dict[str, Any], events: int, stopping: threading.Event, stopped: Callable[[], bool]) -> None:
+def _run(job: Job, pool: Connection, stopped: Callable[[], bool]) -> None:
     def send(event: Mapping[str, Any]) -> None:
-        line = (json.dumps(event) + "\n").encode()
-        try:
-            while line:
-                line = line[os.write(events, line) :]
-        except OSError:  # the parent is gone; `stopping` ends the run
-            stopping.set()
-
-    run = directory.RunDirectory(Path(job["path"]))
-    arguments = job.get("wandb")
-    logging = arguments and Logging(run, arguments, lambda text: send({"event": "warning", "text": text}))
+        with contextlib.suppress(OSError):  # the pool is gone; `stopped` ends the run
+            pool.send(event)
 
     def listen(event: dict[str, Any]) -> None:
         if logging and "epoch" in event:
             logging.evaluated()
         send({"event": "progress"} | event)
 
+    run = directory.RunDirectory(job["path"])
+    arguments = job["wandb"]
+    logging = arguments and Logging(run, arguments, lambda text: send({"event": "warning", "text": text}))
     outcome = train_one(job["run"], run, listen, stopped)
     if logging:
         logging.ended(outcome.status)
-    send({"event": "end", "last": user_code.executed} | vars(outcome))
+    send({"event": "end", "outcome": outcome, "last": bool(user_code.executed)})
+
+
+def train_one(
+    message: Mapping[str, Any],
+    run: directory.RunDirectory,
+    listen: Callable[[dict[str, Any]], None],
+    stopped: Callable[[], bool],
+) -> Outcome:
+    """Train, or resume, the run of a spec's message in its directory; its outcome, whatever it raises."""
+    from normbench.train.train_one import ensure_run  # imported here: torch is slow
+
+    try:
+        spec = Spec.from_json(message)
+        _print_to(run.path / "output.log")
+        return Outcome(ensure_run(spec, run, listen, stopped), directory.read(run.path).reason)
+    except NormbenchError as error:
+        if error.code == 2:
+            _remove_if_empty(run.path)
+        return Outcome("busy" if error.code == 5 else "refused", f"{error}{line_of(error)}", error.code)
+    except BaseException as error:  # raised by a model or a user's code, as sys.exit does: the other runs continue
+        if isinstance(error, OSError) and error.errno in FULL:  # where the run does not handle it itself
+            return Outcome("refused", f"{run.path}: {error.strerror}", 4)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ") + line_of(error)
+        _record_failure(run, reason)
+        return Outcome("failed", reason)
+
+
+def _print_to(log: Path) -> None:
+    """From here on what this process prints goes to a run's log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    with open(log, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+def _remove_if_empty(path: Path) -> None:
+    """Remove the folder of a run that was refused before it began: it would be listed as killed."""
+    with contextlib.suppress(OSError):
+        if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not directory.is_locked(path):
+            shutil.rmtree(path)
+
+
+def _record_failure(run: directory.RunDirectory, reason: str) -> None:
+    """Write the traceback to the run's log, and the status unless the run is finished."""
+    # the failure may be that nothing can be written here; the caller gets the outcome all the same
+    with contextlib.suppress(Exception), run.writing():
+        traceback.print_exc()
+        stored = directory.read(run.path)
+        if stored.status not in (*FINISHED, "damaged"):
+            run.content = run.content or directory.carried(stored)
+            run.write("failed", reason=reason)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -15,8 +16,7 @@ from normbench.config.spec import Spec
 from normbench.core import extras
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
-from normbench.launch.queue import left_to_others
-from normbench.runs import directory, files, plans
+from normbench.runs import directory, files
 from normbench.runs.table import Runs
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
@@ -39,16 +39,14 @@ def ensure_runs(
     retry_failed: bool = True,
     seconds: float | None = None,
     wait_for_busy: bool = False,
-    assigned: bool = False,
 ) -> Ensured:
     """Train those of `specs` that are missing among `runs`; NormbenchError before any training if that fails.
 
     watch: gives a context around the training, whose value listens to events. seconds: running runs are saved and
     stopped after that time; 0 trains nothing. wait_for_busy: wait for runs that another process writes, after all
-    others, and take over those that it leaves unfinished. assigned: they are the shard of a task of a Slurm array; all
-    other runs that belong to a live task are left to it.
+    others, and take over those that it leaves unfinished.
     """
-    to_train, results = missing(specs, runs, retry_failed), runs.results
+    to_train, root = missing(specs, runs, retry_failed), runs.results / "runs"
     if not to_train or seconds == 0:
         return Ensured(to_train)
     if seconds is not None and not launcher.here:
@@ -56,41 +54,31 @@ def ensure_runs(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
         )
-    root = results / "runs"
     extras.require("torch")
     check_data(to_train)
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():
         check_device(device)
-    left = left_to_others(to_train, results) if launcher.here and not assigned else {}
-    free = [spec for spec in to_train if spec.id not in left]
-    listed = (
-        plans.sweep([spec.content() for spec in free], results) if launcher.here and len(free) > 1 else nullcontext()
-    )
-    with listed, watch(len(free)) as listen:
-        deadline = None if seconds is None else time.monotonic() + seconds
-        outcomes, interrupted = launcher.launch(free, root, listen, deadline)
-        while wait_for_busy and not interrupted:
-            busy = [spec for spec in free if outcomes[spec.id].status == "busy"]
-            if not busy or (deadline is not None and time.monotonic() >= deadline):
+    with watch(len(to_train)) as listen:
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        outcomes, interrupted = launcher.launch(to_train, root, listen, deadline)
+        while wait_for_busy and not interrupted and time.monotonic() < deadline:
+            busy = [spec for spec in to_train if outcomes[spec.id].status == "busy"]
+            if not busy:
                 break
             try:
-                ended = [spec for spec in busy if not directory.is_locked(directory.place(root, spec))]
-                if not ended:
-                    time.sleep(BUSY_SECONDS)
-                    continue
+                time.sleep(BUSY_SECONDS)
             except KeyboardInterrupt:  # a launcher handles it only while it trains
                 interrupted = True
                 break
-            # for a run that the other process has finished this returns at once
-            again, interrupted = launcher.launch(ended, root, listen, deadline)
-            outcomes |= again
+            if free := [spec for spec in busy if not directory.is_locked(directory.place(root, spec))]:
+                # for a run that the other process has finished this returns at once
+                again, interrupted = launcher.launch(free, root, listen, deadline)
+                outcomes |= again
     runs.refresh()
-    statuses = {run.id: run.status for run in runs.find(specs)}
-    outcomes = {
-        run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome
-        for run, outcome in (left | outcomes).items()  # the other process has finished it meanwhile
-    }
+    for run in runs.find(specs):
+        if run.id in outcomes and outcomes[run.id].status == "busy":  # the other process has finished it meanwhile
+            outcomes[run.id] = Outcome(run.status)
     return Ensured(to_train, outcomes, interrupted)
 
 

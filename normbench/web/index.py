@@ -1,4 +1,4 @@
-"""The table of runs as the dashboard shows it: with queued runs, and open to several threads.
+"""The table of runs as the dashboard shows it: open to several threads.
 
 index = Index(Path("results"))
 index.refresh()
@@ -11,26 +11,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from normbench.launch import queue
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
-QUEUE_SECONDS = 10.0  # between two questions to a batch system
-
 
 class Index(Runs):
-    """All runs below one results folder; their status may also be queued. Nothing is written there."""
+    """All runs below one results folder. Nothing is written there."""
 
     def __init__(self, results: Path) -> None:
         self.took = 0.0  # s of the last look
-        self._looked = self._asked = -math.inf  # when the runs were looked at, and the batch system was asked
+        self._looked = -math.inf  # when the runs were looked at
         self._lock = threading.RLock()
-        self._queue: tuple[dict[str, Mapping[str, Any]], list[str]] = {}, []  # queued runs by id, and notes
         super().__init__(results)
 
     def refresh(self, within: float = 0.0) -> bool:
@@ -39,12 +33,7 @@ class Index(Runs):
             start = time.monotonic()
             if start - self._looked < within:
                 return False
-            before, changed = self._queue, super().refresh()
-            if start - self._asked >= QUEUE_SECONDS:
-                self._asked, self._queue = start, queue.queued(self.results)
-                if self._queue != before:
-                    self._choose(before[0].keys() ^ self._queue[0].keys())
-                    changed = True
+            changed = super().refresh()
             self._looked = time.monotonic()
             self.took = self._looked - start
             return changed
@@ -52,11 +41,7 @@ class Index(Runs):
     def load(self, ids: Iterable[str]) -> dict[str, Run]:
         """These runs with their curves, as far as they have any; one whose curve is damaged is so from now on."""
         with self._lock:
-            ids = dict.fromkeys(ids)
-            loaded = super().load(ids)
-            shown = {head.id: head for head in self.heads if head.id in ids}
-            queued = {run: head.status for run, head in shown.items() if head.status == queue.WAITING}
-            return shown | {id_: replace(run, status=queued.get(id_, run.status)) for id_, run in loaded.items()}
+            return super().load(ids)
 
     def ends(self, read: bool = True) -> dict[str, dict[str, float]]:
         """By id the last evaluation of each run."""
@@ -72,13 +57,3 @@ class Index(Runs):
         """The token of now, and the ids of the runs that came, went, or have another state or more records."""
         with self._lock:
             return super().changed_since(token)
-
-    def _choose(self, changed: Iterable[str]) -> None:
-        super()._choose(changed)
-        waiting, notes = self._queue
-        if not (waiting or notes):
-            return
-        begun = [replace(head, status=queue.state(head.status, head.id, waiting)) for head in self.heads]
-        missing = queue.not_begun(waiting, self._chosen, self.results / "runs")
-        self.heads = [*begun, *missing]
-        self._notes = [*notes, *self._notes]

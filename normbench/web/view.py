@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.compare import configuration, describe
 from normbench.compare.answer import Comparison
-from normbench.compare.groups import UNDER_WAY, Task, tasks
+from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.compare.suggested_seeds import suggested_commands, under_way
 from normbench.errors import NormbenchError
@@ -178,24 +178,24 @@ def _filter(task: Task) -> str:
 def _of_interest(task: Task) -> tuple[bool, str]:
     """Sort key of the task that is opened first: what is under way, then one's own newest run; else the first task."""
     own = [run.began for run in task.runs if run.source != PUBLISHED]
-    return any(run.status in UNDER_WAY for run in task.runs), max(own, default="")
+    return any(run.status == "running" for run in task.runs), max(own, default="")
 
 
 def _states(task: Task | None, others: Sequence[Task]) -> dict[str, Any]:
     """The runs of a task by state, and of all these tasks: the runs under way, and the seconds until they are done."""
-    under_way = [run for other in others for run in other.runs if run.status in UNDER_WAY]
-    lefts = [left for other in others if (left := _steps_left(other)) is not None]
-    running = sum(run.status == "running" for run in under_way)
+    running = sum(run.status == "running" for other in others for run in other.runs)
+    lefts = [left for other in others if (left := _seconds_left(other)) is not None]
+    states = Counter(run.status for run in task.runs) if task else Counter()
     return {
-        "states": dict(Counter(run.status for run in task.runs)) if task else {},
-        "elsewhere": len(under_way) - sum(run.status in UNDER_WAY for run in task.runs) if task else 0,
-        "left": round(sum(lefts) / max(1, running)) if lefts else None,
+        "states": dict(states),
+        "elsewhere": running - states["running"] if task else 0,
+        "left": round(sum(lefts) / running) if lefts else None,
     }
 
 
-def _steps_left(task: Task) -> float | None:
+def _seconds_left(task: Task) -> float | None:
     """The seconds that one process needs for a task's runs under way; None where no run tells its pace."""
-    coming = [run for run in task.runs if run.status in UNDER_WAY]
+    coming = [run for run in task.runs if run.status == "running"]
     paces = [run.seconds / run.steps for run in task.runs if run.seconds and run.steps and run.status in FINISHED]
     if not coming or not paces:
         return None

@@ -314,8 +314,8 @@ def test_the_curves_of_the_row_that_is_pointed_at_stand_out(chromium: Any, serve
 
 def test_a_live_sweep_is_opened_and_its_progress_shown_and_the_page_stays_with_it(chromium: Any, served: Served):
     """Where another task begins meanwhile, this page stays; a new one opens there."""
-    queued = [replace(compared.run("rms", seed, name="wine"), id=f"{seed:x}" * 12, records=[]) for seed in (1, 2, 3)]
-    for run in queued:
+    begun = [replace(compared.run("rms", seed, name="wine"), id=f"{seed:x}" * 12, records=[]) for seed in (1, 2, 3)]
+    for run in begun:
         stored(served.results, run, "interrupted" if run.seed == 1 else "running")
     with contextlib.ExitStack() as stack:
         for path in served.results.glob("runs/adhoc/*.s[23].*"):

@@ -114,7 +114,7 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     out = capfd.readouterr().out
     assert "no runs below" in out and "normbench reproduce all --max-time 0" in out
     assert normbench("status", "--json") == 0
-    assert json.loads(capfd.readouterr().out) == {"runs": [], "notes": []}
+    assert json.loads(capfd.readouterr().out) == {"runs": []}
 
 
 @pytest.mark.slow

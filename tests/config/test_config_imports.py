@@ -23,7 +23,7 @@ FORBIDDEN = {
     "web": ("battery.adopt", "battery.cases", "battery.contract", "battery.cost"),
 }
 # What a worker calls trains; and one file gives models of stored runs.
-EXCEPT = {"launch/run_one.py", "train/weights.py"}
+EXCEPT = {"launch/process.py", "train/weights.py"}
 
 
 def imports(path: Path) -> set[str]:
@@ -56,7 +56,7 @@ def test_imports_go_one_way() -> None:
 def test_the_walk_sees_imports() -> None:
     """The rule above would hold for any code if the walk were blind."""
     assert "norms.modes" in imports(PACKAGE / "models" / "base.py")
-    assert any(within(name, "train") for name in imports(PACKAGE / "launch" / "run_one.py"))
+    assert any(within(name, "train") for name in imports(PACKAGE / "launch" / "process.py"))
 
 
 def test_planning_and_reading_do_not_import_torch() -> None:
@@ -68,7 +68,7 @@ def test_planning_and_reading_do_not_import_torch() -> None:
         "web.report", "web.figures", "web.battery_page", "battery.trials",
         "check", "compare.answer", "library.runs",
         "export.tables", "export.wandb_run", "launch.wandb_run", "imports", "commands.dashboard", "web.server",
-        "launch.slurm", "launch.queue", "launch.plan", "commands.worker",
+        "launch.slurm", "launch.plan", "commands.worker",
         "launch.pool", "norms.sites", "norms", "data",
     )  # fmt: skip
     code = (

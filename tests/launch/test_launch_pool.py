@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import child
 import pytest
 import tiny
 
+from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
 from normbench.runs import checkpoint_file, directory
 from normbench.runs.run import Run
 from normbench.runs.table import Runs
+from normbench.train.train_one import ensure_run
 
-DRIVE = Path(__file__).with_name("drive.py")
+# saved after every step, so that it is met in the middle
+LONG = ("train.epochs=400", "train.checkpoint_seconds=0")
+DRIVE = """
+import sys
+from pathlib import Path
+import tiny
+from normbench.launch.pool import Pool
+
+specs = [tiny.spec(*sys.argv[2:], f"seed={seed}") for seed in (1, 2, 3)]
+Pool(2).launch(specs, Path(sys.argv[1]))
+"""
 RAISES = """
 import os, threading, time
 
@@ -54,18 +64,20 @@ class Raises(Normalizer):
             os._exit(9)
         raise ValueError("not with me\\nsecond line")
 """
-SPOILT = """
-import json, os, signal, sys, time
+KILLED = """
+import os, signal, sys, time
+from multiprocessing.connection import Connection
 
-events = int(sys.argv[1])
-for job in sys.stdin:
-    if json.loads(job)["run"]["config"]["seed"] == 1:
-        os.write(events, b'{"event": "end", "status": "do')
+from normbench.launch.base import Outcome
+
+pool = Connection(int(sys.argv[1]))
+while job := pool.recv():
+    if job["run"]["config"]["seed"] == 1:
         if os.fork() == 0:  # lives on with a copy of whatever its parent has open
             time.sleep(30)
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
-    os.write(events, b'{"event": "end", "status": "done"}\\n')
+    pool.send({"event": "end", "outcome": Outcome("done"), "last": False})
 """
 YAML = """
 name: raises
@@ -135,9 +147,9 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     assert found.copy(raises.id).reason == "ValueError: not with me (raises.py, line 29)"
 
 
-def test_a_worker_that_is_killed_as_it_writes_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one that it forked holds its pipe open."""
-    monkeypatch.setattr(pool, "WORKER", ("-c", SPOILT))
+def test_a_worker_that_is_killed_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though a process that it forked holds its connection open."""
+    monkeypatch.setattr(pool, "WORKER", ("-c", KILLED))
     specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
     before = time.monotonic()
     outcomes, _ = Pool(1).launch(specs, tmp_path / "runs")
@@ -146,101 +158,49 @@ def test_a_worker_that_is_killed_as_it_writes_ends_alone(tmp_path: Path, monkeyp
     assert outcomes[specs[0].id].reason == "its worker ended unexpectedly (exit code -9)"
 
 
-class Driven:
-    """The pool in a process of its own."""
-
-    def __init__(self, root: Path, jobs: int, *seeds: int) -> None:
-        self.root, self.jobs = root, jobs
-        self.process = subprocess.Popen(
-            [sys.executable, str(DRIVE), str(root), *map(str, (jobs, *seeds))], stdout=subprocess.PIPE
-        )
-
-    def stored(self) -> list[Run]:
-        return [*map(directory.read, directory.listed(self.root))]
-
-    def workers(self) -> list[int]:
-        """Process numbers of the live workers, from the locks that they hold."""
-        return [tiny.writer(stored.path) for stored in self.stored() if directory.is_locked(stored.path)]
-
-    def trains(self) -> bool:
-        """Whether as many runs as can be are well on their way."""
-        return sum((stored.path / checkpoint_file.NAME).exists() for stored in self.stored()) >= self.jobs
-
-    def answer(self) -> dict[str, Any]:
-        output, _ = self.process.communicate(timeout=600)
-        return json.loads(output)
-
-
-@pytest.fixture
-def driven(tmp_path: Path) -> Iterator[Driven]:
-    """Two runs of three on their way, each on a worker that takes seconds to start."""
-    running = Driven(tmp_path / "runs", 2, 1, 2, 3)
-    try:
-        assert tiny.wait_until(running.trains, 600)
-        yield running
-    finally:
-        running.process.kill()
-        running.process.wait()
-
-
-def alive(number: int) -> bool:
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    try:  # one that has ended and that nobody has asked after yet
-        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return not Path("/proc/self").exists()
+def stored(root: Path) -> list[Run]:
+    return [*map(directory.read, directory.listed(root))]
 
 
 @pytest.mark.slow
-def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path: Path) -> None:
-    workers = driven.workers()
-    assert len(workers) == 2
-    driven.process.kill()
-    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
-    stored = driven.stored()
-    assert [s.status for s in stored] == ["interrupted"] * 2 and all(s.step > 0 for s in stored)
-    assert all("the same command goes on" in s.reason for s in stored), "each has saved its last step"
-    resumed_and_equal(driven, tmp_path)
+def test_workers_end_with_a_pool_that_is_killed_and_lose_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    parent = subprocess.Popen([sys.executable, "-c", DRIVE, str(root), *LONG])
+    try:
+        begun = (root / "adhoc").glob
+        assert tiny.wait_until(lambda: len([*begun(f"*/{checkpoint_file.NAME}")]) == 2, 600)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert tiny.wait_until(lambda: not any(directory.is_locked(run.path) for run in stored(root)))
+    assert [run.status for run in stored(root)] == ["interrupted"] * 2
+    assert all(run.step > 0 and "the same command goes on" in run.reason for run in stored(root)), "each was saved"
 
-
-def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
-    """The run goes on to its end; asked for fewer steps than it has, so that this takes no time."""
-    from drive import WORDS
-
-    from normbench.train.train_one import ensure_run
-
-    spec = tiny.spec(*WORDS, "seed=1")
-    before = driven.stored()[0].step
-    steps: list[int] = []
-    run = directory.RunDirectory(directory.place(driven.root, spec))
-    ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
+    spec = tiny.spec(*LONG, "seed=1")
+    before, steps = stored(root)[0].step, list[int]()
+    resumed, calm = directory.RunDirectory(directory.place(root, spec)), directory.RunDirectory(tmp_path / "calm")
+    ensure_run(spec, resumed, lambda event: steps.append(event["step"]), tiny.after(2))
     assert steps[0] >= before and steps[-1] == before + 2, "it went on where it had been"
-    calm = directory.RunDirectory(tmp_path / "calm")
     ensure_run(spec, calm, stopping=tiny.after(before + 2))
-    assert calm.curve.read_bytes() == run.curve.read_bytes()
+    assert calm.curve.read_bytes() == resumed.curve.read_bytes()
 
 
-@pytest.mark.slow  # by default the command's own test has it
-def test_an_interrupt_saves_every_run(driven: Driven) -> None:
-    workers = driven.workers()
-    driven.process.send_signal(signal.SIGINT)
-    answer = driven.answer()
-    assert driven.process.returncode == 0 and answer["interrupted"]
-    states = {seed: status for seed, (status, _) in answer["outcomes"].items()}
-    assert states == {"1": "interrupted", "2": "interrupted", "3": "not started"}
-    assert not any(alive(number) for number in workers)
-    assert [s.status for s in driven.stored()] == ["interrupted"] * 2
-    assert all(s.step > 0 for s in driven.stored())
+@pytest.mark.slow
+def test_the_deadline_saves_what_is_on_its_way_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
+    def listen(spec: Spec, event: dict[str, Any]) -> None:
+        now[0] += event["event"] == "progress"
 
-def test_a_deadline_that_has_passed_starts_nothing(tmp_path: Path) -> None:
-    specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
-    outcomes, interrupted = Pool(1).launch(specs, tmp_path / "runs", deadline=time.monotonic())
-    assert {outcome.status for outcome in outcomes.values()} == {"not started"} and not interrupted
-    assert not (tmp_path / "runs").exists()
+    specs = [tiny.spec(*LONG, f"seed={seed}") for seed in (1, 2)]
+    outcomes, interrupted = Pool(1).launch(specs, tmp_path / "runs", listen, deadline=1.0)
+    assert not interrupted
+    assert [outcomes[spec.id].status for spec in specs] == ["interrupted", "not started"]
+    (run,) = stored(tmp_path / "runs")
+    assert run.status == "interrupted" and run.step > 0
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import tiny
 from normbench.config import compose, plan
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
-from normbench.launch import base, pace, queue, run_missing
+from normbench.launch import base, pace, run_missing
 from normbench.launch.base import Outcome
 from normbench.launch.run_missing import ensure_runs
 from normbench.runs import directory
@@ -32,7 +31,7 @@ class Made:
         self.launches: list[list[int]] = []
 
     def launch(
-        self, specs: Sequence[Spec], root: Path, listen: Any = None, deadline: float | None = None
+        self, specs: Sequence[Spec], root: Path, listen: Any = None, deadline: float = 0.0
     ) -> tuple[dict[str, Outcome], bool]:
         first = self.first if not self.launches else {}
         self.launches.append([spec.seed for spec in specs])
@@ -41,27 +40,6 @@ class Made:
             if states[spec.id] == "done" and not directory.place(root, spec).exists():
                 fake.directory(root, spec)
         return {run: Outcome(state) for run, state in states.items()}, "interrupted" in states.values()
-
-
-def test_runs_that_wait_for_this_command_are_queued_until_it_ends_or_is_killed(tmp_path: Path) -> None:
-    seen: list[set[str]] = []
-
-    class Looking(Made):
-        def launch(self, specs: Sequence[Spec], *rest: Any, **more: Any) -> tuple[dict[str, Outcome], bool]:
-            seen.append({*queue.queued(tmp_path)[0]})
-            return super().launch(specs, *rest, **more)
-
-    specs = fake.specs(3)
-    ensure_runs(specs, Looking(), Runs(tmp_path))
-    assert seen == [{spec.id for spec in specs}] and queue.queued(tmp_path) == ({}, [])
-    assert not (tmp_path / "plans").exists()
-    left = tmp_path / "plans" / "sweep-of-a-killed-one"
-    left.mkdir(parents=True)
-    (left / "sweep.json").write_text(json.dumps([specs[0].to_json()]))
-    assert queue.queued(tmp_path) == ({}, []), "nobody holds its lock"
-    more = fake.specs(5)
-    ensure_runs(more, Looking(), Runs(tmp_path))
-    assert seen[1] == {spec.id for spec in more[3:]} and not left.exists()
 
 
 def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:

@@ -330,16 +330,13 @@ def test_running_and_failed_runs_are_counted_with_the_time_left():
     half = [record for record in runs[0].records if record["step"] <= 100]
     runs[0] = replace(runs[0], status="running", records=half, seconds=None)
     runs[1] = replace(runs[1], status="failed", reason="ValueError: no", records=[], seconds=None)
-    runs[2] = replace(runs[2], status="queued", records=[], seconds=None)
     found = seen(runs)
-    states = {"running": 1, "failed": 1, "queued": 1, "done": 1}
-    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 3, "hidden": 0}  # 300 of 10 ms
+    states = {"running": 1, "failed": 1, "done": 2}
+    assert found["runs"] == {"states": states, "elsewhere": 0, "left": 1, "hidden": 0}  # 100 of 10 ms
     other = [compared.run("none", seed, name="mnist", id=f"other{seed}", status="running") for seed in (1, 2)]
     elsewhere = seen([*runs, *other], {"task": found["query"]["task"]})["runs"]
     assert (elsewhere["states"], elsewhere["elsewhere"]) == (states, 2)
-    assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "queued", "done"]
-    waiting = [replace(run, status="queued", records=[], seconds=None) for run in runs]
-    assert seen(waiting)["cells"][0]["states"] == {"queued": 4}
+    assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "done", "done"]
     assert "No run yet" in seen([])["notes"][0]
 
 
@@ -361,11 +358,11 @@ def test_below_five_seeds_there_is_one_sentence():
 def test_what_would_decide_counts_the_runs_under_way():
     runs = compared.runs(("none", "layer"), 2)
     assert "seed=range(3,6)" in "".join(seen(runs)["answer"]["commands"])
-    queued = [compared.run(norm, seed, status="queued", records=[]) for norm in ("none", "layer") for seed in (3, 4)]
-    answer = seen([*runs, *queued])["answer"]
+    begun = [compared.run(norm, seed, status="running", records=[]) for norm in ("none", "layer") for seed in (3, 4)]
+    answer = seen([*runs, *begun])["answer"]
     assert answer["under_way"] == 4 and "seed=5 " in "".join(answer["commands"])
-    queued += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
-    answer = seen([*runs, *queued])["answer"]
+    begun += [compared.run(norm, 5, status="running", records=[]) for norm in ("none", "layer")]
+    answer = seen([*runs, *begun])["answer"]
     assert (answer["under_way"], answer["commands"]) == (6, [])
 
 

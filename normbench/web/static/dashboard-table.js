@@ -141,7 +141,7 @@
       const state = seed.state === "done" ? "" : seed.state;
       const share = seed.state === "running" && seed.steps ? `${Math.floor((100 * seed.step) / seed.steps)} %` : "";
       element.title = seed.reason || seed.id;
-      element.classList.toggle("bad", !["done", "running", "queued"].includes(seed.state));
+      element.classList.toggle("bad", !["done", "running"].includes(seed.state));
       return [`seed ${seed.seed}`, this.two ? element.title : "", [seed.text, state, share].filter(Boolean).join(" · ")];
     }
 
@@ -150,7 +150,7 @@
       element.setAttribute("aria-expanded", this.opened.has(cell.key));
       element.setAttribute("aria-selected", this.chosen.includes(cell.key));
       element.title = [cell.label, ...this.states(cell), "Alt-click or H: hide or show this one"].join("\n");
-      const open = (cell.states.running || 0) + (cell.states.queued || 0);
+      const open = cell.states.running || 0;
       const n = open ? `${cell.n}/${cell.n + open}` : String(cell.n);
       return [cell.short, this.unread ? "–" : n, this.number(cell)];
     }
@@ -161,7 +161,7 @@
 
     // Its mean; runs under way are counted beside n, so that nothing moves when they end.
     number(cell) {
-      const states = cell.text.includes("diverged") ? [] : this.states(cell, ["running", "queued"]);
+      const states = cell.text.includes("diverged") ? [] : this.states(cell, ["running"]);
       return [cell.text, states.join(", ")].filter(Boolean).join(" · ");
     }
 

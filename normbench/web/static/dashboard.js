@@ -425,12 +425,12 @@
 
   // --- all of it -----------------------------------------------------------------------------------------------------
 
-  const STATES = ["running", "queued", "done", "diverged", "failed", "interrupted", "damaged"];
+  const STATES = ["running", "done", "diverged", "failed", "interrupted", "damaged"];
 
   function live() {
     const { states, elsewhere, hidden, left } = view.runs;
     const all = Object.values(states).reduce((sum, count) => sum + count, 0);
-    const coming = (states.running || 0) + (states.queued || 0);
+    const coming = states.running || 0;
     const words = STATES.filter((state) => states[state] && !(coming && state === "done")).map((state) => `${states[state]} ${state}`);
     nb.say(at("live"), [...(coming ? [`${states.done || 0} of ${all} done`] : []), ...words, ...(hidden ? [`${hidden} hidden`] : []), ...(elsewhere ? [`${elsewhere} under way in other tasks`] : [])].join(" · "));
     at("live").classList.toggle("on", Boolean(states.running));
