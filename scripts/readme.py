@@ -151,9 +151,7 @@ def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
     bench = json.loads((results / "bench" / f"{name}.json").read_text())
     rows = [row for row in bench["rows"] if "ratio" in row and row["case"].endswith(given["of"])]
     ratios = [f"{end(row['ratio'] for row in rows):.2f}" for end in (min, max)]
-    what = ", ".join(dict.fromkeys(row["case"].split(given["of"])[0].split(",")[0] for row in rows))
-    answer = given["number"].format(low=ratios[0], high=ratios[1])
-    return f"{answer} ({what})", f"[measured](results/bench/{name}.md) side by side, {len(rows)} settings"
+    return given["number"].format(low=ratios[0], high=ratios[1]), f"[{len(rows)} settings](results/bench/{name}.md)"
 
 
 def fresh(text: str, block: str, content: str) -> str:
