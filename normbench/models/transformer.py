@@ -55,9 +55,8 @@ class Transformer(Model):
 class CharLM(Transformer, Weighted):
     """Predicts each character of a text from those before it.
 
-    What is embedded is multiplied by `embedding_scale`: 1, sqrt(d), or a learned number that begins there.
-    `head`: tied to the embedding's matrix, or with one of its own. `head_bias=log_frequency`: its biases begin at the
-    logarithms of the characters' frequencies in the training split, each counted once more.
+    What is embedded is multiplied by `embedding_scale`: 1, sqrt(d), or a learned number from there on. The biases of
+    `head_bias=log_frequency` begin at the logarithms of frequencies in the training split, each counted once more.
     Shapes: text (B, T + 1), numbers of characters. Metrics: nats per character, and the share of wrong predictions.
     """
 
