@@ -96,9 +96,9 @@ DATA: dict[str, Any] = {
     "declares": {
         "title": "t", "source": "s", "maths": 1, "format": "f", "classes": 2, "features": 3, "shape": [2],
         "sizes": {"a": 1}, "train_size": {"of": 1, "less": ["a"], "times": "b"}, "files": {"a": "0" * 32},
-        "content": {"a": "0" * 64},
-        "sources": {"mirrors": []}, "sha256": "x", "copy": "x", "megabytes": 1.5, "terms": "t", "remark": "r",
-        "bring": "b", "supplied": {"a": "b"}, "folders": {"a": "b"}, "archive": {"name": "a"}, "parts": ["a"],
+        "fetch": {"from": ["x"], "files": {"a": "0" * 64}}, "batches": {"a": "0" * 64}, "sha256": "x",
+        "copy": "x", "megabytes": 1.5, "terms": "t", "remark": "r",
+        "bring": "b", "folders": {"a": "b"}, "parts": ["a"],
         "captions": 1, "symbols": 1, "alphabet": "ab", "lists": {"a": ["b"]}, "rest": "a", "split": {"test": 1},
         "seed": 1, "refused": "r",
     },
@@ -115,9 +115,9 @@ MAP: dict[str, Any] = {
     ],
     "repeats": "rewind", "blank": "missing", "length": "equal",
 }  # fmt: skip
-OF_CHOICES = ("sizes", "files", "content", "supplied", "folders", "archive", "lists", "split", "sources", "initial",
+OF_CHOICES = ("sizes", "files", "batches", "folders", "lists", "split", "initial",
               "measured", "state", "variants", "apart")  # fmt: skip
-ANY = {"reference", "sources", "initial", "measured", "space"}  # may have any map
+ANY = {"reference", "initial", "measured", "space"}  # may have any map
 NULL = {
     *("is", "options", "groups", "single_batch", "state", "variants", "mode_dependent", *ANY),
 }
@@ -294,7 +294,7 @@ EXAMPLES: dict[str, tuple[Callable[[Path], Any], Sequence[type]]] = {
     ),
     "own_data/data/wine.yaml": (
         lambda path: compose.choice("data", "wine", ROOT / "own_data"),
-        (declaration_keys.Data, declaration_keys.TrainSize),
+        (declaration_keys.Data, declaration_keys.TrainSize, declaration_keys.Fetch),
     ),
     "own_optimizer/optim/heavy_ball.yaml": (
         lambda path: compose.choice("optim", "heavy_ball", OWN_OPTIMIZER),

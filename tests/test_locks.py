@@ -18,7 +18,6 @@ import pytest
 import tiny
 
 from normbench.commands import doctor
-from normbench.data import files as data_files
 from normbench.errors import BadInput, Busy, Failed, NormbenchError
 from normbench.files import locks
 from normbench.runs import directory, files
@@ -37,7 +36,7 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, no_locks: str) -> None:
     run = directory.RunDirectory(tmp_path / "run")
-    for lock in (run.writing(), files.alone(tmp_path), data_files.filling(tmp_path, wait=1)):
+    for lock in (run.writing(), files.alone(tmp_path)):
         with pytest.raises(NormbenchError, match=f"{tmp_path}.* cannot be locked: {no_locks}") as caught, lock:
             pytest.fail("it went on")
         assert "local disk" in str(caught.value)
@@ -218,20 +217,6 @@ def test_a_folder_that_is_locked_for_long_is_left_with_a_line(tmp_path: Path, mo
     with files.alone(tmp_path), pytest.raises(NormbenchError, match="has been written by another process") as caught:
         files.alone(tmp_path).__enter__()
     assert caught.value.code == 5
-    with (
-        data_files.filling(tmp_path, wait=0),
-        pytest.raises(NormbenchError, match=r"filled by process \d+ on this machine") as caught,
-    ):
-        data_files.filling(tmp_path, wait=0).__enter__()
-    assert caught.value.code == 5
-
-
-def test_who_waits_for_a_folder_is_reported_for_whom(tmp_path: Path) -> None:
-    lines: list[str] = []
-    with data_files.filling(tmp_path, wait=1, waiting=lines.append), pytest.raises(NormbenchError, match="filled by"):
-        assert lines == []
-        data_files.filling(tmp_path, wait=0.03, waiting=lines.append).__enter__()
-    assert len(lines) == 1 and f"{tmp_path} is being filled by process {os.getpid()} on this machine" in lines[0]
 
 
 def test_what_a_holder_says_is_short_and_one_line(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from normbench import data
 from normbench.commands import terminal
@@ -20,7 +19,7 @@ from normbench.errors import BadInput
 
 EPILOG = """examples:
   normbench data                                        list the data sets and their state
-  normbench data get mnist                              download it (checked, resumable)
+  normbench data get mnist                              download it (checked)
 
 a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/data/fashion.yaml with
 
@@ -87,12 +86,12 @@ def states(config_dir: Path | None = None) -> Iterator[tuple[str, str]]:
 
 
 def _state(config: Mapping[str, Any]) -> str:
-    """ready, missing, damaged or in need of registration, with the remedy."""
+    """ready, missing or damaged, with the remedy."""
     root, config = data.root(), data.made_of(config)
-    names = [name for kind in files.KINDS for name in files.declared(config, kind)]
+    names = [*files.folders(config), *files.declared(config, root)]
     if not names:
         return "ready (embedded)"
-    if all(_absent(files.find(root, name, os.path.exists)) for name in names):
+    if all(_absent(root / name) for name in names):
         return f"missing. {files.remedy(config, root, names[0])}"
     if problems := data.problems(config):
         return problems[0]
@@ -116,29 +115,21 @@ def _absent(place: Path) -> bool:
 
 def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str, Any]:
     """Download a data set: the one command that uses the network."""
-    from normbench.data import fetch
-
-    config = data.made_of(compose.choice("data", name, config_dir))
-    if files.only_users_have(config):
-        here = data.problems(config)
-        raise BadInput(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
-    if not files.declared(config):
+    config, root = data.made_of(compose.choice("data", name, config_dir)), data.root()
+    if not files.declared(config, root) and not files.folders(config):
         raise BadInput(f"{name} is embedded: there is nothing to bring.")
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        tasks: dict[str, Any] = {}
-
-        def show(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
-            # complete files are hidden: a set may have a hundred
-            progress.update(tasks[file], completed=done, total=total, visible=done != total)
-
-        brought = fetch.get(config, progress=show, waiting=lambda line: say(console, line))
-    remark, terms = files.remark(config, data.root()), config["declares"].get("terms", "")
-    lines = [f"brought {path}" for path in brought] or [f"{name} is complete below {data.root()}"]
+    problems = data.problems(config)
+    if "fetch" not in config["declares"]:
+        raise BadInput(f"{name}: its files are yours to bring. {problems[0] if problems else 'They are there.'}")
+    brought = []
+    for path in files.fetch(config, root) if problems else ():
+        say(console, f"brought {path}")
+        brought.append(str(path))
+    data.check(config)
+    remark, terms = files.remark(config, root), config["declares"].get("terms", "")
+    lines = [] if brought else [f"{name} is complete below {root}"]
     lines += [f"{name}: {remark}"] if remark else []
     lines += [f"terms of use: {terms}"] if brought and terms else []
     for line in lines:
         say(console, line)
-    return {"id": name, "root": str(data.root()), "brought": [*map(str, brought)], "remark": remark, "terms": terms}
+    return {"id": name, "root": str(root), "brought": brought, "remark": remark, "terms": terms}

@@ -184,6 +184,14 @@ class TrainSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fetch:
+    """Files that can be fetched, with the sum of each, from the first of these addresses that has them."""
+
+    from_: tuple[Text, ...]
+    files: Mapping[Text, Checksum]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data(Declared):
     """`declares` of a data set's file."""
 
@@ -199,18 +207,15 @@ class Data(Declared):
     sizes: Mapping[str, Count] | None = None
     train_size: TrainSize | None = None
     files: Mapping[Text, Checksum | None] | None = None
-    content: Mapping[Text, Checksum] | None = None
-    sources: Mapping[Text, Any] | None = None
+    fetch: Fetch | None = None
     sha256: Text | None = None
     copy: Text | None = None
+    batches: Mapping[Text, Checksum] | None = None
     megabytes: float | None = None
-    mirrors: tuple[Text, ...] | None = None
     terms: Text | None = None
     remark: Text | None = None
     bring: Text | None = None
-    supplied: Mapping[Text, Text] | None = None
     folders: Mapping[Text, Text] | None = None
-    archive: Mapping[Text, Text] | None = None
     parts: tuple[Text, ...] | None = None
     files_of: Text | None = None
     tasks: tuple[Text, ...] | None = None

@@ -14,8 +14,8 @@ from normbench.errors import BadInput
 
 MODULES = {  # of the distributions that pyproject.toml lists for each extra
     "train": (
-        "torch", "hydra", "safetensors", "sklearn", "PIL", "pooch", "requests", "urllib3", "huggingface_hub",
-        "datasets", "pandas", "matplotlib",
+        "torch", "hydra", "safetensors", "sklearn", "PIL", "pooch", "requests", "huggingface_hub", "datasets",
+        "pandas", "matplotlib",
     ),
     "vgg": ("torchvision",),
     "wandb": ("wandb",),

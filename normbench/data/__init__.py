@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +18,14 @@ from normbench.files import reading
 if TYPE_CHECKING:
     from normbench.data.examples import Split
 
-# The module of a set's reader, a function of the set's name, and of `prepare_NAME`, where it makes its files itself. A
-# set that is not here has a module of its own name with `load` in it.
+# The module of a set's reader, a function of the set's name. A set that is not here has a module of its own name with
+# `load` in it.
 MODULES = {
     **dict.fromkeys(("mnist", "binarized_mnist", "cifar10"), "images"),
     **dict.fromkeys(("coco", "flickr8k_captions"), "captions"),
     **dict.fromkeys(("cnn_cloze", "novel_cloze"), "cloze"),
     **dict.fromkeys(("novel_triples", "book_corpus"), "triples"),
     "novel_text": "characters",
-    **dict.fromkeys(("books", "sick", "sentence_eval"), "sentences"),
     **{"imdb": "imdb", "iam_ondb": "strokes"},
     **dict.fromkeys(("sequential_mnist", "sequential_digits"), "sequential"),
     **dict.fromkeys(("digits", "digit_images", "binarized_digits", "coloured_digits", "recall"), "smoke"),
@@ -94,21 +92,13 @@ def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     if config.get("source"):
         hub.parts(config, folder(root))
         return
-    # The first problem is enough: reading all files takes long on a slow disk.
-    if line := next(_problems(config, folder(root)), None):
-        raise BadInput(line)
+    if lines := problems(config, root):
+        raise BadInput(lines[0])
 
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
     """One line per missing or damaged file, or empty folder, of the set; empty for a set that needs no files."""
-    return list(_problems(config, folder(root)))
-
-
-def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
-    config = made_of(config)
-    for name in (name for kind in files.KINDS for name in files.declared(config, kind)):
-        if line := files.problem(config, root, name):
-            yield line
+    return files.problems(made_of(config), folder(root))
 
 
 def own_checksum(config: Mapping[str, Any]) -> str:
@@ -136,19 +126,13 @@ def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config["declares"].get("files_of") or config
 
 
-def function(config: Mapping[str, Any], prefix: str = "") -> Callable[..., Any]:
-    """The set's function `PREFIX_NAME`, without a prefix the one that reads it; NormbenchError where there is none.
-
-    Of a set whose code is a file of the user's the function `PREFIX` there, or `load`.
-    """
+def function(config: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function that reads the set, `load` in a user's own file; NormbenchError where there is none."""
     if "file" in config["declares"]:
-        return user_code.function(Path(config["declares"]["file"]), prefix.removesuffix("_") or "load")
+        return user_code.function(Path(config["declares"]["file"]), "load")
     name = str(config["declares"].get("like", config["name"]))
-    path = f"{__name__}.{MODULES.get(name, name)}"
-    if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):
-        called = f"{prefix}{name}" if name in MODULES else prefix.removesuffix("_") or "load"
-        if found := getattr(importlib.import_module(path), called, None):
-            return found
+    if name in MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)
     raise BadInput(f"data={name} is not a data set. (normbench list data)")
 
 

@@ -91,8 +91,8 @@ def flickr8k_captions(config: Config, root: Path, seed: int = 0) -> Dataset:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     name, count, most = str(config["name"]), int(config["declares"]["captions"]), int(config["words"])
-    (path,) = files.paths(config, root)
-    arrays, notes = files.cached(config, [path], most, lambda: _numbered(path, most, name))
+    paths = files.paths(config, root)
+    arrays, notes = files.cached(config, paths, most, lambda: _numbered(paths, most, name))
     known, texts = arrays["words"].tolist(), {part: _captions(arrays, part) for part in FLICKR_SPLITS}
     counts = np.bincount(arrays["train_values"], minlength=len(known))
     frequent = sorted((n for n in range(FIRST, len(known)) if counts[n] >= LEAST), key=known.__getitem__)
@@ -125,12 +125,12 @@ def _captions(arrays: files.Arrays, part: str) -> list[list[np.ndarray]]:
     return [sentences[row : row + EACH] for row in range(0, len(sentences), EACH)]
 
 
-def _numbered(path: Path, most: int, name: str) -> files.Arrays:
+def _numbered(paths: Sequence[Path], most: int, name: str) -> files.Arrays:
     """All captions as word numbers, by part, and the words."""
-    table = hub.columns([path], "split", "captions")
+    rows = _rows_of_text(*paths) if paths[0].suffix == ".txt" else hub.columns(paths, "split", "captions")
     texts: dict[str, list[list[str]]] = {}
     for part, wanted in FLICKR_SPLITS.items():
-        images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == wanted]
+        images = [given for of, given in zip(rows["split"], rows["captions"], strict=True) if of == wanted]
         texts[part] = [split(caption) for image in images for caption in image]
     numbers = ranks([*texts["train"], *texts["valid"]], most, name)
     arrays: files.Arrays = {"words": np.array(words_by_number(numbers))}
@@ -140,29 +140,20 @@ def _numbered(path: Path, most: int, name: str) -> files.Arrays:
     return arrays
 
 
-def prepare_flickr8k_captions(sources: Path, out: Path, declares: Config) -> None:
-    """From the token file and the lists of images to a row an image: its split, "" if in none, and five captions."""
-    import pyarrow as pa
-
-    def lines(name: str) -> list[str]:
-        return [line.rstrip("\r") for line in (sources / name).read_bytes().decode("utf-8").split("\n") if line]
-
-    captions: dict[str, dict[int, str]] = {}
-    for line in lines("Flickr8k.token.txt"):
+def _rows_of_text(tokens: Path, *lists: Path) -> dict[str, list[Any]]:
+    """A row an image, in the order of the token file: the list that it is in, "" if in none, and its captions."""
+    captions: dict[str, dict[str, str]] = {}
+    for line in filter(None, content.text(tokens).decode("utf-8").split("\n")):
         key, _, caption = line.partition("\t")
         image, _, place = key.partition("#")
         # One line of the official file has the broken name 2258277193_586949ec62.jpg.1.
-        captions.setdefault(image.removesuffix(".1"), {})[int(place)] = caption
-    splits = {
-        image: part for part in ("train", "dev", "test") for image in lines(f"Flickr_8k.{part}Images.txt") if image
-    }
-    rows: dict[str, list[Any]] = {
-        "image": list(captions),
-        "split": [splits.get(image, "") for image in captions],
-        "captions": [[found[place] for place in range(EACH)] for found in captions.values()],
-    }
-    schema = pa.schema([("image", pa.string()), ("split", pa.string()), ("captions", pa.list_(pa.string()))])
-    hub.write(out / "flickr8k_captions" / "captions.parquet", rows, schema)
+        captions.setdefault(image.removesuffix(".1"), {})[place] = caption
+    parts: dict[str, str] = {}
+    for path in lists:  # Flickr_8k.devImages.txt
+        part = path.name.partition(".")[2].removesuffix("Images.txt")
+        parts |= dict.fromkeys(content.text(path).decode("utf-8").split(), part)
+    in_order = [[given[place] for place in sorted(given)] for given in captions.values()]
+    return {"split": [parts.get(image, "") for image in captions], "captions": in_order}
 
 
 # --- MSCOCO -----------------------------------------------------------------------------------------------------------
@@ -209,14 +200,14 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
         )
         for part, chosen in rows.items()
     }
-    sums = [files.digest(files.find(root, file)) for file in (JSON, FEATURES)]
+    sums = [files.digest(root / file) for file in (JSON, FEATURES)]
     copy = {"sha256": content.checksum(sums), "deviations": []}
     return Dataset(name, splits, copy=copy, words=words_by_number(numbers))
 
 
 def coco_images(root: Path, count: int) -> list[dict[str, Any]]:
     """Every image of the split in its order: `file`, part (`split`) and the words of its first `count` captions."""
-    path = files.find(root, JSON)
+    path = root / JSON
     try:
         found = [
             {
@@ -242,7 +233,7 @@ def coco_images(root: Path, count: int) -> list[dict[str, Any]]:
 
 def _features(root: Path, length: int) -> np.ndarray:
     """Read as they are asked for: (images, length)."""
-    path = files.find(root, FEATURES)
+    path = root / FEATURES
     try:
         found = np.lib.format.open_memmap(path, "r")
         if found.ndim == 2 and found.shape[1] == length and np.issubdtype(found.dtype, np.floating):

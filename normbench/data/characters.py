@@ -6,16 +6,17 @@ characters of the training books, the most frequent first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from normbench.data import Dataset, files, made_of
+from normbench.data import Dataset, files, made_of, novels
 from normbench.data.examples import Split
-from normbench.data.triples import PARTS, books, check_count
+from normbench.data.triples import PARTS, check_count
+from normbench.data.triples import parts as split_by_book
 from normbench.data.words import ranks, with_progress
 
 OTHER = "�"  # shown for number 0
@@ -27,9 +28,9 @@ def novel_text(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     `windows` of those of the training novels, and as many as declared of the other novels', spread evenly; each once an
     epoch. Nothing depends on the seed. The numbers of the characters are cached.
     """
-    (path,) = files.paths(made_of(config), root)
+    paths = files.paths(made_of(config), root)
     count, length = int(config["characters"]), int(config["length"])
-    arrays, notes = files.cached(config, [path], {"characters": count}, lambda: _numbers(path, count))
+    arrays, notes = files.cached(config, paths, {"characters": count}, lambda: _numbers(paths, count))
     wanted = {"train": int(config["windows"]), **config["declares"]["sizes"]}
     splits = {}
     for part in PARTS:
@@ -38,13 +39,14 @@ def novel_text(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         check_count("windows", part, wanted[part], len(rows), f" of data.length={length}")
         chosen = np.arange(wanted[part]) * len(rows) // wanted[part]
         splits[part] = Split(text=torch.from_numpy(rows[chosen]), index=torch.from_numpy(chosen))
-    copy = {"sha256": files.digest(path), "deviations": []}
+    copy = {"sha256": novels.checksum(paths), "deviations": []}
     return Dataset(str(config["name"]), splits, notes, copy, [OTHER, *str(arrays["alphabet"])])
 
 
-def _numbers(path: Path, count: int) -> files.Arrays:
+def _numbers(paths: Sequence[Path], count: int) -> files.Arrays:
     """For the cache: the alphabet, and of each part the characters of its books, one after another."""
-    sentences, belongs = books(path)
+    sentences = novels.books(paths)
+    belongs = split_by_book(sentences)
     texts = {book: " ".join(sentences.pop(book)) for book in with_progress(list(sentences), "books")}
     ranked = ranks((text for book, text in texts.items() if belongs[book] == "train"), 1)
     alphabet = "".join(ranked)[: count - 1]

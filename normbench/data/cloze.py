@@ -20,6 +20,7 @@ import torch
 
 from normbench.core.streams import stream
 from normbench.data import Dataset, files, made_of, triples
+from normbench.data import novels as novel_files
 from normbench.data import words as of_words
 from normbench.data.content import text as read_text
 from normbench.data.examples import Ragged, Split
@@ -103,20 +104,18 @@ DEVIATIONS = (
 def cnn_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     """Questions from the files of a user's own cnn.tgz below `root`; NormbenchError for missing or damaged ones."""
     options = _options(config, "sentences")
-    found = {
-        part: files.listed(config, root, folder)
-        for part, folder in zip(PARTS, files.declared(config, "folders"), strict=True)
-    }
-    for part, wanted in config["declares"]["sizes"].items():
-        if len(found[part]) != wanted:
+    paths = {}
+    for part, folder in zip(PARTS, files.folders(config), strict=True):
+        paths[part] = files.listed(config, root, folder)
+        if len(paths[part]) != (wanted := config["declares"]["sizes"][part]):
             raise BadInput(
-                f"{files.as_text(found[part][0].parent)} has {len(found[part])} question files instead of {wanted}. "
-                f"{files.remedy(config, root, '')}."
+                f"{files.as_text(root / folder)} has {len(paths[part])} question files instead of {wanted}. "
+                f"{files.remedy(config, root, folder)}."
             )
     arrays, notes = files.cached(
-        config, [*itertools.chain(*found.values())], [options, FORM], lambda: _cnn(found, **options)
+        config, [*itertools.chain(*paths.values())], [options, FORM], lambda: _cnn(paths, **options)
     )
-    splits = {part: _split(arrays, part, len(found[part])) for part in PARTS}
+    splits = {part: _split(arrays, part, len(paths[part])) for part in PARTS}
     copy = {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
 
@@ -206,9 +205,9 @@ def novel_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
     `questions` of those of the training novels, and as many as declared of the other novels', are used, spread evenly;
     NormbenchError where there are fewer.
     """
-    (path,) = files.paths(made_of(config), root)
+    paths = files.paths(made_of(config), root)
     options = _options(config, "length", "candidates")
-    arrays, notes = files.cached(config, [path], [options, FORM], lambda: _novels(path, **options))
+    arrays, notes = files.cached(config, paths, [options, FORM], lambda: _novels(paths, **options))
     sizes = {"train": int(config["questions"]), **config["declares"]["sizes"]}
     for part, wanted in sizes.items():
         triples.check_count(
@@ -219,12 +218,13 @@ def novel_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
             f" with data.length={options['length']} and data.candidates={options['candidates']}",
         )
     splits = {part: _split(arrays, part, count) for part, count in sizes.items()}
-    copy = {"sha256": files.digest(path), "deviations": []}
+    copy = {"sha256": novel_files.checksum(paths), "deviations": []}
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
 
 
-def _novels(path: Path, words: int, entities: int, length: int, candidates: int) -> files.Arrays:
-    sentences, belongs = triples.books(path)
+def _novels(paths: Sequence[Path], words: int, entities: int, length: int, candidates: int) -> files.Arrays:
+    sentences = novel_files.books(paths)
+    belongs = triples.parts(sentences)
     vocabulary = _Vocabulary()
     novels, counts = {}, np.zeros(0, np.int64)
     for name in with_progress(list(sentences), "novels"):

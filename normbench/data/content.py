@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 TEXT = (".all", ".question", ".tsv", ".txt")
 GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-
-
-def declared(declares: Mapping[str, Any], name: str) -> str | None:
-    """The declared sum of a file's content, which is that of its bytes for a text; None where there is none."""
-    given = (declares.get("content") or {}).get(name)
-    return given if given or Path(name).suffix not in TEXT else str(declares["files"][name])
 
 
 def checksum(sums: Any) -> str:

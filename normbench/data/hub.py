@@ -27,46 +27,35 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     """
     source, wanted = str(config.get("source", "")), config["declares"].get("parts", PARTS)
     if not source:
-        own = files.declared(config)
-        return {part: [files.find(root, n) for n in own if Path(n).name.startswith(part)] for part in wanted}
+        paths = files.paths(config, root)
+        return {part: [path for path in paths if path.name.startswith(part)] for part in wanted}
     folder = Path(source).expanduser()
-    is_name = not folder.is_dir() and NAME.fullmatch(source)
     try:
-        found = _of_the_hub(source, wanted) if is_name else _laid_out(folder, wanted)
+        if folder.is_dir() or not NAME.fullmatch(source):
+            found = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in wanted}
+        else:
+            found = _of_the_hub(source, wanted)
     except Exception as error:  # not there, the network, a disk, a set of another form: of many types
         raise BadInput(f"data.source={source} cannot be loaded: {_line(error)}. {_otherwise(config)}") from error
     if not all(found.values()):
-        layout = f"parquet files whose names begin with {' and '.join(wanted)}"
-        what = "a name in the hub's cache (the network is asked with HF_HUB_OFFLINE=0)" if is_name else "a folder"
-        raise BadInput(f"data.source={source} is not {what} that has {layout}. {_otherwise(config)}")
+        raise BadInput(
+            f"data.source={source} is not a folder that has parquet files whose names begin with "
+            f"{' and '.join(wanted)}, nor OWNER/NAME of a set on the hub. {_otherwise(config)}"
+        )
     return found
 
 
 def _of_the_hub(name: str, wanted: Sequence[str]) -> dict[str, list[Path]]:
-    """The hub's own files, as `hf download` brings them; else what `load_dataset` made of them for its user."""
-    from huggingface_hub import constants, snapshot_download, utils
-
-    # Set here, because another module may have imported the package before, with another environment.
-    constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY = not online(), True
-    utils.disable_progress_bars()
-    try:
-        patterns = [f"*{part}*.parquet" for part in wanted]
-        snapshot = snapshot_download(name, repo_type="dataset", allow_patterns=patterns, local_files_only=not online())
-        if all((found := _laid_out(Path(snapshot), wanted)).values()):
-            return found
-    except (OSError, ValueError):
-        pass  # not there, or only other revisions
+    """What `load_dataset` makes of the set, or has made of it for its user."""
     import datasets
+    from huggingface_hub import constants
 
-    datasets.config.HF_HUB_OFFLINE, datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = not online(), False
+    # Set here, because another module may have imported the packages before, with another environment.
+    datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = not online()
+    constants.HF_HUB_DISABLE_TELEMETRY, datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = True, False
     datasets.disable_progress_bars()
     sets = datasets.load_dataset(name)
     return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in wanted}
-
-
-def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
-    """The parquet files of these parts in or below a folder, in the order of their numbers."""
-    return {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in parts}
 
 
 def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
@@ -94,15 +83,6 @@ def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
                     "set anew, or point NORMBENCH_DATA or data.source at another copy."
                 )
     return found
-
-
-def write(path: Path, columns: Mapping[str, Sequence[Any]], schema: Any, row_group: int = 5000) -> None:
-    """The columns as a zstd-packed parquet file; `schema` is a pyarrow schema."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(dict(columns), schema=schema), path, row_group_size=row_group, compression="zstd")
 
 
 def classes(labels: Sequence[Any]) -> list[Any]:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,37 +124,18 @@ def binarized_mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
     `inputs` (N, 784) float32 of 0 and 1, in the files' order, whatever the seed; there are no labels. The files' order
     is not MNIST's. Test rows come sorted by digit: some of them are to be taken with a stride.
     """
-    (path,) = files.paths(config, root)
-    facts, splits = config["declares"], {}
-    with np.load(path, allow_pickle=False) as arrays:
-        for part in facts["sizes"]:
-            bits = np.unpackbits(arrays[part], axis=1, count=int(facts["features"]))
-            splits[part] = Split(inputs=torch.from_numpy(bits.astype(np.float32)))
+    paths, width = files.paths(config, root), int(config["declares"]["features"])
+    if paths[0].suffix == ".npz":
+        with np.load(paths[0], allow_pickle=False) as arrays:
+            bits = {part: np.unpackbits(arrays[part], axis=1, count=width) for part in config["declares"]["sizes"]}
+    else:  # text of 0 and 1, a blank or the line end after each: read as bytes, not as numbers
+        rows = {path.stem.rpartition("_")[2]: np.frombuffer(path.read_bytes(), np.uint8) for path in paths}
+        bits = {part: digits.reshape(-1, 2 * width)[:, ::2] - ord("0") for part, digits in rows.items()}
+    splits = {part: Split(inputs=torch.from_numpy(values.astype(np.float32))) for part, values in bits.items()}
     return Dataset(str(config["name"]), splits)
 
 
-def prepare_binarized_mnist(sources: Path, out: Path, declares: Config) -> None:
-    """From text of 0 and 1 to `binarized_mnist.npz`: keys train, valid, test, `np.packbits` of each row."""
-    parts = {}
-    for part in declares["sizes"]:
-        # Each row is 784 digits, a blank or the line end after each: read as bytes, not as numbers.
-        raw = np.frombuffer((sources / f"binarized_mnist_{part}.amat").read_bytes(), np.uint8)
-        parts[part] = np.packbits(raw.reshape(-1, 2 * 784)[:, ::2] - ord("0"), axis=1)
-    path = out / "binarized_mnist" / "binarized_mnist.npz"
-    path.parent.mkdir(parents=True)
-    np.savez_compressed(path, **parts)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
-
-
 # --- CIFAR-10 ---------------------------------------------------------------------------------------------------------
-
-RECORD = 1 + 3 * 32 * 32  # bytes of an image in the official files: its label, then red, green and blue values
-FOLDER = "cifar-10-batches-bin/"
-# What makes `img` an image for `datasets`, as it writes it itself.
-FEATURES = {
-    "img": {"_type": "Image"},
-    "label": {"dtype": "int64", "_type": "Value"},
-    "exact": {"dtype": "bool", "_type": "Value"},
-}
 
 
 def cifar10(config: Config, root: Path, seed: int = 0) -> Dataset:
@@ -165,7 +144,7 @@ def cifar10(config: Config, root: Path, seed: int = 0) -> Dataset:
     Parts as `random_parts`. Every value is standardized by the mean and deviation of all training images. `copy` says
     whether images are approximate. NormbenchError for files that hold something else.
     """
-    paths, batches = hub.parts(config, root), config["declares"]["sources"]["batches"]
+    paths, batches = hub.parts(config, root), config["declares"]["batches"]
     arrays, notes = files.cached(config, [*paths["train"], *paths["test"]], batches, lambda: _decode(config, paths))
     copy = _copy(config, arrays)
     pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
@@ -178,7 +157,7 @@ def cifar10(config: Config, root: Path, seed: int = 0) -> Dataset:
 
 def _copy(config: Config, arrays: files.Arrays) -> dict[str, Any]:
     """Identifies the copy by its images, however they are packed: checksum, and deviations from the official set."""
-    official = config["declares"]["sources"]["batches"]
+    official = config["declares"]["batches"]
     approximate = {part: int((~arrays[f"{part}_exact"]).sum()) for part in hub.PARTS}
     total = sum(len(arrays[f"{part}_labels"]) for part in hub.PARTS)
     found = dict(zip(official, arrays["sums"].tolist(), strict=True))
@@ -198,12 +177,12 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
     published ones, however it is packed.
     """
     facts, source = config["declares"], bool(config.get("source"))
-    official, shape = facts["sources"]["batches"], tuple(facts["shape"])
+    official, shape = facts["batches"], tuple(facts["shape"])
     arrays: files.Arrays = {}
     sums: dict[str, str] = {}
     for part in hub.PARTS:
         # The hub's set has no approximate images, and so no column `exact`.
-        table = hub.columns(paths[part], "img", "label", "exact?" if source else "exact")
+        table = hub.columns(paths[part], "img", "label", "exact?")
         count = facts["sizes"][part]
         hub.check_labels(f"CIFAR-10's {part} files", "images", table["label"], count, facts["classes"])
         pixels = np.empty((count, *shape), np.uint8)
@@ -217,7 +196,7 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
         rows = np.array_split(np.arange(count), len(names))
         made = [_record_sum(labels[order], pixels[order]) for order in rows]
         published = [official[name] for name in names]
-        if source and made != published and sorted(made) == sorted(published):
+        if made != published and sorted(made) == sorted(published):
             # The hub has the official files one after another, but not by their numbers.
             order = np.concatenate([rows[made.index(wanted)] for wanted in published])
             pixels, labels, exact, made = pixels[order], labels[order], exact[order], published
@@ -233,48 +212,3 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
 def _record_sum(labels: np.ndarray, pixels: np.ndarray) -> str:
     records = np.concatenate([labels[:, None], pixels.transpose(0, 3, 1, 2).reshape(len(labels), -1)], 1)
     return hashlib.sha256(records.tobytes()).hexdigest()
-
-
-def prepare_cifar10(sources: Path, out: Path, declares: Config) -> None:
-    """From the binary version of the archive (the other one is pickled) to the hub's layout, in the official order.
-
-    Columns img (bytes: PNG, path: null; `datasets` takes it for an image), label, exact (always true). What was written
-    is read again and compared with the archive, so that a PNG library's fault cannot go unseen.
-    """
-    import pyarrow as pa
-    from PIL import Image
-
-    batches: Mapping[str, str] = declares["sources"]["batches"]
-
-    def name(member: str) -> str:
-        return member.removeprefix("./").removeprefix(FOLDER)
-
-    archive = files.members(sources / "cifar-10-binary.tar.gz", lambda member: name(member) in batches)
-    found = {name(member): body for member, body in archive}
-    for batch, wanted in batches.items():
-        if hashlib.sha256(found[batch]).hexdigest() != wanted:
-            raise ValueError(f"the images of {batch} do not have the published sha256 {wanted[:8]}…")
-    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    schema = pa.schema(
-        [("img", image), ("label", pa.int64()), ("exact", pa.bool_())],
-        metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
-    )
-    for part in hub.PARTS:
-        names = [name for name in batches if name.startswith("test") == (part == "test")]
-        records = np.frombuffer(b"".join(found[name] for name in names), np.uint8).reshape(-1, RECORD)
-        pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        paths = [out / path for path in declares["files"] if Path(path).name.startswith(part)]
-        # As the hub cuts a set: parts of nearly equal size, in order.
-        bounds = [len(records) * cut // len(paths) for cut in range(len(paths) + 1)]
-        for path, first, last in zip(paths, bounds[:-1], bounds[1:], strict=True):
-            images = []
-            for values in pixels[first:last]:
-                packed = io.BytesIO()
-                Image.fromarray(np.ascontiguousarray(values)).save(packed, "PNG")
-                images.append({"bytes": packed.getvalue(), "path": None})
-            columns = {"img": images, "label": records[first:last, 0].tolist(), "exact": [True] * (last - first)}
-            hub.write(path, columns, schema)
-        rows = hub.columns(paths, "img", "label")
-        again = hub.images(rows["img"], "the prepared image")
-        if not all(np.array_equal(values, image) for values, image in zip(pixels, again, strict=True)):
-            raise ValueError(f"the images of {part} are others once they are written as PNG")

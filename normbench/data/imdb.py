@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ DEVIATIONS = (
     "IMDB: word ranks are counted anew in the training reviews, words of equal frequency in the order of their first "
     "appearance; some may differ from those in Keras' imdb.npz",
 )
-MEMBER = re.compile(r"(?:\./)?aclImdb/(train|test)/(neg|pos)/(\d+)_(\d+)\.txt")
 
 
 def imdb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
@@ -54,7 +53,7 @@ def imdb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
 def _encoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], words: int, length: int) -> files.Arrays:
     """Word numbers (N, length) int32 and labels (N,) uint8 of both parts."""
-    rows = {part: _reviews(config, part, paths[part]) for part in hub.PARTS}
+    rows = _reviews(config, paths)
     rank = ranks((split(text) for text, _ in rows["train"]), 1)
     arrays: files.Arrays = {}
     for part, reviews in rows.items():
@@ -63,20 +62,24 @@ def _encoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], wor
     return arrays
 
 
-def _reviews(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> list[tuple[str, int]]:
-    """The texts and labels of a part in the declared order; NormbenchError unless they are those declared."""
-    table = hub.columns(paths, *COLUMNS)
-    rows = list(zip(*(table[column] for column in COLUMNS), strict=True))
-    count = config["declares"]["sizes"][part]
-    hub.check_labels(f"IMDB's {part} files", "reviews", table["label"], count, 2)
-    name = next(name for name in files.declared(config) if Path(name).name.startswith(part))
-    if not (declared := content.declared(config["declares"], name)):
-        return rows
-    orders = (rows, [rows[place] for place in as_in_archive(count // 2)])
-    sums = [content.of_rows(COLUMNS, [list(zip(*order, strict=True))]) for order in orders]
-    if declared not in sums:
-        raise hub.refusal(config, f"{part} reviews", sums[0], declared)
-    return orders[sums.index(declared)]
+def _reviews(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> dict[str, list[tuple[str, int]]]:
+    """Texts and labels by part, in the declared order; NormbenchError unless they are those declared."""
+    orders = {}  # of each part: as its files have it, and as if these were in the archive's order
+    for part in hub.PARTS:
+        table = hub.columns(paths[part], *COLUMNS)
+        count = config["declares"]["sizes"][part]
+        hub.check_labels(f"IMDB's {part} files", "reviews", table["label"], count, 2)
+        rows = list(zip(*(table[column] for column in COLUMNS), strict=True))
+        orders[part] = [(order, _sum(order)) for order in (rows, [rows[place] for place in as_in_archive(count // 2)])]
+    for chosen in itertools.product(*orders.values()):
+        checksum = content.checksum([part_sum for _, part_sum in chosen])
+        if checksum == config["declares"]["sha256"]:
+            return {part: rows for part, (rows, _) in zip(orders, chosen, strict=True)}
+    raise hub.refusal(config, "reviews", checksum, config["declares"]["sha256"])
+
+
+def _sum(rows: list[tuple[str, int]]) -> str:
+    return content.of_rows(COLUMNS, [list(zip(*rows, strict=True))])
 
 
 def as_in_archive(half: int) -> list[int]:
@@ -100,21 +103,3 @@ def encode(text: list[str], rank: Mapping[str, int], words: int, length: int) ->
     encoded = np.full(length, PADDING, np.int32)
     encoded[length - len(numbers) :] = numbers
     return encoded
-
-
-def prepare_imdb(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
-    """From a text file a review to a parquet file a part: columns text and label (1 positive).
-
-    All negative reviews come first, each class by the number of its file.
-    """
-    import pyarrow as pa
-
-    reviews: dict[str, dict[tuple[int, int], str]] = {part: {} for part in declares["sizes"]}
-    for name, body in files.members(sources / "aclImdb_v1.tar.gz", MEMBER.fullmatch):
-        part, sentiment, number, _ = MEMBER.fullmatch(name).groups()  # type: ignore[union-attr]
-        reviews[part][int(sentiment == "pos"), int(number)] = body.decode("utf-8")
-    schema = pa.schema([("text", pa.string()), ("label", pa.int64())])
-    for part, texts in reviews.items():
-        keys = sorted(texts)
-        columns: dict[str, list[Any]] = {"text": [texts[key] for key in keys], "label": [label for label, _ in keys]}
-        hub.write(out / "imdb" / "plain_text" / f"{part}-00000-of-00001.parquet", columns, schema)

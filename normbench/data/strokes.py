@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import xml.parsers.expat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,10 +73,6 @@ def _cut(lines: Lines, rows: np.ndarray, points: int) -> tuple[np.ndarray, np.nd
 # --- IAM-OnDB ---------------------------------------------------------------------------------------------------------
 
 FORM = re.compile(r"[a-z]\d\d-\d+[a-z]?")
-STROKES, TEXT = "lineStrokes-all.tar.gz", "ascii-all.tar.gz"
-STROKE_FILE = re.compile(rf"(?:[\w.-]+/)*(({FORM.pattern})-(\d+))\.xml")
-TEXT_FILE = re.compile(rf"(?:[\w.-]+/)*({FORM.pattern})\.txt")
-MOST_SHOWN = 3  # of the odd files
 
 
 def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
@@ -105,11 +100,7 @@ def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         if listed
         else "forms drawn here, and a writer may be in both: the owners' lists are not at hand"
     )
-    # the declared sum of a file stands for all copies of its content
-    for name, wanted in facts["files"].items():
-        path = files.find(root, name)
-        sums[name] = wanted if files.same(facts, path, name) else files.digest(path)
-    copy = {"sha256": content.checksum(sums), "deviations": [remark]}
+    copy = {"sha256": content.checksum(sums | facts["files"]), "deviations": [remark]}
     alphabet, names = facts["alphabet"], ", ".join(name for given in facts["lists"].values() for name in given)
     made, scale = splits(lines, parts, int(config["points"]), alphabet)
     note = remark if listed else f"{remark} (below {files.as_text(root)}: {names})"
@@ -137,7 +128,7 @@ def _read_lists(facts: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[
     Where all lists but those of the part `rest` lie there, as they are passed on, that part has all other forms.
     """
     lists, rest = facts["lists"], facts["rest"]
-    found = {name: files.find(root, name) for given in lists.values() for name in given}
+    found = {name: root / name for given in lists.values() for name in given}
     lacking = [name for name, path in found.items() if not os.path.lexists(path)]  # a dead link is one that was meant
     if len(lacking) == len(found):
         return {}, {}
@@ -162,73 +153,3 @@ def _read_lists(facts: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[
     if lacking:
         parts[rest] = forms - set().union(*parts.values())
     return parts, {name: content.of(path) for name, path in found.items() if name not in lacking}
-
-
-def prepare_iam_ondb(sources: Path, out: Path, declares: Mapping[str, Any]) -> str:
-    """From an XML file a line and a text file a form to `strokes.npz` and `sentences.tsv`, by form and line.
-
-    Keys: `dxy` int16, for each line first the pen's absolute position, then differences (x rightwards, y downwards);
-    `eos` packed bits, 1 for the last point before the pen is lifted; `length` points a line. Text: what was really
-    written (the CSR part). A form whose stroke files do not match its text lines, or that has an odd file, is left out.
-    Returns a remark on what was found.
-    """
-    texts: dict[str, list[str]] = {}
-    moves: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    odd: dict[str, str] = {}  # by form
-    for name, body in files.members(files.find(sources, TEXT), TEXT_FILE.fullmatch):
-        form = TEXT_FILE.fullmatch(name)[1]  # type: ignore[index]
-        try:
-            # the lines below `CSR:`, as written, blank ones left out
-            written = (line.strip() for line in body.decode("utf-8").partition("CSR:")[2].splitlines())
-            texts[form] = [line.replace("\t", " ") for line in written if line]
-        except UnicodeDecodeError:
-            odd[form] = f"{name} is not UTF-8"
-    for name, body in files.members(files.find(sources, STROKES), STROKE_FILE.fullmatch):
-        line, form, _ = STROKE_FILE.fullmatch(name).groups()  # type: ignore[union-attr]
-        try:
-            moves.setdefault(form, {})[line] = _moves(body)
-        except (xml.parsers.expat.ExpatError, KeyError, ValueError) as error:
-            odd[form] = f"{name} is not a stroke file ({error})"
-    whole = [form for form in sorted(moves) if form not in odd and len(moves[form]) == len(texts.get(form, []))]
-    lines = [(line, form) for form in whole for line in sorted(moves[form], key=files.by_number)]
-    rows = zip(lines, (text for form in whole for text in texts[form]), strict=True)
-    reasons = f" ({'; '.join(list(odd.values())[:MOST_SHOWN])})" if odd else ""
-    if not lines:
-        raise ValueError(f"{STROKES} and {TEXT} have no line in common{reasons}")
-    (out / "iam_ondb").mkdir(parents=True)
-    table = "".join(f"{line}\t{written}\n" for (line, _), written in rows)
-    (out / "iam_ondb" / "sentences.tsv").write_text(table, encoding="utf-8", newline="\n")
-    found = [moves[form][line] for line, form in lines]
-    np.savez_compressed(
-        out / "iam_ondb" / "strokes.npz",
-        dxy=np.concatenate([move for move, _ in found]),
-        eos=np.packbits(np.concatenate([end for _, end in found])),
-        length=np.array([len(move) for move, _ in found], np.int32),
-    )
-    return f"lines: {len(lines)}, forms left out: {len(moves) - len(whole)}{reasons}"
-
-
-def _moves(body: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Moves (N, 2) and which of them end a stroke, from one stroke file."""
-    points: list[tuple[int, int]] = []
-    ends: list[int] = []
-
-    def start(tag: str, values: dict[str, str]) -> None:
-        if tag == "Point":
-            points.append((int(values["x"]), int(values["y"])))
-
-    def end(tag: str) -> None:
-        if tag == "Stroke" and points:
-            ends.append(len(points) - 1)
-
-    parser = xml.parsers.expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.Parse(body, True)
-    if len(points) < 2:
-        raise ValueError(f"it has too few points ({len(points)}): a line has at least 2")
-    last = np.zeros(len(points), np.uint8)
-    last[ends] = 1
-    moves = np.diff(np.array(points, np.int64), axis=0, prepend=np.zeros((1, 2), np.int64))
-    if np.abs(moves).max() > np.iinfo(np.int16).max:
-        raise ValueError(f"it has a pen move of more than {np.iinfo(np.int16).max} units")
-    return moves.astype(np.int16), last

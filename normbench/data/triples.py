@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, check, files, hub, made_of
+from normbench.data import Dataset, check, files, hub, made_of, novels
 from normbench.data.examples import Shared, Split
 from normbench.data.words import END, UNKNOWN, Numbers, ranked, split, with_progress, words_by_number
 from normbench.errors import BadInput
@@ -45,14 +45,15 @@ def novel_triples(config: Mapping[str, Any], root: Path, seed: int = 0) -> Datas
     `triples` of those of the training novels, and as many as declared of the other novels', are used, spread evenly.
     Nothing depends on the seed. They are cached.
     """
-    (path,) = files.paths(made_of(config), root)
+    paths = files.paths(made_of(config), root)
 
     def make(**options: int) -> Arrays:
-        sentences, belongs = books(path)
-        return made(list(sentences), sentences.pop, belongs, **options)
+        sentences = novels.books(paths)
+        return made(list(sentences), sentences.pop, parts(sentences), **options)
 
     counts = {"train": int(config["triples"]), **config["declares"]["sizes"]}
-    return _dataset(config, root, [path], make, counts, lambda arrays: {"sha256": files.digest(path), "deviations": []})
+    copy = {"sha256": novels.checksum(paths), "deviations": []}
+    return _dataset(config, root, paths, make, counts, lambda arrays: copy)
 
 
 def book_corpus(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
@@ -64,7 +65,7 @@ def book_corpus(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset
     if source := bool(config["source"]):
         paths = hub.parts(config, root)["train"]
     else:
-        (folder,) = files.declared(config, "folders")
+        (folder,) = files.folders(config)
         paths = sorted(files.listed(config, root, folder), key=files.by_number)
     make = functools.partial(_corpus, paths, source)
     return _dataset(
@@ -90,15 +91,6 @@ def _dataset(
     made = splits(arrays, counts, str(config["filter"]))
     tasks = functools.partial(real_tasks, config, root)
     return Dataset(str(config["name"]), made, notes, copy(arrays), arrays["words"].tolist(), tasks=tasks)
-
-
-def books(path: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The sentences of each novel of data=books, and which part the novel belongs to."""
-    table = hub.columns([path], "book", "text")
-    found: dict[str, list[str]] = {}
-    for book, text in zip(table["book"], table["text"], strict=True):
-        found.setdefault(book, []).append(text)
-    return found, parts(found)
 
 
 def parts(titles: Iterable[str]) -> dict[str, str]:

@@ -46,16 +46,23 @@ class Labelled:
 def read(name: str, folder: Path) -> Labelled:
     """The set of that name below the data folder, whose files were checked or made up."""
     config = compose.choice("data", PAIRED if name == PAIRED else "sentence_eval")
-    paths = {Path(path).stem: files.find(folder, path) for path in files.declared(config)}
+    paths = files.paths(config, folder)
     if name != PAIRED:
-        labels, sentences = _columns(paths[name], "label", "text")
+        path = paths[CLASSIFIED.index(name)]
+        labels, sentences = _lines(path) if path.suffix == ".all" else _columns(path, "label", "text")
         return Labelled(name, {name: sentences}, {name: np.array(labels, np.int64)})
     sides: dict[str, list[str]] = {}
     scores = {}
-    for part in SICK_PARTS:
-        relatedness, sides[f"{part}_a"], sides[f"{part}_b"] = _columns(paths[f"{name}_{part}"], SCORE, *SENTENCES)
+    for part, path in zip(SICK_PARTS, paths, strict=True):
+        relatedness, sides[f"{part}_a"], sides[f"{part}_b"] = _columns(path, SCORE, *SENTENCES)
         scores[part] = np.array(relatedness, np.float64)
     return Labelled(name, sides, scores)
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """Labels and texts of a public file: a label, a blank and a text a line, in Latin-1."""
+    rows = [line.partition(" ") for line in path.read_bytes().decode("latin-1").split("\n")[:-1]]
+    return [[label for label, _, _ in rows], [text.strip() for _, _, text in rows]]
 
 
 def _columns(path: Path, *names: str) -> list[list[str]]:

@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import functools
 import hashlib
-import http.server
 import io
 import json
 import os
@@ -23,16 +22,14 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from normbench.battery.adopt import adopt
 from normbench.commands import battery
-from normbench.data import fetch
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish as publishing
 from normbench.runs import pack
@@ -40,7 +37,6 @@ from normbench.web import battery_page, report
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME, FIDELITY = "ln2016/geometry", "paper"
-SIZE = 3_000_000  # bytes of a file that is brought
 
 
 @dataclass(frozen=True)
@@ -85,57 +81,6 @@ def page_of_battery(folder: Path) -> None:
         promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[],
     )  # fmt: skip
     battery.write(page, folder / "battery" / adopted.name)
-
-
-class Slow(http.server.BaseHTTPRequestHandler):
-    """A server that sends in small parts."""
-
-    contents: ClassVar[dict[str, bytes]] = {}
-
-    def do_GET(self) -> None:
-        content = self.contents[self.path.removeprefix("/")]
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            for at in range(start, len(content), 1 << 16):
-                self.wfile.write(content[at : at + (1 << 16)])
-                time.sleep(0.002)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def serving(contents: dict[str, bytes]) -> Iterator[str]:
-    Slow.contents = contents
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-
-
-def sets() -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
-    """What the server has; a set of two files, and one that is prepared from three."""
-    draw = random.Random(1)
-    rows = {name: b"".join(b"%d\ta\tb\t%d\tc\r\n" % (draw.randrange(10**9), i) for i in range(40_000))
-            for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")}  # fmt: skip
-    contents = {name: draw.randbytes(SIZE) for name in ("one.bin", "two.bin")}
-
-    def sha256(content: bytes) -> str:
-        return hashlib.sha256(content).hexdigest()
-
-    sums = {f"plain/{name}": sha256(content) for name, content in contents.items()}
-    direct = {"name": "plain", "declares": {"megabytes": 9, "files": sums}}
-    made = zip(("train", "trial", "test"), rows.values(), strict=True)
-    prepared = {"name": "sick", "declares": {
-        "files": {f"sentence_eval/sick_{part}.tsv": sha256(c.replace(b"\r\n", b"\n")) for part, c in made},
-        "sources": {"megabytes": 9, "files": {n: sha256(c) for n, c in rows.items()}},
-    }}  # fmt: skip
-    return rows | contents, direct, prepared
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -204,15 +149,10 @@ def kill(command: Command, kills: int, draw: random.Random, aside: Path) -> dict
     return found | {"seconds undisturbed": round(seconds, 2)}
 
 
-def commands(mirror: str, direct: dict[str, Any], prepared: dict[str, Any]) -> dict[str, Command]:
-    def bring(config: dict[str, Any], folder: Path) -> None:
-        fetch.get(config, folder, mirrors=[mirror])
-
+def commands() -> dict[str, Command]:
     return {
         "publish": Command(fewer_runs, publish_all),
         "report": Command(published, site),
-        "data get": Command(lambda folder: None, functools.partial(bring, direct)),
-        "data get, prepared": Command(lambda folder: None, functools.partial(bring, prepared)),
         "battery": Command(lambda folder: None, page_of_battery),
     }
 
@@ -223,10 +163,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", help="this command (repeatable)")
     given = parser.parse_args()
-    contents, direct, prepared = sets()
     rows = []
-    with serving(contents) as mirror, tempfile.TemporaryDirectory() as aside:
-        for name, command in commands(mirror, direct, prepared).items():
+    with tempfile.TemporaryDirectory() as aside:
+        for name, command in commands().items():
             if given.only and name not in given.only:
                 continue
             draw = random.Random(f"{given.seed} {name}")

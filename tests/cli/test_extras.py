@@ -67,7 +67,7 @@ NEEDS = [
     (["sample", RUN, "--count", "1"], "safetensors", "train"),
     (["battery", "--norm", "layer"], "torch", "train"),
     (["battery", "--norm", str(ROOT / "examples" / "own_normalizer" / "isru.py"), "--dry-run"], "torch", "train"),
-    (["data", "get", "mnist"], "requests", "train"),
+    (["data", "get", "mnist"], "pooch", "train"),
     (["train", "model=mnist_mlp", "data=digits", "logger=wandb"], "wandb", "wandb"),
     (["export", "wandb", "ln2016/fig6"], "wandb", "wandb"),
 ]

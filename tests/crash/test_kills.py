@@ -9,7 +9,7 @@ import child
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "faults" / "kills.py"
-COMMANDS = ("publish", "report", "data get", "data get, prepared", "battery")
+COMMANDS = ("publish", "report", "battery")
 
 
 @pytest.mark.slow

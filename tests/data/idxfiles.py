@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from normbench.data import content
+
 SIDE, TRAIN, TEST = 4, 60, 20
 
 
@@ -30,6 +32,8 @@ def contents() -> dict[str, bytes]:
 
 def declare(made: dict[str, bytes]) -> dict[str, Any]:
     """The `data` node of a set that consists of these files."""
+    bodies = [contents()[name] for name in made]
+    sums = {f"MNIST/raw/{name}": hashlib.md5(body).hexdigest() for name, body in made.items()}
     return {
         "name": "mnist",
         "valid": 10,
@@ -38,11 +42,9 @@ def declare(made: dict[str, bytes]) -> dict[str, Any]:
             "features": SIDE * SIDE,
             "sizes": {"train": TRAIN, "test": TEST},
             "megabytes": 11,
-            "files": {f"MNIST/raw/{name}": hashlib.md5(body).hexdigest() for name, body in made.items()},
-            "content": {
-                f"MNIST/raw/{name}": hashlib.sha256(gzip.decompress(body)).hexdigest()
-                for name, body in contents().items()
-            },
+            "files": sums,
+            "sha256": content.checksum([hashlib.sha256(gzip.decompress(body)).hexdigest() for body in bodies]),
+            "fetch": {"from": ["http://127.0.0.1:1/"], "files": sums},
         },
     }
 

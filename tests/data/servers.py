@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,7 +17,7 @@ class Mirror(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files = files
         self.answer = answer or Handler.honest
-        self.asked: list[tuple[str, str | None]] = []
+        self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -31,15 +30,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self.path.rsplit("/", 1)[-1]
-        self.server.asked.append((name, self.headers["Range"]))
+        self.server.asked.append(name)
         self.server.answer(self, self.server.files[name])
 
     def log_message(self, *args: Any) -> None:
         pass
-
-    def start(self) -> int:
-        """The first byte that is asked for."""
-        return int((self.headers["Range"] or "bytes=0-")[6:-1])
 
     def head(self, status: int, **headers: object) -> None:
         self.send_response(status)
@@ -48,22 +43,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def honest(self, body: bytes) -> None:
-        start = self.start()
-        if start >= len(body) > 0:
-            self.head(416, Content_Range=f"bytes */{len(body)}")
-        elif start:
-            last = f"bytes {start}-{len(body) - 1}/{len(body)}"
-            self.head(206, Content_Length=len(body) - start, Content_Range=last)
-            self.wfile.write(body[start:])
-        else:
-            self.whole(body)
-
-    def whole(self, body: bytes) -> None:
         self.head(200, Content_Length=len(body))
         self.wfile.write(body)
 
     def html(self, body: bytes) -> None:
-        self.whole(b"<!DOCTYPE html><html><body>Please sign in</body></html>")
+        self.honest(b"<!DOCTYPE html><html><body>Please sign in</body></html>")
 
     def missing(self, body: bytes) -> None:
         self.head(404, Content_Length=0)
@@ -77,15 +61,6 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(1)
 
     def breaks_off(self, body: bytes) -> None:
-        """Half of what is left at each request, until it is little."""
-        start = self.start()
-        left = len(body) - start
-        self.head(
-            206 if start else 200, Content_Length=left, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
-        )
-        self.wfile.write(body[start : start + (left // 2 if left > 200 else left)])
-
-    def breaks_off_without_range(self, body: bytes) -> None:
         self.head(200, Content_Length=len(body))
         self.wfile.write(body[: len(body) // 2])
 
@@ -94,27 +69,6 @@ class Handler(BaseHTTPRequestHandler):
         self.head(200, Transfer_Encoding="chunked")
         self.wfile.write(b"%x\r\n%b\r\n" % (len(body) // 2, body[: len(body) // 2]))
         self.close_connection = True
-
-    def another_range(self, body: bytes) -> None:
-        self.head(206, Content_Length=10, Content_Range=f"bytes 0-9/{len(body)}")
-        self.wfile.write(body[:10])
-
-    def endless(self, body: bytes) -> None:
-        self.head(200)
-        try:
-            while True:
-                self.wfile.write(b"\x1f\x8b" * 50_000)
-        except OSError:
-            pass
-
-    def drip(self, body: bytes) -> None:
-        self.head(200, Content_Length=len(body))
-        try:
-            for place in range(len(body)):
-                self.wfile.write(body[place : place + 1])
-                time.sleep(0.05)
-        except OSError:
-            pass
 
     def garbage(self, body: bytes) -> None:
         self.wfile.write(b"\0\xff not HTTP\r\n\r\n")

@@ -137,11 +137,8 @@ def test_damaged_files_are_one_line(
         data.load(compose.choice("data", "coco"), tmp_path)
 
 
-def test_a_split_with_a_byte_order_mark_in_a_folder_deeper(own: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_split_with_a_byte_order_mark(own: Callable[..., Any], tmp_path: Path) -> None:
     own()
     path, found_images = tmp_path / captions.JSON, captions.coco_images(tmp_path, 5)
-    (path.parent / "unpacked").mkdir()
-    (path.parent / "unpacked" / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    path.unlink()
-    assert data.problems(compose.choice("data", "coco"), tmp_path) == []
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert captions.coco_images(tmp_path, 5) == found_images

@@ -12,7 +12,8 @@ import torch
 from normbench import data
 from normbench.config import compose
 from normbench.data import characters
-from normbench.data.triples import books, parts
+from normbench.data.novels import books
+from normbench.data.triples import parts
 from normbench.errors import NormbenchError
 
 
@@ -40,9 +41,10 @@ def novels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[
 def test_windows_are_of_the_books_of_their_part(novels: tuple[Path, dict[str, object]]) -> None:
     root, config = novels
     loaded = data.load(config, root)
-    sentences, belongs = books(root / "books/sentences.parquet")
+    sentences = books([root / "books/sentences.parquet"])
     known = set(loaded.words)
-    for part in set(parts(sentences).values()):
+    belongs = parts(sentences)
+    for part in set(belongs.values()):
         texts = [" ".join(s) for book, s in sentences.items() if belongs[book] == part]
         texts = ["".join(c if c in known else characters.OTHER for c in text) for text in texts]
         windows = spelt(loaded, part)

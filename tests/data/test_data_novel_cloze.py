@@ -108,7 +108,7 @@ def test_numbers_of_entities_say_nothing(config: dict[str, Any], root: Path) -> 
 
 
 def test_parts_of_the_95_novels_are_fixed() -> None:
-    novels = [Path(name).stem for name in compose.declaration("data", "books")["sources"]["files"]]
+    novels = [Path(name).stem for name in compose.declaration("data", "books")["fetch"]["files"]]
     found = triples.parts(novels)
     assert Counter(found.values()) == {"valid": 10, "test": 10, "train": 75} and sorted(found) == sorted(novels)
     assert triples.parts(novels[::-1]) == found
@@ -149,7 +149,7 @@ def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:
     with pytest.raises(NormbenchError) as caught:
         data.load(config, tmp_path)
     assert str(caught.value) == (
-        f"BOOKS is not in {tmp_path}: sentences.parquet is missing. Bring it with: normbench data get books (80 MB), "
+        f"BOOKS is not in {tmp_path}: Anon_Clara_1864.txt is missing. Bring it with: normbench data get books (80 MB), "
         f"or point NORMBENCH_DATA at it."
     )
 

@@ -14,10 +14,10 @@ from rich.console import Console
 from normbench import data
 from normbench.commands import data as data_command
 from normbench.config import compose, grammar
-from normbench.data import content, files
+from normbench.data import content
 from normbench.errors import NormbenchError
 
-SETS = [name for name in compose.choices("data") if "sources" in compose.declaration("data", name)]
+SETS = [name for name in compose.choices("data") if "fetch" in compose.declaration("data", name)]
 PAPERS = {
     *("mnist", "binarized_mnist", "cifar10", "imdb", "iam_ondb", "sentence_eval", "sick", "books"),
     "flickr8k_captions",
@@ -42,44 +42,28 @@ def listing() -> dict[str, str]:
 
 def test_the_sets_of_the_papers_are_there() -> None:
     assert set(compose.choices("data")) >= PAPERS | {"digits"}
-    assert set(SETS) == PAPERS - {"mnist"}
+    assert set(SETS) == PAPERS - {"iam_ondb"}
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_declaration(name: str) -> None:
     facts = declares(name)
-    given = facts["sources"]
-    assert facts["source"] and facts["terms"]
-    assert data.function(compose.choice("data", name), "prepare_")
-    assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in facts["files"].values())
-    assert set(facts.get("content", {})) <= set(facts["files"])
-    for path in facts["files"]:
+    fetch = facts["fetch"]
+    assert facts["source"] and facts["megabytes"] > 0 and (facts.get("terms") or name == "mnist")
+    assert re.fullmatch("[0-9a-f]{64}", facts["sha256"])
+    for path, checksum in [*facts["files"].items(), *fetch["files"].items()]:
+        assert re.fullmatch("[0-9a-f]{64}|[0-9a-f]{32}", checksum)
         assert not Path(path).is_absolute() and ".." not in Path(path).parts
-        # Somebody holds what is prepared against something: a sum of the content, or one in the sources.
-        assert content.declared(facts, path) or "batches" in given
-    if "register" in given:
-        assert set(given) == {"register", "files"}
-        return
-    assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in given["files"].values())
-    assert given["megabytes"] > 0
-    for mirror in given["mirrors"]:
-        assert mirror.startswith("https://") and mirror.endswith(("/", "%2F"))
+    for address in fetch["from"]:
+        assert address.startswith("https://") and address.endswith("/")
         # A branch can change under us; a commit cannot.
-        if "github" in mirror:
-            assert re.search("/[0-9a-f]{40}/", mirror)
-        if "jsdelivr" in mirror:
-            assert re.search("@[0-9a-f]{40}/", mirror)
+        if re.search("github|jsdelivr|huggingface", address):
+            assert re.search("[/@][0-9a-f]{40}/", address)
 
 
 def test_no_copy_of_iam_ondb_is_named() -> None:
     text = compose.choice_path("data", "iam_ondb").read_text()
     assert re.findall(r"https?://[^/\s]+", text) == ["https://fki.tic.heia-fr.ch"]
-
-
-def test_the_record_of_one_set_is_not_anothers() -> None:
-    # MR and SICK share a folder.
-    records = {files.record_path(compose.choice("data", name), Path("x")) for name in SETS}
-    assert len(records) == len(SETS)
 
 
 # -- training on them
@@ -121,19 +105,19 @@ def test_listing_of_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = listing()
     assert set(lines) == set(compose.choices("data"))
     assert lines["digits"].endswith(": ready (embedded)")
-    assert lines["imdb"].endswith(": missing. Bring it with: normbench data get imdb (85 MB)")
+    assert lines["imdb"].endswith(": missing. Bring it with: normbench data get imdb (41 MB)")
     assert lines["mnist"].endswith(": missing. Bring it with: normbench data get mnist (11 MB)")
-    assert "needs registration with its owners: https://fki.tic.heia-fr.ch/" in lines["iam_ondb"]
+    assert "who ask for registration (https://fki.tic.heia-fr.ch/" in lines["iam_ondb"]
     assert not (tmp_path / "none").exists()
 
 
 def test_listing_of_damaged_and_half_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path))
-    for name in ("sentence_eval/mr.tsv", "iam_ondb/strokes.npz"):
+    for name in ("sentence_eval/rt-polarity.all", "iam_ondb/strokes.npz"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"<html>")
     lines = listing()
-    assert f"{tmp_path}/sentence_eval/mr.tsv is damaged (sha256 " in lines["sentence_eval"]
+    assert f"{tmp_path}/sentence_eval/rt-polarity.all is damaged, or of another set (sha256 " in lines["sentence_eval"]
     assert "it is an HTML page" in lines["sentence_eval"]
     assert "strokes.npz is damaged" in lines["iam_ondb"]
     # The neighbour in the same folder has nothing to do with it.
@@ -167,12 +151,11 @@ def test_all_real_sets_are_whole() -> None:
 
 
 @pytest.mark.data
-# Not books: the copy that developers have was split by other rules than ours.
-@pytest.mark.parametrize("name", [name for name in SETS if "content" in declares(name) and name != "books"])
+# Not those whose sum is of other files than those that developers have: the official ones, another split of the novels.
+@pytest.mark.parametrize("name", sorted(PAPERS - {"cifar10", "books"}))
 def test_real_content(name: str, real: Path) -> None:
     facts = declares(name)
-    for path in facts["content"]:
-        assert content.of(real / path) == content.declared(facts, path)
+    assert content.checksum([content.of(real / path) for path in facts["files"]]) == facts["sha256"]
 
 
 @pytest.mark.data

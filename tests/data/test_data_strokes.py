@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 import tinysets
 import torch
-from tars import packed
-from test_data_prepare import handwriting
 from tinysets import FORMS, IDS, TEXTS
 
 from normbench import data
 from normbench.config import compose
 from normbench.config.plan import train_specs
 from normbench.core.streams import stream
-from normbench.data import content, fetch, smoke, strokes
+from normbench.data import content, smoke, strokes
 from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
 
@@ -199,30 +197,6 @@ def test_lists_that_cannot_be_used(config: dict[str, Any], root: Path) -> None:
         (folder / f"{name}.txt").unlink()
         (folder / f"{name}.txt").symlink_to("nowhere")
     assert f"{folder}/trainset.txt cannot be read" in tinysets.refused(config, root)
-
-
-# -- from the owners' archives
-
-
-def test_from_archives_to_tensors(root: Path) -> None:
-    texts, place = handwriting(), root / "source" / "iam_ondb"
-    place.mkdir(parents=True)
-    for name, files in zip(("lineStrokes", "ascii"), texts, strict=True):
-        (place / f"{name}-all.tar.gz").write_bytes(packed(files))
-    config = compose.choice("data", "iam_ondb")
-    config = config | {"declares": config["declares"] | {"split": {"test": 1, "seed": 1}}}
-    fetch.get(config, root)
-    loaded = data.load(config, root)
-    assert {part: len(split) for part, split in loaded.splits.items()} == {"train": 2, "test": 1}
-    (first, second), (test,) = (lines_of(loaded.splits[part], "strokes") for part in ("train", "test"))
-    # Offsets (3, -1), (-13, 11) | (0, -1): means -10/3 and 3.
-    mean, deviation = np.array([-10 / 3, 3]), np.array([(434 / 9) ** 0.5, 32**0.5])
-    assert np.allclose(first, [[0, 0, 0], [*(([3, -1] - mean) / deviation), 1], [*(([-13, 11] - mean) / deviation), 1]])
-    assert np.allclose(second, [[0, 0, 0], [*(([0, -1] - mean) / deviation), 1]])
-    assert np.allclose(test, [[0, 0, 0], [*(([1, 0] - mean) / deviation), 1]])
-    assert "".join(loaded.words[n] for n in lines_of(loaded.splits["train"], "characters")[0].tolist()) == "A MUVE"
-    # Another content than the declared one, and told apart by the run's records.
-    assert loaded.copy["sha256"] != content.checksum(config["declares"]["files"])
 
 
 # -- files that are not as they should be

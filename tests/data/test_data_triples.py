@@ -165,7 +165,7 @@ def test_downstream_tasks_are_checked_before_anything_is_trained(novels: dict[st
     assert [config["name"] for config in data.read_by({**asked, "eval": {"tasks": []}})] == ["novel_triples"]
     tasks = data.load(novels, tmp_path).tasks
     assert tasks is not None
-    with pytest.raises(NormbenchError, match=r"sick_train\.tsv is missing\. Bring it with: normbench data get sick"):
+    with pytest.raises(NormbenchError, match=r"SICK_train\.txt is missing\. Bring it with: normbench data get sick"):
         tasks().__enter__()
 
 

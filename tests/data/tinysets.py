@@ -19,6 +19,7 @@ from PIL import Image
 from normbench import data
 from normbench.config import compose
 from normbench.core.streams import stream
+from normbench.data import content
 from normbench.errors import NormbenchError
 
 Config = dict[str, Any]
@@ -55,8 +56,16 @@ def sha(path: Path) -> str:
 def declaring(name: str, root: Path, files: Iterable[str], **facts: Any) -> Config:
     """The set's configuration with these files as the declared ones; facts: what it declares otherwise."""
     config = compose.choice("data", name)
+    return config | {"declares": _own(config["declares"], root, files) | facts}
+
+
+def _own(declares: Config, root: Path, files: Iterable[str]) -> Config:
+    """The declarations with these files as the only ones, and the sum of their content."""
     sums = {file: sha(root / file) for file in files}
-    return config | {"declares": config["declares"] | {"files": sums, "content": {}} | facts}
+    kept = {key: value for key, value in declares.items() if key != "fetch"} | {"files": sums}
+    if not sums or "batches" in declares:
+        return kept
+    return kept | {"sha256": content.checksum([content.of(root / file) for file in sums])}
 
 
 def parquet(path: Path, **columns: list[Any]) -> None:
@@ -115,9 +124,8 @@ def cifar10(
     for name, (part, first, last) in BATCHES.items():
         records = [bytes([i % 10]) + pictures()[part][i].transpose(2, 0, 1).tobytes() for i in range(first, last)]
         official[name] = hashlib.sha256(b"".join(records)).hexdigest()
-    sources = compose.declaration("data", "cifar10")["sources"] | {"batches": official}
     files = [f"cifar10/plain_text/{name}.parquet" for name in CIFAR]
-    config = declaring("cifar10", root, files, sources=sources, sizes={"train": 60, "test": 30})
+    config = declaring("cifar10", root, files, batches=official, sizes={"train": 60, "test": 30})
     return config | {"held_out": 20, "fraction": 1.0}
 
 
@@ -158,8 +166,7 @@ def iam_ondb(root: Path, held: str = "") -> Config:
     table = "".join(f"{line}\t{text}\n" for line, text in zip(IDS, TEXTS, strict=True))
     (root / "iam_ondb/sentences.tsv").write_text(table, encoding="utf-8")
     config = declaring("iam_ondb", root, ["iam_ondb/strokes.npz", "iam_ondb/sentences.tsv"], sizes={})
-    declares = {key: value for key, value in config["declares"].items() if key != "content"}
-    return config | {"declares": declares | {"split": {"test": 4, "seed": 1}}}
+    return config | {"declares": config["declares"] | {"split": {"test": 4, "seed": 1}}}
 
 
 def flickr8k_captions(root: Path, held: str = "") -> Config:
@@ -185,8 +192,8 @@ def coco(root: Path, held: str = "") -> Config:
     (root / "coco").mkdir(parents=True, exist_ok=True)
     (root / "coco/dataset_coco.json").write_text(json.dumps({"images": entries}))
     np.save(root / "coco/features.npy", np.random.default_rng(0).random((8, 4096)).astype(np.float32))
-    config = declaring("coco", root, [], sizes={"train": 2, "valid": 2, "test": 3})
-    return config | {"fold": 2}
+    config = compose.choice("data", "coco")
+    return config | {"fold": 2, "declares": config["declares"] | {"sizes": {"train": 2, "valid": 2, "test": 3}}}
 
 
 ARTICLE = (
@@ -219,20 +226,19 @@ def cnn_cloze(root: Path, held: str = "") -> Config:
     return config | {"words": 100, "entities": 8}
 
 
-def _books(root: Path, sentences: Callable[[int, str], list[str]], held: str) -> dict[str, str]:
+def _books(root: Path, sentences: Callable[[int, str], list[str]], held: str) -> None:
     """Twenty novels, in the place of data=books; the word is in those that are not trained on."""
     from normbench.data.triples import parts
 
     own = {title: sentences(i, held if parts(TITLES)[title] != "train" else "") for i, title in enumerate(TITLES)}
-    path = root / "books/sentences.parquet"
-    parquet(path, book=[t for t in own for _ in own[t]], text=[text for texts in own.values() for text in texts])
-    return {"books/sentences.parquet": sha(path)}
+    books, texts = [t for t in own for _ in own[t]], [text for texts in own.values() for text in texts]
+    parquet(root / "books/sentences.parquet", book=books, text=texts)
 
 
-def of_books(name: str, files: dict[str, str], **facts: Any) -> Config:
+def of_books(name: str, root: Path, **facts: Any) -> Config:
     config = compose.choice("data", name)
     books = config["declares"]["files_of"]
-    books = books | {"declares": books["declares"] | {"files": files, "content": {}}}
+    books = books | {"declares": _own(books["declares"], root, ["books/sentences.parquet"])}
     return config | {"declares": config["declares"] | {"files_of": books} | facts}
 
 
@@ -246,7 +252,8 @@ def novel_cloze(root: Path, held: str = "") -> Config:
             for who in draw.choice(NAMES, 40)
         ]
 
-    config = of_books("novel_cloze", _books(root, sentences, held), sizes={"valid": 20, "test": 30})
+    _books(root, sentences, held)
+    config = of_books("novel_cloze", root, sizes={"valid": 20, "test": 30})
     return config | {"words": 60, "entities": 10, "length": 40, "questions": 300}
 
 
@@ -254,7 +261,8 @@ def novel_triples(root: Path, held: str = "") -> Config:
     def sentences(i: int, word: str) -> list[str]:
         return [f"{'un' * (k % 3)}said {i:02} {word} ." for k in range(12)]
 
-    config = of_books("novel_triples", _books(root, sentences, held), sizes={"valid": 5, "test": 5})
+    _books(root, sentences, held)
+    config = of_books("novel_triples", root, sizes={"valid": 5, "test": 5})
     return config | {"triples": 100, "words": 40}
 
 
@@ -263,7 +271,8 @@ def novel_text(root: Path, held: str = "") -> Config:
         draw, own = stream(1, "text", i), f"{i:02}{word}"
         return [" ".join([own, *draw.choice(NAMES, 5), f"{k}é."]) for k in range(12)]
 
-    config = of_books("novel_text", _books(root, sentences, held), sizes={"valid": 5, "test": 5})
+    _books(root, sentences, held)
+    config = of_books("novel_text", root, sizes={"valid": 5, "test": 5})
     return config | {"windows": 100, "characters": 30, "length": 40}
 
 

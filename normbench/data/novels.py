@@ -1,6 +1,6 @@
-"""English novels in the place of BookCorpus, and labelled sentences: what makes their files from the official ones.
+"""The sentences of English novels, in the place of BookCorpus: of a parquet file, or split here from the texts.
 
-The rules for sentences of novels, in full; some splits are wrong, as with any rules:
+The rules of the split, in full; some splits are wrong, as with any rules:
 
 1. Curly quotes become straight ones, a long dash becomes ` - `, an en dash `-`; white space becomes single blanks.
 2. A file is hard-wrapped when fewer than 1 % of its lines have more than 100 characters: its paragraphs end at blank
@@ -16,11 +16,10 @@ Titles and chapter headings stay in. Case, punctuation and accents are kept; not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from normbench.data import hub
+from normbench.data import content, files, hub
 
 _WORDS = (
     "Mr Mrs Ms Messrs Mme Mlle Mdlle M Dr Prof Rev Revd Hon St Sr Jr Esq Capt Col Gen Lieut Lt Maj Sergt Sgt Corp "
@@ -32,19 +31,22 @@ END = re.compile(r"""[.!?]["')\]]*\s(?=["'(\[]*([^\W_]))""")
 WRAPPED_WIDTH, WRAPPED_SHARE = 100, 0.01
 
 
-def prepare_books(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
-    """From a text file a novel: columns book (Author_Title_Year) and text, a row a sentence, novels by their name."""
-    import pyarrow as pa
+def books(paths: Sequence[Path]) -> dict[str, list[str]]:
+    """The sentences of each novel of data=books, by Author_Title_Year."""
+    if paths[0].suffix == ".txt":
+        texts = {path.stem: path.read_bytes().decode("utf-8") for path in paths}
+        return {book: [s for part in paragraphs(text) for s in sentences(part)] for book, text in texts.items()}
+    table = hub.columns(paths, "book", "text")
+    found: dict[str, list[str]] = {}
+    for book, text in zip(table["book"], table["text"], strict=True):
+        found.setdefault(book, []).append(text)
+    return found
 
-    books, texts = [], []
-    for name in sorted(declares["sources"]["files"]):
-        text = (sources / name).read_bytes().decode("utf-8")
-        found = [sentence for paragraph in paragraphs(text) for sentence in sentences(paragraph)]
-        books += [Path(name).stem] * len(found)
-        texts += found
-    # Few names, each repeated thousands of times: stored once, as indices.
-    schema = pa.schema([("book", pa.dictionary(pa.int32(), pa.string())), ("text", pa.string())])
-    hub.write(out / "books" / "sentences.parquet", {"book": books, "text": texts}, schema, row_group=100_000)
+
+def checksum(paths: Sequence[Path]) -> str:
+    """Of the copy that is read, for a run's records."""
+    sums = [files.digest(path) for path in paths]
+    return sums[0] if len(sums) == 1 else content.checksum(sums)
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -80,29 +82,3 @@ def _abbreviated(text: str, following: str) -> bool:
     if word in ("No", "Nos"):
         return following.isdigit()
     return word in ABBREVIATIONS or (len(word) == 1 and word.isupper() and word != "I")
-
-
-LABELLED = {"mr": "rt-polarity.all", "cr": "custrev.all", "subj": "subj.all", "mpqa": "mpqa.all"}
-
-
-def prepare_sentence_eval(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
-    """MR, CR, SUBJ, MPQA: from lines `label text` in Latin-1 to tab-separated UTF-8, columns label and text."""
-    (out / "sentence_eval").mkdir(parents=True)
-    for name, source in LABELLED.items():
-        rows = ["label\ttext\n"]
-        # Split at line feeds alone: the text holds U+0085, which Python takes for a line end as well.
-        for line in (sources / source).read_bytes().decode("latin-1").split("\n")[:-1]:
-            label, _, text = line.partition(" ")
-            rows.append(f"{label}\t{text.strip()}\n")
-        (out / "sentence_eval" / f"{name}.tsv").write_text("".join(rows), encoding="utf-8", newline="\n")
-
-
-SICK = {"train": "SICK_train.txt", "trial": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-
-
-def prepare_sick(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
-    """The three files as they are, but for the line ends of the test part."""
-    (out / "sentence_eval").mkdir(parents=True)
-    for part, source in SICK.items():
-        body = (sources / source).read_bytes().replace(b"\r\n", b"\n")
-        (out / "sentence_eval" / f"sick_{part}.tsv").write_bytes(body)
