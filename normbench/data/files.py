@@ -102,10 +102,9 @@ def problems(config: Config, root: Path) -> list[str]:
     """One line per missing or damaged file, or empty folder; empty where all have the declared sums, or their content
     together that of the set: numpy and pyarrow write the same content in other bytes.
     """
-    lines = [_problem_of_folder(config, root, name) for name in folders(config)]
-    lines += [_problem(config, root, name, sums) for name, sums in declared(config, root).items()]
-    wrong = list(filter(None, lines))
-    return [] if wrong and _has_declared_content(config, root) else wrong
+    names = {**dict.fromkeys(folders(config), ()), **declared(config, root)}
+    lines = [line for name, sums in names.items() if (line := _problem(config, root, name, sums))]
+    return [] if lines and _has_declared_content(config, root) else lines
 
 
 def _has_declared_content(config: Config, root: Path) -> bool:
@@ -118,62 +117,47 @@ def _has_declared_content(config: Config, root: Path) -> bool:
         return False
 
 
-def _problem_of_folder(config: Config, root: Path, name: str) -> str:
-    try:
-        if listed(config, root, name):
-            return ""
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        return _unreadable(root / name, error)
-    return _missing(config, root, name, f"{name} has no {folders(config)[name]} files")
-
-
 def _problem(config: Config, root: Path, name: str, sums: Sequence[str]) -> str:
-    """The error line for a file that the set declares; "" where it has one of these sums, or is whole without one."""
-    path, own = root / name, {"like", "file"} & config["declares"].keys()
-    repair = remedy(config, root, name)
+    """The error line for a file or folder of the set; "" where it has one of these sums, or is whole without one."""
+    declares, path, ending = config["declares"], root / name, folders(config).get(name)
+    absent, repair = f"{title(config)} is not in {as_text(root)}", remedy(config, root, name)
     try:
+        if ending:
+            if listed(config, root, name):
+                return ""
+            raise FileNotFoundError
         if not stat.S_ISREG(path.stat().st_mode):  # first, because opening a pipe would block
             kind = "folder" if path.is_dir() else "device or pipe"
             return f"{as_text(path)} is not a file but a {kind}. Move it away. {repair}."
         if not sums:
-            if "like" in config["declares"]:
+            if "like" in declares:
                 content.of_unchanged(path)
             return ""
         given = {kind: digest(path, kind) for kind in map(algorithm, sums)}
         if set(sums) & set(given.values()):
             return ""
         kind = algorithm(sums[0])
-        if own:
+        if {"like", "file"} & declares.keys():
             return (
                 f"{as_text(path)} has {kind} {given[kind]}, declares.files of data={config['name']} has {sums[0]}. "
                 "Place that file there, or declare the sum of this one."
             )
-        reason = f"{kind} {given[kind][:4]}… instead of {sums[0][:4]}…{_looks_like(path)}"
+        reason = f"{kind} {given[kind][:4]}… instead of {sums[0][:4]}…"
     except (FileNotFoundError, NotADirectoryError):
         # `ls` lists a dead link: say so.
         link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-        return _missing(config, root, name, f"{path.name} is missing{link}")
+        lacks = f"{name} has no {ending} files" if ending else f"{path.name} is missing"
+        return f"{absent}: {lacks}{link}. {repair}, or point NORMBENCH_DATA at it."
     except OSError as error:
-        return _unreadable(path, error)
+        why = error.strerror or error
+        return f"{as_text(path)} cannot be read: {why}. Make it readable, or point NORMBENCH_DATA at another copy."
     except ValueError as error:
-        reason = f"{error}{_looks_like(path)}"
+        reason = str(error)
     source = f"; if another program packed it, set data.source={as_text(path.parent)}" if "source" in config else ""
     return (
-        f"{as_text(path)} is damaged, or of another set ({reason}). Move it away, or point NORMBENCH_DATA at another "
-        f"copy{source}. {repair}."
+        f"{as_text(path)} is damaged, or of another set ({reason}{_looks_like(path)}). Move it away, or point "
+        f"NORMBENCH_DATA at another copy{source}. {repair}."
     )
-
-
-def _missing(config: Config, root: Path, name: str, what: str) -> str:
-    place = f"{title(config)} is not in {as_text(root)}"
-    return f"{place}: {what}. {remedy(config, root, name)}, or point NORMBENCH_DATA at it."
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    reason = error.strerror or error
-    return f"{as_text(path)} cannot be read: {reason}. Make it readable, or point NORMBENCH_DATA at another copy."
 
 
 def _looks_like(path: Path) -> str:

@@ -85,17 +85,14 @@ def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
     return found
 
 
-def classes(labels: Sequence[Any]) -> list[Any]:
-    """The different values of a column in order; of many the first ones and ..."""
-    values = sorted({repr(value): value for value in labels}.values(), key=str)
-    return values if len(values) <= MOST_SHOWN else [*values[:MOST_SHOWN], ...]
-
-
 def check_labels(place: str, what: str, labels: Sequence[Any], count: int, number: int) -> None:
     """NormbenchError unless a column has so many labels, of the classes 0 to `number` - 1."""
-    given, wanted = classes(labels), list(range(number))
+    given, wanted = sorted(set(map(repr, labels))), sorted(map(repr, range(number)))
     if len(labels) != count or given != wanted:
-        raise BadInput(f"{place} hold {len(labels)} {what} of classes {given} instead of {count} of classes {wanted}.")
+        classes, expected = ", ".join(given[:MOST_SHOWN]), ", ".join(wanted)
+        raise BadInput(
+            f"{place} hold {len(labels)} {what} of classes {classes} instead of {count} of classes {expected}."
+        )
 
 
 def images(rows: Sequence[Any], what: str) -> Iterator[Any]:

@@ -55,12 +55,6 @@ def test_columns_are_lists_in_the_order_of_the_files(tmp_path: Path) -> None:
     assert hub.columns(paths[1:], "n") == {"n": [5]}
 
 
-def test_classes_of_any_kind() -> None:
-    assert hub.classes([{"a": 1}, [0], None, [0]]) == [None, [0], {"a": 1}]
-    many = hub.classes(list(range(1000)))
-    assert len(many) == hub.MOST_SHOWN + 1 and many[-1] is ...
-
-
 def test_missing_columns_and_other_files(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x"]}), path)
