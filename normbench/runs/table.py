@@ -107,6 +107,11 @@ class Runs:
         return [run for _, (run, _) in sorted(self._raw.items())]
 
     @property
+    def packs(self) -> list[tuple[Path, int, str]]:
+        """Each pack, the number of its runs, and what is wrong with it."""
+        return [(path, len(runs), damage) for path, (_, runs, damage) in self._packs.items()]
+
+    @property
     def notes(self) -> list[str]:
         """Lines about packs that cannot be read, and damaged copies of runs that are whole elsewhere."""
         further = (line for runs in self.others for line in (*runs.notes, *map(left_out, runs.damaged)))

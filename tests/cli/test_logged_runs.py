@@ -65,7 +65,7 @@ def test_none_is_trained_again_here(
 
 def test_status_check_and_report_know_them(results: Path, normbench: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert normbench("status") == 0
-    assert "imported: x · 11 runs of 3 arms, 1 diverged" in capfd.readouterr().out
+    assert "imported/x/logged: 11 runs in a pack" in capfd.readouterr().out
     (results / "own").rename(results / "elsewhere")  # of its made-up runs the ids are none
     assert normbench("check", "--json") == 0
     assert json.loads(capfd.readouterr().out)["checked"]["imported runs"] == 11

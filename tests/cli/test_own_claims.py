@@ -41,9 +41,10 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
     assert normbench("reproduce", *own, "mine/rms", "--max-time", "0") == 0
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
+    assert normbench("status") == 0
+    assert "own/mine/rms/paper: 15 runs in a pack" in capfd.readouterr().out
     for words, expected, without in (
         (("list", "artifacts"), "mine/rms ", ""),
-        (("status",), "own: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
         (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
         (("report",), "report", "report"),
     ):

@@ -12,13 +12,12 @@ import yaml
 from rich.console import Console
 from smallest import SMALL
 
-from normbench.commands import progress, status
+from normbench.commands import progress
 from normbench.commands.progress import Bars
 from normbench.config import compose, grammar, plan
 from normbench.core import extras
 from normbench.launch import pool
 from normbench.launch.base import Outcome
-from normbench.papers import artifact as artifacts
 from normbench.runs import pack
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
@@ -180,20 +179,6 @@ def test_without_a_terminal_evaluations_have_lines_now_and_then(
     (half, whole) = lines("train.epochs=0", "train.steps=8", "eval.unit=updates", "eval.every=4", "norm=layer")
     assert half.startswith("  mnist_mlp layer ") and " s1 · 4/8 updates · train loss" in half and "8/8 updates" in whole
     assert lines("norm=layer", "train.epochs=1", terminal=True) == []
-
-
-def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
-    specs = plan.artifact_specs("ln2016/fig6", "paper", artifacts.load("ln2016/fig6").seeds)
-    controls = plan.artifact_specs("ln2016/fig6", "paper", [6], ["ln"], controls=True, limited=False)
-    others = plan.artifact_specs("ln2016/fig6", "paper", [90], ["ln"], limited=False)
-    beside = [spec for spec in controls if spec.control]
-    path = tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME
-    pack.write(path, [fake.record(spec, 2) for spec in [*specs, *beside, *others]])
-    line = status._describe_published(path, Path("ln2016/fig6/paper"), None)
-    assert f" {len(specs)} of {len(specs)} runs, beside them {len(beside)} of controls and 2 not planned" in line
-    pack.write(path, [fake.record(spec, 2) for spec in [*specs[1:], *beside]])
-    line = status._describe_published(path, Path("ln2016/fig6/paper"), None)
-    assert f" {len(specs) - 1} of {len(specs)} runs, beside" in line and "1 missing: normbench reproduce" in line
 
 
 def test_runs_that_an_interrupt_left_are_one_line(normbench, capfd, tmp_path: Path, monkeypatch) -> None:

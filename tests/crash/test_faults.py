@@ -10,26 +10,10 @@ import pytest
 
 DRIVER = Path(__file__).with_name("faults.py")
 FAULTS = ("EIO", "ENOSPC", "power")
-# of each command and of each fault some; all of them are tried by the slow test
-SAMPLE = (
-    "train:power:7:67",
-    "publish:EIO:2:19",
-    "import:power:1:3",
-    "import:ENOSPC:2:3",
-    "first_import:power:2:3",
-    "train:ENOSPC:30:97",
-)
 
 
 def tried(folder: Path, *words: str) -> dict[str, dict]:
     return json.loads(child.run(str(DRIVER), str(folder), *words))
-
-
-@pytest.mark.slow
-def test_a_fault_at_some_operations_of_each_command(tmp_path: Path) -> None:
-    for word, found in tried(tmp_path, *SAMPLE).items():
-        assert found["wrong"] == [], word
-        assert found["ends"].get("77" if "power" in word else "2", 0) >= 1, f"{word}: no fault was met"
 
 
 @pytest.mark.slow

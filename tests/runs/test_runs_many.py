@@ -76,11 +76,16 @@ def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Pat
     assert opened == {"run.json": MANY, "listed": 2}
 
 
-def test_the_time_left_is_by_the_pace_since_a_run_began_anew(tmp_path: Path) -> None:
-    lines = [(step, 90.0) for step in range(10, 110, 10)] + [(step, 10.0) for step in (10, 20, 30)]
-    records = [{"step": step, "train_seconds": seconds, "evaluate_seconds": 0.0} for step, seconds in lines]
-    (tmp_path / "timing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert status._seconds_left(tmp_path, 30, 100) == 70.0
+def test_the_time_left_is_by_the_pace_of_the_last_evaluation(specs: list[Any], tmp_path: Path) -> None:
+    path = stored(tmp_path, specs[:1]) / "runs" / "adhoc"
+    run = replace(directory.read(next(path.iterdir())), status="running", step=0, steps=100)
+    times = {"train_seconds": 9.0, "evaluate_seconds": 1.0}
+    text = "".join(json.dumps({"step": step, **times}) + "\n" for step in (10, 30))
+    (run.path / "timing.jsonl").write_text(text + '{"step": 40, "tr')  # on its way
+    fields = status.entry(run)
+    assert (fields["step"], fields["seconds_left"]) == (30, 35.0)
+    (run.path / "timing.jsonl").unlink()
+    assert status.entry(run)["seconds_left"] is None
 
 
 def test_a_new_run_is_placed_by_the_listing_that_the_caller_has(specs: list[Any], tmp_path: Path):
