@@ -67,10 +67,13 @@ def read(path: Path) -> Plan:
 
 
 class PlanWriter:
-    """Writes the plan and returns."""
+    """Writes a plan, has its workers started, and returns; here by the user."""
 
-    processes = 1
     here = False
+
+    @property
+    def processes(self) -> int:
+        return 1
 
     def launch(
         self,
@@ -79,9 +82,12 @@ class PlanWriter:
         listen: Listener = lambda spec, event: None,
         deadline: float = math.inf,
     ) -> tuple[dict[str, Outcome], bool]:
-        plan = write(specs, root.parent)
-        reason = f"planned; a worker trains shard i of n, from 0: normbench worker {plan.path} --shard i/n"
+        reason = self.start(write(specs, root.parent))
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
+
+    def start(self, plan: Plan) -> str:
+        """How the workers are started, or that they were."""
+        return f"planned; a worker trains shard i of n, from 0: normbench worker {plan.path} --shard i/n"
 
 
 launcher = PlanWriter
