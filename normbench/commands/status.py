@@ -41,7 +41,7 @@ def command(results: Results, as_json: Json = False) -> None:
     rows = [(*key, ", ".join(f"{n} {state}" for state, n in sorted(of.items()))) for key, of in sorted(counts.items())]
     if rows:
         show_rows(printed, ("experiment", "configuration", "runs"), rows)
-    elif not runs:
+    elif not (runs or stored.packs):
         say(printed, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")
     unfinished = [run for run in runs if run["status"] not in FINISHED]
     for run in unfinished[:MOST_RUNS]:

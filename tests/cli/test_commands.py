@@ -74,7 +74,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
     assert normbench("status") == 0
     out = capfd.readouterr().out
-    assert "own: ln2016/fig6 · smoke · 10 of 30 runs, 20 missing" in out and "nothing is published" not in out
+    assert out == "own/ln2016/fig6/smoke: 10 runs in a pack\n"
 
     run = pack.read(place / pack.NAME).runs[0]
     assert normbench("show", run.id[:6], "--json") == 0
