@@ -34,6 +34,10 @@ plan=(
     "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"   # 0.4
     "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
+    "rms2019/recall reduced --controls"                              # 2.9; RMS-R1, RMS-P1, RMS-L1
+    "rms2019/captions proxy --only RMS-A1 --controls"                # 6.8
+    "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
+    "rms2019/captions proxy --only RMS-R1b"                          # 2.0
 )
 
 case "${1:-}" in
