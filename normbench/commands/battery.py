@@ -22,7 +22,7 @@ from normbench.battery.answer import Comparison, Outcome
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option, repeatable
-from normbench.commands.progress import Bars
+from normbench.commands.progress import bars
 from normbench.commands.terminal import say, show_rows
 from normbench.config import compose
 from normbench.config.spec import Spec
@@ -125,7 +125,7 @@ class Battery(options.Answering):
         self.say(counts)
         for line in training.describe_stored(stored, specs, lacking):
             self.say(f"  {line}")
-        ensured = ensure_runs(specs, launcher, stored, lambda runs: Bars(runs, self.console), wait_for_busy=True)
+        ensured = ensure_runs(specs, launcher, stored, lambda runs: bars(runs, self.console), wait_for_busy=True)
         if ensured.interrupted:
             self.say("interrupted; the same command goes on.")
             return 130

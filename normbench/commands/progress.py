@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from types import TracebackType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -44,57 +44,45 @@ def _evaluated(spec: Spec, event: Mapping[str, Any]) -> str:
     return f"{epoch}{event['step']}/{event['steps']} updates · train loss {event['loss']:.3g}{also}"
 
 
-class Bars:
-    """A context with a listener that shows the events of a launcher."""
+@contextmanager
+def bars(total: int, console: Console) -> Iterator[Listener]:
+    """A context with a listener that shows the events of a launcher, which trains so many runs."""
+    shown: dict[str, TaskID] = {}  # by run id, of running ones
+    started: dict[str, float] = {}
+    printed: dict[str, float] = {}  # when the last line of a run was
+    ended = 0
 
-    def __init__(self, total: int, console: Console) -> None:
-        self.total, self.console = total, console
-        self.ended = 0
-        self.progress = Progress(
-            TextColumn("{task.description:<18}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[note]:<18}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self.tasks: dict[str, TaskID] = {}
-        self.started: dict[str, float] = {}
-        self.last_line: dict[str, float] = {}  # run: time of its last printed line
-        self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
-
-    def __enter__(self) -> Listener:
-        self.progress.start()
-        return self.listen
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.progress.stop()
-
-    def listen(self, spec: Spec, event: dict[str, Any]) -> None:
-        run = spec.id
+    def listen(spec: Spec, event: dict[str, Any]) -> None:
+        nonlocal ended
+        run, now = spec.id, time.monotonic()
         if event["event"] == "start":
-            self.started[run] = self.last_line[run] = time.monotonic()
-            self.tasks[run] = self.progress.add_task(escape(visible(label(spec))), total=spec.steps, note="starting")
+            started[run] = printed[run] = now
+            shown[run] = progress.add_task(escape(visible(label(spec))), total=spec.steps, note="starting")
         elif event["event"] == "progress":
-            self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
-            quiet = time.monotonic() - self.last_line[run] < QUIET
-            if "epoch" in event and not (quiet or self.console.is_terminal):
-                self.last_line[run] = time.monotonic()
-                say(self.console, f"  {label(spec)} · {_evaluated(spec, event)}")
-            running = set(self.tasks.values())
-            partial = sum(task.percentage / 100 for task in self.progress.tasks if task.id in running)
-            self.progress.update(self.all, completed=self.ended + partial)
+            progress.update(shown[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
+            if "epoch" in event and not console.is_terminal and now - printed[run] >= QUIET:
+                printed[run] = now
+                say(console, f"  {label(spec)} · {_evaluated(spec, event)}")
+            running = set(shown.values())
+            partial = sum(task.percentage / 100 for task in progress.tasks if task.id in running)
+            progress.update(everything, completed=ended + partial)
         else:
-            self.ended += event["status"] in FINISHED
-            self.progress.remove_task(self.tasks.pop(run))
-            self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
-            took = time.monotonic() - self.started[run]
+            ended += event["status"] in FINISHED
+            progress.remove_task(shown.pop(run))
+            progress.update(everything, completed=ended, note=f"{ended}/{total}")
             refused = event["status"] == "refused"  # the command gives the reason once, when it ends
             reason = f": {event['reason']}" if event["reason"] and not refused else ""
-            if not self.console.is_terminal or event["status"] != "done":
-                text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
-                say(self.console, text)
+            if not console.is_terminal or event["status"] != "done":
+                took = f"({now - started[run]:.0f} s)"
+                say(console, f"  [{ended}/{total}] {label(spec)} {event['status']}{reason} {took}")
+
+    columns = (
+        TextColumn("{task.description:<18}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[note]:<18}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        everything = progress.add_task("all", total=total, note=f"0/{total}")
+        yield listen

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from normbench.commands import terminal
 from normbench.commands.options import ConfigDir, Json, Results, RunName, option
-from normbench.commands.progress import Bars
+from normbench.commands.progress import bars
 from normbench.config import compose, plan
 from normbench.core.eval_variants import DEFAULT, text
 from normbench.errors import BadInput, Failed, NormbenchError
@@ -77,7 +77,7 @@ def command(
     with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         stored = Runs(aside)
-        ensured = ensure_runs([spec], launcher, stored, lambda runs: Bars(runs, console))
+        ensured = ensure_runs([spec], launcher, stored, lambda runs: bars(runs, console))
         if ensured.interrupted:
             return 130
         now = stored.of(spec)

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench.commands import format
-from normbench.commands.progress import Bars
+from normbench.commands.progress import bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
@@ -96,7 +96,7 @@ def watched(
     NormbenchError if there is a logger but other processes train the runs.
     """
     if logger["name"] == "none":
-        return launcher, lambda runs: Bars(runs, console)
+        return launcher, lambda runs: bars(runs, console)
     if not isinstance(launcher, Pool):
         raise BadInput(
             f"logger={logger['name']} logs what this command trains, and this launcher leaves that to others. Leave it "
@@ -117,7 +117,7 @@ def watched(
 
     @contextmanager
     def watch(runs: int) -> Iterator[base.Listener]:
-        with Bars(runs, console) as show:
+        with bars(runs, console) as show:
 
             def listen(spec: Spec, event: dict[str, Any]) -> None:
                 if event["event"] == "warning":

@@ -13,7 +13,7 @@ from rich.console import Console
 from smallest import SMALL
 
 from normbench.commands import progress
-from normbench.commands.progress import Bars
+from normbench.commands.progress import bars
 from normbench.config import compose, grammar, plan
 from normbench.core import extras
 from normbench.launch import pool
@@ -166,7 +166,7 @@ def test_without_a_terminal_evaluations_have_lines_now_and_then(
     def lines(*words: str, terminal: bool = False) -> list[str]:
         console = Console(file=io.StringIO(), width=140, force_terminal=terminal)
         spec, folder = tiny.spec(*words), tmp_path / f"{words} {terminal}".replace("/", " ")
-        with Bars(1, console) as listen:
+        with bars(1, console) as listen:
             listen(spec, {"event": "start"})
             tiny.train(folder, *words, listen=lambda event: listen(spec, {"event": "progress"} | event))
         return [line for line in console.file.getvalue().splitlines() if " updates · " in line]
