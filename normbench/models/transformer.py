@@ -30,7 +30,8 @@ class Transformer(Model):
     outer norms of peri blocks `block.N.attention_out`, `block.N.mlp_out`; `final`, but under post; `block.N.query`,
     `block.N.key`, of each head by itself, where heads count as steps: (B, heads T, d / heads).
     Ten evaluations of a run record of each normalized site, as of the last update: `block.0.mlp.input_std`, the
-    deviation of its input, and what `observe` of the normalizer gives: `.alpha` and `.saturated`, or `.beyond_line`.
+    deviation of its input, and what `observe` of the normalizer gives: `.alpha` and `.saturated`, or `.beyond_line` and
+    `.out_1`, ...
     """
 
     observed = True

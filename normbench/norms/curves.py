@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 VALUES = 4096  # of a tensor, evenly spread
+PLACES = {"half": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0}  # of a map, in deviations of its inputs
 SLOPES = (-2, 1.5, 60)  # logarithms to base 10 of the first and the last, over the deviation of x; how many
 
 
@@ -19,6 +20,21 @@ def beyond_line(x: Tensor, y: Tensor) -> Tensor:
     best = _explained(torch.tanh(slopes[:, None] * x), y).max()
     # the flattest curve is a line up to rounding; where x or y does not vary there is nothing to explain
     return (best - line[0]).clamp(min=0).nan_to_num(0)
+
+
+@torch.no_grad()
+def in_out(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """The mean of y around half, 1, 2, 4 and 8 deviations of x from its mean, both sides as one: `out_half`, ...
+
+    Around is from 1/sqrt(2) to sqrt(2) times as far; where no value lies it is left out. A line's rise as the places.
+    """
+    centred = x - x.mean()
+    distance, outwards = centred.abs() / x.std(), y * centred.sign()
+    found = {}
+    for name, place in PLACES.items():
+        if (around := (distance >= place / 2**0.5) & (distance < place * 2**0.5)).any():
+            found[f"out_{name}"] = outwards[around].mean()
+    return found
 
 
 def _explained(curves: Tensor, y: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, fixed_factor, gain_and_bias, normalizer, root
-from normbench.norms.curves import beyond_line
+from normbench.norms.curves import beyond_line, in_out
 from normbench.norms.fused import LAYER, LAYER_OUT, FusedSpec
 from normbench.norms.sites import Site
 
@@ -70,7 +70,8 @@ class LayerNorm(Normalizer):
     def observe(self, x: Tensor) -> dict[str, Tensor]:
         """How much its map from x to what gain and shift get looks like an S (Zhu et al. 2025, Fig. 2)."""
         x = x.movedim(self.axes, list(range(-len(self.axes), 0)))
-        return {"beyond_line": beyond_line(x, F.layer_norm(x, self.shape, eps=self.eps))}
+        y = F.layer_norm(x, self.shape, eps=self.eps)
+        return {"beyond_line": beyond_line(x, y), **in_out(x, y)}
 
     def fused(self) -> FusedSpec | None:
         kind = LAYER if self.eps_mode == "in" else LAYER_OUT

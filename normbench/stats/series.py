@@ -106,8 +106,7 @@ def over_sites(run: Run, split: str, mode: str, metric: str, against: str) -> fl
     """
     from scipy.stats import rankdata
 
-    logged = {name for block in run.records.blocks if block.split == split for name in block.columns}
-    paths = sorted((name.removesuffix(f".{metric}") for name in logged if name.endswith(f".{metric}")), key=_depth)
+    paths = sites(run, split, metric)
     first = [final(run, split, mode, f"{path}.{metric}") for path in paths]
     second = [
         place if against == "depth" else final(run, split, mode, f"{path}.{against}")
@@ -118,6 +117,12 @@ def over_sites(run: Run, split: str, mode: str, metric: str, against: str) -> fl
     if len(pairs) < 3 or any(len({*values}) == 1 for values in ranks):
         return None
     return statistics.correlation(*ranks)
+
+
+def sites(run: Run, split: str, metric: str) -> list[str]:
+    """The paths of the sites of which a run records this number, from the first to the last."""
+    logged = {name for block in run.records.blocks if block.split == split for name in block.columns}
+    return sorted((name.removesuffix(f".{metric}") for name in logged if name.endswith(f".{metric}")), key=_depth)
 
 
 def _depth(path: str) -> list[tuple[int, str]]:

@@ -218,7 +218,7 @@ def test_variants_at_once_are_those_one_by_one(where: str) -> None:
 @pytest.mark.parametrize(
     ("norm", "names"),
     [
-        ("layer", {"input_std", "beyond_line"}),
+        ("layer", {"input_std", "beyond_line", "out_half", "out_1", "out_2"}),
         ("dyt", {"input_std", "alpha", "saturated"}),
         ("derf", {"input_std", "alpha", "saturated"}),
         ("rms", {"input_std"}),
@@ -231,9 +231,10 @@ def test_a_run_records_how_each_site_is_normalized(model: str, norm: str, names:
     assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
     first, last = (record for record in tiny.curve(tmp_path / "run") if "final.input_std" in record)
     wanted = {f"{path}.{name}" for path in spec.sites for name in names}
+    rare = {f"{path}.out_{far}" for path in spec.sites for far in (4, 8)}  # few inputs, if any, lie so far out
     for record, step in ((first, 2), (last, 4)):
         values = {key: value for key, value in record.items() if key.startswith(("block.", "final."))}
-        assert set(values) == wanted and all(value == float(f"{value:.4g}") for value in values.values())
+        assert values.keys() - rare == wanted and all(value == float(f"{value:.4g}") for value in values.values())
         assert (record["step"], record["split"]) == (step, "train")
     assert first["final.input_std"] != last["final.input_std"]
 
