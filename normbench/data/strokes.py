@@ -78,6 +78,10 @@ FORM = re.compile(r"[a-z]\d\d-\d+[a-z]?")
 def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Lines as `splits` gives them, in the files' order; nothing depends on the seed.
 
+    `strokes.npz`: `dxy` int16 (points, 2), of each line first the pen's place on the sheet, then differences, y
+    downwards; `eos`, packed bits, 1 for the last point before the pen is lifted; `length` int32, points of each line.
+    `sentences.tsv`: for each line its id (a01-000u-01), a tab and what was written (the part CSR of the owners' text).
+
     Parts `train` and `test`, of whole forms: by the owners' lists where these lie beside the files, else drawn, and in
     every run the same. `copy` says which.
     """
