@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,9 @@ class Outcome:
     code: int = 0
 
 
+Outcomes = tuple[dict[str, Outcome], bool]  # by run id, and whether the user interrupted
+
+
 class Launcher(Protocol):
     """Trains runs. A launcher's module returns one from `launcher(**options)`; the options are those of its YAML."""
 
@@ -44,14 +46,8 @@ class Launcher(Protocol):
     def here(self) -> bool:
         """Whether runs are trained on this machine, before `launch` returns."""
 
-    def launch(
-        self,
-        specs: Sequence[Spec],
-        root: Path,
-        listen: Listener = lambda spec, event: None,
-        deadline: float = math.inf,
-    ) -> tuple[dict[str, Outcome], bool]:
-        """Train `specs` below `root`; returns outcomes by run id, and whether the user interrupted.
+    def launch(self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float) -> Outcomes:
+        """Train `specs` below `root`.
 
         listen: called with the events `start`, `progress` and `end` of every run, and with `warning`, which has a text;
         a `progress` with an `epoch` comes from an evaluation. deadline: a time.monotonic() at which running runs are

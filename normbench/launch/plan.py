@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from normbench.config.identity import code
 from normbench.config.spec import Spec
 from normbench.errors import BadInput
-from normbench.launch.base import Listener, Outcome
+from normbench.launch.base import Listener, Outcome, Outcomes
 from normbench.runs import files
 
 FOLDER, NAME = "plans", "plan.json"
@@ -75,13 +74,7 @@ class PlanWriter:
     def processes(self) -> int:
         return 1
 
-    def launch(
-        self,
-        specs: Sequence[Spec],
-        root: Path,
-        listen: Listener = lambda spec, event: None,
-        deadline: float = math.inf,
-    ) -> tuple[dict[str, Outcome], bool]:
+    def launch(self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float) -> Outcomes:
         reason = self.start(write(specs, root.parent))
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
 

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from normbench.config.spec import Spec
-from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
+from normbench.launch.base import Listener, Outcome, Outcomes, cores, python, worker_environment
 from normbench.runs import directory
 
 WORKER = ("-m", "normbench.launch.process")
@@ -50,7 +50,7 @@ class Pool:
         root: Path,
         listen: Listener = lambda spec, event: None,
         deadline: float = math.inf,
-    ) -> tuple[dict[str, Outcome], bool]:
+    ) -> Outcomes:
         launch = _Launch(specs, root, listen, deadline, self.wandb)
         launch.run(self.processes)
         return launch.outcomes, launch.interrupts > 0
@@ -117,7 +117,7 @@ class _Launch:
         with self._signals():
             try:
                 for _ in range(processes):
-                    self._start()
+                    self._assign()
                 while busy := [worker for worker in self.workers if worker.spec is not None]:
                     if self.interrupts > 1:
                         raise KeyboardInterrupt
@@ -136,13 +136,11 @@ class _Launch:
                 for worker in self.workers:
                     worker.end()
 
-    def _start(self) -> None:
+    def _assign(self, worker: _Worker | None = None) -> None:
+        """The next run for a worker, or for a new one."""
         if self.waiting and not self._stopped:
-            self.workers.append(_Worker())
-            self._assign(self.workers[-1])
-
-    def _assign(self, worker: _Worker) -> None:
-        if self.waiting and not self._stopped:
+            if worker is None:
+                self.workers.append(worker := _Worker())
             worker.spec = self.waiting.popleft()
             path = directory.place(self.root, worker.spec, self.listed)
             worker.send({"run": worker.spec.to_json(), "path": path, "wandb": self.wandb(worker.spec)})
@@ -160,7 +158,7 @@ class _Launch:
             self.workers.remove(worker)
             code = worker.end()
             self._finish(worker, Outcome("failed", f"its worker ended unexpectedly (exit code {code})", 4))
-            self._start()
+            self._assign()
         elif worker.spec is None:
             self._assign(worker)
 

@@ -19,7 +19,7 @@ from normbench.commands import worker
 from normbench.config.spec import Spec
 from normbench.errors import BadInput, NormbenchError
 from normbench.launch import plan, process
-from normbench.launch.plan import Plan, PlanWriter
+from normbench.launch.plan import Plan
 from normbench.launch.pool import Pool
 from normbench.runs import directory, pack
 from normbench.runs.table import Runs
@@ -31,9 +31,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(specs: list[Spec], results: Path) -> Plan:
-    PlanWriter().launch(specs, results / "runs")
-    (path,) = (results / "plans").iterdir()
-    return plan.read(path)
+    return plan.read(plan.write(specs, results).path)
 
 
 def worked(planned: Plan, shard: str = "0/1") -> int:

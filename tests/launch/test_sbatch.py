@@ -30,7 +30,7 @@ def program(path: Path, text: str) -> None:
 
 
 def submit(results: Path, runs: int, **options: object) -> dict[str, Outcome]:
-    return slurm.Slurm(workers=4, **options).launch(fake.specs(runs), results / "runs")[0]
+    return slurm.Slurm(workers=4, **options).launch(fake.specs(runs), results / "runs", print, 0.0)[0]
 
 
 @pytest.fixture
