@@ -112,12 +112,13 @@ def train_one(
         reason = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ") + line_of(error)
         _record_failure(run, reason)
         return Outcome("failed", reason)
+    finally:
+        sys.stdout.flush()  # into this run's log
 
 
 def _print_to(log: Path) -> None:
     """From here on what this process prints goes to a run's log."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
     with open(log, "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
