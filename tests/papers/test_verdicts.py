@@ -223,7 +223,7 @@ def test_how_far_a_run_ends_above_its_best() -> None:
         return found
 
     risen = only(artifact(part), runs(0.1, 0.5, 0.3, 0.7))  # the value before training is not of the run
-    assert risen.verdict == "reproduced" and risen.effect == pytest.approx(0.4, abs=0.05)
+    assert risen.word == "holds" and risen.effect == pytest.approx(0.4, abs=0.05)
     higher = replace(part, endpoint=replace(part.endpoint, better="higher"), expect="negative")
     assert only(artifact(higher), runs(0.9, 0.5, 0.7, 0.3)).effect == pytest.approx(-0.4, abs=0.05)
     assert only(artifact(part), runs(0.1, 0.5, math.nan, 0.7)).parts[0].diverged == 5
