@@ -14,6 +14,7 @@ plan=(
     "ours/today reduced --only NOW-2b"                               # 0.4
     # validation chooses the rates first (seeds 21, 22): of RMSNorm and LN for all arms, then of DyT for claims DYT-2, DYT-2b
     "dyt2025/lm proxy --only rms --only rate-low --only rate-mid --only rate-high"         # 0.4
+    "dyt2025/lm proxy --only rms --only rate-high2 --only rate-high3"                      # 0.3: it chooses the highest of three
     "dyt2025/vit proxy --only ln --only rate-low --only rate-mid --only rate-high"         # 0.5
     # then, with the chosen rates committed: how far seeds differ (11 to 15), for the number of seeds
     "dyt2025/lm proxy --only pilot"                                                        # 2.1
@@ -31,7 +32,8 @@ plan=(
     "dyt2025/ablation proxy --only DYT-4 --only lr-low --only lr-high"                     # 2.4
     "dyt2025/vit proxy --only DYT-1 --only lr-low --only lr-high"                          # 1.2
     "dyt2025/lm proxy --only DYT-1b --only lr-low --only lr-high"                          # 1.1
-    "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"   # 0.4
+    # the same rates as RMSNorm's
+    "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high --only rate-high2 --only rate-high3"  # 0.7
     "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
     "rms2019/recall reduced --controls"                              # 2.9; RMS-R1, RMS-P1, RMS-L1
