@@ -40,6 +40,8 @@ plan=(
     "rms2019/captions proxy --only RMS-A1 --controls"                # 6.8
     "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
     "rms2019/captions proxy --only RMS-R1b"                          # 2.0
+    "rms2019/table10 reduced"                                        # 4.2; RMS-C1, RMS-C2
+    "rms2019/table10 reduced --controls"                             # 7.0
 )
 # planned as well, and not yet here: of dyt2025 DYT-2 and DYT-2b (1.2, once dyt-tuned has its rates), DYT-8 (3.8), DYT-X2
 # (1.1), DERF-1 and DERF-2 (1.2), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54)

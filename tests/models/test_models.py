@@ -159,6 +159,7 @@ def test_eight_steps_give_the_losses_of_before(model: str, norm: str) -> None:
 CAREFUL = {
     # curves as flat as at their start pass little on in so narrow a network
     **{("convnet", norm): ("model.width=8", "norm.alpha_init=1") for norm in ("dyt", "derf")},
+    **{("convpool_cnn", norm): ("norm.alpha_init=1",) for norm in ("dyt", "derf")},
     ("convnet", "filter_response"): ("optim.lr=0.003",),  # its authors, too, begin with a small learning rate
     ("lenet5", "weight_standardization"): (  # the normalizer is to stand before tanh, which would saturate
         "norm.sites={conv.weight:weight_standardization,dense.weight:weight_standardization,summed:layer}",
