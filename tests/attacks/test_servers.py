@@ -13,7 +13,7 @@ import pytest
 
 from normbench.cli import main
 from normbench.config import compose
-from normbench.data import fetch
+from normbench.data import files
 from normbench.errors import NormbenchError
 
 BODY = b"x" * 3000
@@ -65,24 +65,24 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
 LENGTHS = ["9" * 5000, "-1", "1e3", "\xb2", "0x10", "10 10", ""]
 
 
-@pytest.fixture
-def config() -> dict[str, object]:
-    return {"name": "digits", "declares": {"files": {"x.gz": MD5}, "megabytes": 1}}
+def config(*addresses: str) -> dict[str, object]:
+    fetch = {"from": addresses, "files": {"x.gz": MD5}}
+    return {"name": "digits", "declares": {"title": "digits", "fetch": fetch, "megabytes": 1}}
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-def test_a_mirror_that_means_harm_is_left(how: str, config: dict, tmp_path: Path) -> None:
+def test_a_mirror_that_means_harm_is_left(how: str, tmp_path: Path) -> None:
     answer, reason = ANSWERS[how]
     with server(answer) as url, pytest.raises(NormbenchError, match=re.escape(reason)):
-        fetch.get(config, tmp_path, mirrors=[url])
+        list(files.fetch(config(url), tmp_path))
     assert not (tmp_path / "x.gz").exists()
 
 
 @pytest.mark.parametrize("length", LENGTHS, ids=range(len(LENGTHS)))
-def test_a_mirror_that_says_a_length_that_is_none_is_left(length: str, config: dict, tmp_path: Path) -> None:
+def test_a_mirror_that_says_a_length_that_is_none_is_left(length: str, tmp_path: Path) -> None:
     answer = at_once(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + BODY)
     with server(answer) as bad, server(at_once(HEAD + BODY)) as good:
-        fetch.get(config, tmp_path, mirrors=[bad, good])
+        list(files.fetch(config(bad, good), tmp_path))
     assert (tmp_path / "x.gz").read_bytes() == BODY
 
 
@@ -91,8 +91,8 @@ def test_what_a_server_says_steers_no_terminal(
 ) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path))
     with server(ANSWERS["a reason that steers"][0]) as url:
-        config = compose.choice("data", "mnist")
-        mine = config | {"declares": config["declares"] | {"mirrors": [url]}}
+        declares = (mnist := compose.choice("data", "mnist"))["declares"]
+        mine = mnist | {"declares": declares | {"fetch": declares["fetch"] | {"from": [url]}}}
         monkeypatch.setattr(compose, "choice", lambda group, name, config_dir=None: mine)
         with pytest.raises(SystemExit) as ended:
             main(["data", "get", "mnist"])

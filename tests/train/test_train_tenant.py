@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from normbench.commands import sample
 from normbench.config.plan import train_specs
 from normbench.core.streams import stream
-from normbench.data import Dataset
+from normbench.data import MODULES, Dataset
 from normbench.data.examples import Ragged, Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
@@ -135,10 +135,11 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         path = tmp_path / "conf" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(line[8:] for line in text.splitlines()))
-    for name, member in (("models.tenant", "build"), ("data.sentences", "load")):
+    monkeypatch.setitem(MODULES, "sentences", "sentences")
+    for name, member in (("models.tenant", "build"), ("data.sentences", "sentences")):
         module = types.ModuleType(f"normbench.{name}")
         module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
-        setattr(module, member, {"build": lambda config, sites: Tenant(sites), "load": load}[member])
+        setattr(module, member, {"build": lambda config, sites: Tenant(sites), "sentences": load}[member])
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def made(*words: str) -> Any:
