@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from inspect import signature
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 from typer.core import TyperGroup
 
 from normbench.core import extras, output
-from normbench.errors import BadInput, NormbenchError, class_of, line_of, unknown
+from normbench.errors import BadInput, NormbenchError, class_of, did_you_mean, line_of, unknown
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in half a minute, on embedded data
@@ -104,8 +105,28 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as ended:  # of --help
         return ended.exit_code
     except typer.TyperException as error:
-        called = " ".join(["normbench", *(word for word in arguments[:1] if word in COMMANDS)])
-        raise BadInput(f"{error.format_message().rstrip('.')}. ({called} --help)") from None
+        raise BadInput(_line(error, arguments)) from None
+
+
+def _line(error: Any, arguments: list[str]) -> str:
+    """What is wrong with the arguments: the option, its value, and the nearest name."""
+    called = " ".join(["normbench", *(word for word in arguments[:1] if word in COMMANDS)])
+    if hasattr(error, "possibilities"):  # no such option
+        options = [option for param in error.ctx.command.get_params(error.ctx) for option in param.opts]
+        return f"{error.option_name} is not an option of {called}.{did_you_mean(error.option_name, options)}"
+    if not (hasattr(error, "param") and error.message):
+        return f"{error.format_message().removesuffix('.')}. ({called} --help)"
+    # from the arguments and the command's signature: typer's messages and types differ between its versions
+    value = error.ctx.command.make_parser(error.ctx).parse_args(arguments[1:])[0][error.param.name]
+    kind, limits = get_args(
+        signature(error.ctx.command.callback, eval_str=True).parameters[error.param.name].annotation
+    )
+    kind = get_args(kind)[0] if type(None) in get_args(kind) else kind
+    given = f"{error.param.opts[-1]} {value or repr(value)}"
+    if choices := get_args(kind):
+        return str(unknown(f"{given} is not possible.", value, choices, f"{called} --help"))
+    bounds = f" of at least {limits.min}" if limits.max is None else f" from {limits.min} to {limits.max}"
+    return f"{given} is not a {'whole ' * (kind is int)}number{bounds * (limits.min is not None)}. ({called} --help)"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
