@@ -288,7 +288,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         unfolded, folded = [], []
         for word in WORDS:
-            group = sorted((row for row in own if row["word"] == word), key=lambda row: bool(row["exact"]))
+            group = sorted((row for row in own if row["word"] == word), key=_place)
             few = group[:OPEN] if word in DECIDED and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
@@ -305,6 +305,11 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return blocks
+
+
+def _place(row: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Measured claims before computed ones, of either those first of which nothing is open."""
+    return row["exact"], describe.news(row["claim"]).startswith("half-")
 
 
 def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[forest.Plot]]]:
