@@ -36,12 +36,12 @@ plan=(
     "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high --only rate-high2 --only rate-high3"  # 0.7
     "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
-    "rms2019/recall reduced --controls"                              # 2.9; RMS-R1, RMS-P1, RMS-L1
-    "rms2019/captions proxy --only RMS-A1 --controls"                # 6.8
+    "rms2019/recall reduced --controls"                              # 3.3; RMS-R1, RMS-P1, RMS-L1
+    "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
     "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
     "rms2019/captions proxy --only RMS-R1b"                          # 2.0
     "rms2019/table10 reduced"                                        # 4.2; RMS-C1, RMS-C2
-    "rms2019/table10 reduced --controls"                             # 7.0
+    "rms2019/table10 reduced --controls"                             # 11.1
 )
 # planned as well, and not yet here: of dyt2025 DYT-2 and DYT-2b (1.2, once dyt-tuned has its rates), DYT-8 (3.8), DYT-X2
 # (1.1), DERF-1 and DERF-2 (1.2), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54)
