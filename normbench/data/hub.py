@@ -32,17 +32,17 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     folder = Path(source).expanduser()
     try:
         if folder.is_dir() or not NAME.fullmatch(source):
-            found = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in wanted}
+            files_of = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in wanted}
         else:
-            found = _of_the_hub(source, wanted)
+            files_of = _of_the_hub(source, wanted)
     except Exception as error:  # not there, the network, a disk, a set of another form: of many types
         raise BadInput(f"data.source={source} cannot be loaded: {_line(error)}. {_otherwise(config)}") from error
-    if not all(found.values()):
+    if not all(files_of.values()):
         raise BadInput(
             f"data.source={source} is not a folder that has parquet files whose names begin with "
             f"{' and '.join(wanted)}, nor OWNER/NAME of a set on the hub. {_otherwise(config)}"
         )
-    return found
+    return files_of
 
 
 def _of_the_hub(name: str, wanted: Sequence[str]) -> dict[str, list[Path]]:
@@ -66,23 +66,23 @@ def columns(paths: Sequence[Path], *names: str) -> dict[str, list[Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found: dict[str, list[Any]] = {name.removesuffix("?"): [] for name in names}
+    lists: dict[str, list[Any]] = {name.removesuffix("?"): [] for name in names}
     for path in paths:
         try:
             table = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_stream(str(path)).read_all()
         except (pa.ArrowException, OSError) as error:
             raise BadInput(f"{files.as_text(path)} cannot be read: {_line(error)}.") from error
-        for name, rows in list(found.items()):
+        for name, rows in list(lists.items()):
             if name in table.column_names:
                 rows += table[name].to_pylist()
             elif name not in names:
-                del found[name]
+                del lists[name]
             else:
                 raise BadInput(
                     f"{files.as_text(path)} lacks the column {name}; it has {', '.join(table.column_names)}. Bring the "
                     "set anew, or point NORMBENCH_DATA or data.source at another copy."
                 )
-    return found
+    return lists
 
 
 def check_labels(place: str, what: str, labels: Sequence[Any], count: int, number: int) -> None:

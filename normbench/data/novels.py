@@ -37,10 +37,10 @@ def books(paths: Sequence[Path]) -> dict[str, list[str]]:
         texts = {path.stem: path.read_bytes().decode("utf-8") for path in paths}
         return {book: [s for part in paragraphs(text) for s in sentences(part)] for book, text in texts.items()}
     table = hub.columns(paths, "book", "text")
-    found: dict[str, list[str]] = {}
+    sentences_of: dict[str, list[str]] = {}
     for book, text in zip(table["book"], table["text"], strict=True):
-        found.setdefault(book, []).append(text)
-    return found
+        sentences_of.setdefault(book, []).append(text)
+    return sentences_of
 
 
 def checksum(paths: Sequence[Path]) -> str:

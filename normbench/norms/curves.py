@@ -30,11 +30,11 @@ def in_out(x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """
     centred = x - x.mean()
     distance, outwards = centred.abs() / x.std(), y * centred.sign()
-    found = {}
+    means = {}
     for name, place in PLACES.items():
         if (around := (distance >= place / 2**0.5) & (distance < place * 2**0.5)).any():
-            found[f"out_{name}"] = outwards[around].mean()
-    return found
+            means[f"out_{name}"] = outwards[around].mean()
+    return means
 
 
 def _explained(curves: Tensor, y: Tensor) -> Tensor:

@@ -50,15 +50,8 @@ MODES = {  # of the records that an endpoint reads
 }  # fmt: skip
 EQUAL, COMMON = "equal", "common"
 BEST = "best"  # of the runs that are compared
-CURVES = (
-    "final",
-    "area",
-    "gain",
-    "past_best",
-    "chosen",
-    "time_to_level",
-    "over_sites",
-)  # kinds of endpoints that are read from a run's curve
+# kinds of endpoints that are read from a run's curve
+CURVES = ("final", "area", "gain", "past_best", "chosen", "time_to_level", "over_sites")
 COMPARED = ("direction", "size", "equivalence", "no_worse")  # kinds of parts that compare cells of a contrast
 
 
@@ -149,9 +142,7 @@ class Endpoint:
     level: float | Level | None = of("time_to_level")  # a value in the metric's unit, or a relative level
     clock: Annotated[str, keys.one_of(*CLOCKS)] = of("time_to_level", default="epoch")  # the unit of the time
     share: Annotated[float, at_least(0), below(1)] = of("gain")  # of the updates
-    against: Text = of(
-        "over_sites"
-    )  # the second number of each site, such as input_std; depth: its place in the network
+    against: Text = of("over_sites")  # the other number of each site, such as input_std; depth: its place
     least: float = of("area", "chosen", default=0.0)  # how far a run must have come
     # A number; last; best: where the default evaluation is best by the monitored metric; own: where the variant is.
     epoch: Literal["best", "own", "last"] | Annotated[int, at_least(0)] = of("chosen")

@@ -352,7 +352,6 @@ def test_every_shipped_choice_is_declared_rightly() -> None:
             declaration_keys.check(group, path, {k: v for k, v in content.items() if k != "defaults"})
 
 
-@pytest.mark.slow
 def test_every_experiment_composes_at_every_fidelity() -> None:
     for name in compose.choices("experiment"):
         for fidelity in plan.experiment(name).fidelities:
