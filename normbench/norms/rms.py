@@ -54,7 +54,10 @@ class RMSNorm(Normalizer):
         # 0.29 * 100 is 28.999..., 0.07 * 100 is 7.000...01
         self.used = math.floor(p * values + 1e-9) if partial == "floor" else math.ceil(p * values - 1e-9)
         if self.used < 1:
-            raise BadInput(f"rms at site '{site.path}': p={p} leaves none of its {values} values.")
+            raise BadInput(
+                f"rms at site '{site.path}': p={p} leaves none of its {values} "
+                f"{'values' if 'feature' in names else 'positions'}."
+            )
         self.whole = self.used == values
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
 
