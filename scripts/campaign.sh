@@ -16,13 +16,23 @@ plan=(
     "dyt2025/lm proxy --only rms --only rate-low --only rate-mid --only rate-high"         # 0.4
     "dyt2025/lm proxy --only rms --only rate-high2 --only rate-high3"                      # 0.3: it chooses the highest of three
     "dyt2025/vit proxy --only ln --only rate-low --only rate-mid --only rate-high"         # 0.5
-    # then, with the chosen rates committed: how far seeds differ (11 to 15), for the number of seeds
-    "dyt2025/lm proxy --only pilot"                                                        # 2.1
-    "dyt2025/vit proxy --only pilot"                                                       # 1.1
+    # with the chosen rates committed: claims of signs need no standard deviation, 8 seeds are their n
     "dyt2025/last proxy --only DYT-X1"                                                     # 1.2; DYT-X1b as well
     "dyt2025/last proxy --only DYT-X1c"                                                    # 1.2
-    "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 as well
     "dyt2025/lm proxy --only DYT-4b"                                                       # 0.6
+    "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 as well
+    # how far seeds differ (11 to 15), for the number of seeds of all other claims
+    "dyt2025/lm proxy --only pilot"                                                        # 1.1
+    "dyt2025/vit proxy --only pilot"                                                       # 1.1
+    "rms2019/recall reduced --controls"                              # 3.3; RMS-R1, RMS-P1, RMS-L1
+    "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
+    "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
+    "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
+    "rms2019/captions proxy --only RMS-R1b"                          # 2.0
+    "rms2019/table10 reduced"                                        # 4.2; RMS-C1, RMS-C2
+    "rms2019/table10 reduced --controls"                             # 11.1
+)
+later=(                          # once the numbers of seeds that the pilots ask for are committed
     "dyt2025/vit proxy --only DYT-1"                                                       # 0.6; DYT-3, DYT-9 as well
     "dyt2025/lm proxy --only DYT-1b"                                                       # 0.6; DYT-3b as well
     "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2
@@ -35,13 +45,6 @@ plan=(
     # the same rates as RMSNorm's
     "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high --only rate-high2 --only rate-high3"  # 0.7
     "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
-    "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
-    "rms2019/recall reduced --controls"                              # 3.3; RMS-R1, RMS-P1, RMS-L1
-    "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
-    "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
-    "rms2019/captions proxy --only RMS-R1b"                          # 2.0
-    "rms2019/table10 reduced"                                        # 4.2; RMS-C1, RMS-C2
-    "rms2019/table10 reduced --controls"                             # 11.1
 )
 # planned as well, and not yet here: of dyt2025 DYT-2 and DYT-2b (1.2, once dyt-tuned has its rates), DYT-8 (3.8), DYT-X2
 # (1.1), DERF-1 and DERF-2 (1.2), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54)
@@ -52,6 +55,7 @@ until)
     end=$(date -d "$2" +%s)
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
+    trap 'exit 130' INT TERM         # bash waits for a stopped run, which still reads its code, and then leaves
     git clone --quiet . "$copy"
     cd "$copy"
     git log -1 --format='trained by commit %h: %s'
@@ -68,7 +72,7 @@ until)
     done
     ;;
 publish)
-    for entry in "${plan[@]}"; do
+    for entry in "${plan[@]}" "${later[@]}"; do
         read -r artifact fidelity _ <<<"$entry"
         python -m normbench reproduce "$artifact" --fidelity "$fidelity" --controls --max-time 0 \
             --results results --from "$NORMBENCH_RESULTS"
