@@ -1,4 +1,4 @@
-"""Write README.md and results/README.md, as far as they follow: python scripts/readme.py [--check]
+"""Write README.md, its picture and results/README.md, as far as they follow: python scripts/readme.py [--check]
 
 README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), and what has no runs.
 results/README.md: how many claims have which verdict, and the table of all.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
+from scorecard import scorecard
 
 from normbench.config import FIDELITIES
 from normbench.draw.tables import escape
@@ -34,6 +35,7 @@ LESS = {
 }
 WHOLE = (rules.EXACT, rules.NOTHING_OPEN, f"controls {rules.AGREE}")  # facts that leave nothing open
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
+PICTURE = "docs/scorecard.svg"
 
 
 def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Verdict]]:
@@ -167,15 +169,22 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, an
 }
 
 
+def renewed(page: str) -> str:
+    """The page with every block brought up to date."""
+    text = (ROOT / page).read_text()
+    for block, make in PAGES[page].items():
+        text = fresh(text, block, make(ROOT / "results"))
+    return text
+
+
 if __name__ == "__main__":
-    for page, blocks in PAGES.items():
-        new = text = (ROOT / page).read_text()
-        try:
-            for block, make in blocks.items():
-                new = fresh(new, block, make(ROOT / "results"))
-        except NormbenchError as error:
-            sys.exit(f"readme: {error}")
+    try:
+        files = {page: renewed(page) for page in PAGES} | {PICTURE: scorecard(ROOT / "results")}
+    except NormbenchError as error:
+        sys.exit(f"readme: {error}")
+    for name, text in files.items():
+        path = ROOT / name
         if "--check" not in sys.argv:
-            (ROOT / page).write_text(new)
-        elif new != text:
-            sys.exit(f"{page} is stale: python scripts/readme.py")
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{name} is stale: python scripts/readme.py")

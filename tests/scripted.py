@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+sys.path.append(str(SCRIPTS))  # a script may import its neighbour, as when it is run
 
 
 def load(name: str) -> ModuleType:

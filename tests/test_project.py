@@ -18,6 +18,7 @@ from types import ModuleType
 import pytest
 import scripted
 import yaml
+from scipy import stats
 
 import normbench
 from normbench import cli
@@ -78,6 +79,29 @@ def test_pages_follow_from_verdicts(page: str, script: ModuleType):
     text = (ROOT / page).read_text()
     for block, make in script.PAGES[page].items():
         assert script.fresh(text, block, make(ROOT / "results")) == text, f"{page} is stale: python scripts/readme.py"
+
+
+def test_the_picture_follows_from_published_runs(script: ModuleType):
+    assert (ROOT / script.PICTURE).read_text() == script.scorecard(ROOT / "results")
+
+
+def test_a_cell_of_the_picture_is_a_paired_t_test_after_holm():
+    card, metric = scripted.load("scorecard"), "test NLL less that of no normalization"
+    cells = card.cells_of("imdb", ROOT / "results")
+    with (ROOT / "results/ours/today/reduced/table.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["group"] == "IMDB (RNN)" and row["quantity"] == metric]
+    means = {row["row"]: float(row["mean"]) for row in rows if row["mean"]}
+    assert {card.today.NORMS[norm]: cell.mean / 1000 for norm, cell in cells.items()} == pytest.approx(means, rel=1e-4)
+    half = {norm: (cell.interval[1] - cell.interval[0]) / 2 for norm, cell in cells.items()}
+    p = {norm: 2 * stats.t.sf(abs(cell.mean) / half[norm] * stats.t.ppf(0.975, 4), 4) for norm, cell in cells.items()}
+    worse = []
+    for rank, norm in enumerate(sorted(p, key=p.__getitem__)):
+        if p[norm] > 0.05 / (len(p) - rank):
+            break
+        worse.append(norm)
+    assert 0 < len(worse) < len(cells) and {norm for norm, cell in cells.items() if cell.word == "worse"} == set(worse)
+    assert {cell.word for cell in card.cells_of("recall", ROOT / "results").values()} == {"negligible"}
+    assert card.cells_of("vit", ROOT / "results") == {}
 
 
 def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):

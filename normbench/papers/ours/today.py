@@ -56,23 +56,23 @@ def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     entries = []
     for task, one, cells in _tasks(runs):
         for arm, name in cells.items():
-            none = {run.seed: _result(one, run) for run in _cell(runs, f"{task}-none")}
+            none = {run.seed: result(one, run) for run in runs_of(runs, f"{task}-none")}
             # further seeds are of single claims
-            cell = [run for run in _cell(runs, arm) if run.seed in none or not none]
-            differences = [_less(_result(one, run), none[run.seed]) for run in cell if none]
-            rate = f"{_rate(cell[0]):.3g}{_edge(runs, arm, one, _rate(cell[0]))}" if cell else ""
+            cell = [run for run in runs_of(runs, arm) if run.seed in none or not none]
+            differences = [_less(result(one, run), none[run.seed]) for run in cell if none]
+            rate = f"{rate_of(cell[0]):.3g}{edge(runs, arm, one, rate_of(cell[0]))}" if cell else ""
             less = f"{one.name} less that of no normalization"
             entries += [
                 Entry(one.title, name, less, one.unit, len(cell), literal="–")
                 if arm == f"{task}-none"
                 else estimate_entry(differences, one.title, name, less, one.unit),
-                estimate_entry([_result(one, run) for run in cell], one.title, name, one.name, one.unit),
+                estimate_entry([result(one, run) for run in cell], one.title, name, one.name, one.unit),
                 Entry(one.title, name, "learning rate", "", len(cell), literal=rate),
             ]
     for _, one, cells in _tasks(runs):
         for arm, name in cells.items():
             for control, rate in RATES.items():
-                values = [_validation(one, run) for run in _cell(runs, arm, control)]
+                values = [_validation(one, run) for run in runs_of(runs, arm, control)]
                 if not values and control not in FIRST_RATES:
                     continue
                 title = f"{one.title}, {_monitored(one)} by learning rate"
@@ -98,7 +98,7 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
         name
         for _, one, cells in _tasks(runs)
         for arm, name in cells.items()
-        for rate in {_rate(run) for run in _cell(runs, arm)}
+        for rate in {rate_of(run) for run in runs_of(runs, arm)}
         if (best := chosen(runs, arm, one)) is not None and rate != best
     ]
     return f"Not at the rate that validation chooses: {', '.join(others)}." if others else ""
@@ -106,26 +106,26 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
 
 def chosen(runs: Sequence[Run], arm: str, task: Task) -> float | None:
     """The rate with the best mean of the best evaluations on the valid split; None before the first three have runs."""
-    if any(not _cell(runs, arm, control) for control in FIRST_RATES):
+    if any(not runs_of(runs, arm, control) for control in FIRST_RATES):
         return None
     losses = {}
     for control in RATES:
-        if cell := _cell(runs, arm, control):
+        if cell := runs_of(runs, arm, control):
             values = [_validation(task, run) for run in cell]
             finite = [value for value in values if value is not None and math.isfinite(value)]
             diverged = len(finite) < len(values)
-            losses[_rate(cell[0])] = math.inf if diverged else task.sign * statistics.fmean(finite)
+            losses[rate_of(cell[0])] = math.inf if diverged else task.sign * statistics.fmean(finite)
     return min(losses, key=losses.__getitem__)
 
 
-def _edge(runs: Sequence[Run], arm: str, task: Task, rate: float) -> str:
+def edge(runs: Sequence[Run], arm: str, task: Task, rate: float) -> str:
     """Says where validation chose the lowest or the highest of an arm's rates, beyond which it may learn better."""
-    tried = {_rate(run) for control in RATES for run in _cell(runs, arm, control)}
+    tried = {rate_of(run) for control in RATES for run in runs_of(runs, arm, control)}
     is_edge = rate == chosen(runs, arm, task) and rate in (min(tried), max(tried))
     return " (at the edge)" if is_edge else ""
 
 
-def _rate(run: Run) -> float:
+def rate_of(run: Run) -> float:
     return float(run.config["optim"]["lr"])
 
 
@@ -141,11 +141,11 @@ def _monitored(task: Task) -> str:
     return f"validation {'NLL' if task.chosen_by == 'nll' else task.chosen_by.replace('_', ' ')}"
 
 
-def _cell(runs: Sequence[Run], arm: str, control: str = "") -> list[Run]:
+def runs_of(runs: Sequence[Run], arm: str, control: str = "") -> list[Run]:
     return [run for run in runs if (run.arm, run.control) == (arm, control)]
 
 
-def _result(task: Task, run: Run) -> float | None:
+def result(task: Task, run: Run) -> float | None:
     value = None if run.status == "diverged" else at_epoch(run, "test", task.metric, "best")
     return None if value is None else task.factor * value
 
