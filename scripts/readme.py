@@ -125,35 +125,39 @@ def by_source(results: Path) -> dict[str, list[Verdict]]:
 
 
 def questions(results: Path) -> str:
-    """A row for each question that readers ask: the answer so far, and the verdicts that it rests on."""
-    lines = ["| question | answer so far | how sure |", "| - | - | - |"]
+    """A row for each question that readers ask, with the answers so far: word, what the runs are, number, claim."""
+    lines = ["| question | answer so far |", "| - | - |"]
     for question in yaml.safe_load(QUESTIONS.read_text()):
-        pairs = [_bench(one, results) if "bench" in one else _answer(one, results) for one in question["answers"]]
-        answers, sure = ("<br>".join(texts) for texts in zip(*pairs, strict=True))
-        lines.append(f"| {question['ask']} | {answers} | {sure} |")
+        answers = [
+            _bench(given, results) if "bench" in given else _answer(given, results) for given in question["answers"]
+        ]
+        lines.append(f"| {question['ask']} | {'<br>'.join(answers)} |")
     return "\n".join(lines)
 
 
-def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
-    """What is asked, the verdict's word and number; the claim, what it leaves open, and how sure the number is."""
+def _answer(given: Mapping[str, str], results: Path) -> str:
+    """What is claimed, the verdict, the effect with its interval, and a link; of what is `planned` that it is untested."""
     name, id = given["artifact"], given["claim"]
     judged = verdicts(artifacts.load(name), results)
     if id not in judged:
-        raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
+        if not given.get("planned"):
+            raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
+        return f"{given['what']}: **{rules.UNTESTED}** ({id})"
     fidelity, claim = judged[id]
-    number, *sure = map(escape, describe.finding(claim))
-    left = [text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE]
-    link = f"[{id}](results/{name}/{fidelity}/table.md)"
-    but = f"; but {given['but']}" if "but" in given else ""
-    return f"{given['what']}: **{claim.word}**, {number}{but}", ", ".join([link, *left, *sure[:1]])
+    part = describe.deciding(claim)
+    number = describe.finding(claim)[0] if claim.kind == "exact" else describe.effect(part) if part and part.n else ""
+    word = " · ".join([f"**{claim.word}**", *(text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE)])
+    texts = [text for text in (word, escape(number)) if text]
+    but = f"; {given['but']}" if "but" in given else ""
+    return f"{given['what']}: {', '.join(texts)}{but} ([{id}](results/{name}/{fidelity}/table.md))"
 
 
-def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
+def _bench(given: Mapping[str, str], results: Path) -> str:
     name = given["bench"]
     bench = json.loads((results / "bench" / f"{name}.json").read_text())
     rows = [row for row in bench["rows"] if "ratio" in row and row["case"].endswith(given["of"])]
     ratios = [f"{end(row['ratio'] for row in rows):.2f}" for end in (min, max)]
-    return given["number"].format(low=ratios[0], high=ratios[1]), f"[{len(rows)} settings](results/bench/{name}.md)"
+    return f"{given['number'].format(low=ratios[0], high=ratios[1])} ([{len(rows)} settings](results/bench/{name}.md))"
 
 
 def fresh(text: str, block: str, content: str) -> str:

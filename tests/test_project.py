@@ -28,7 +28,7 @@ from normbench.errors import NormbenchError
 from normbench.launch.run_missing import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
-from normbench.papers import page, per_example_effects, publish, published, sample_archive, verdicts
+from normbench.papers import page, per_example_effects, publish, published, rules, sample_archive, verdicts
 from normbench.runs import pack
 from normbench.runs.table import Runs, named
 
@@ -141,14 +141,18 @@ def test_the_index_the_readme_and_the_check_count_alike(script: ModuleType, tmp_
     assert len(verdicts.once(entries)) == total < sum(len(entry.claims) for entry in entries)
 
 
-def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
-    """What it is for and eight questions, then four commands that say how long they take, then what is not there."""
+def test_the_readme_is_short_and_begins_with_the_picture_the_commands_and_the_answers(script: ModuleType):
+    """Two sentences, the picture, four commands with their times, the words, eight answers, what is missing."""
     text = (ROOT / "README.md").read_text()
-    assert len(text.encode()) <= 9_000
-    first, commands, *_, limits, _ = text.split("\n## ")
-    table = script.questions(ROOT / "results")
-    assert table in first and len(table.splitlines()) == 2 + 8 and "*your* normalizer" in first
-    assert commands.startswith("Try it") and limits.startswith("Limits")
+    assert len(text.encode()) <= 7_500
+    first, commands, answers, *_, limits, _ = text.split("\n## ")
+    assert script.PICTURE in first and "*your* normalizer" in first and first.count(". ") == 1
+    assert commands.startswith("Try it") and answers.startswith("Answers") and limits.startswith("Limits")
+    words, _, table = answers.partition("<!-- questions")
+    assert all(
+        f"*{word}*" in words for word in (*rules.WORDS, "reduced", "proxy", "exact", "control", "agree", "depend")
+    )
+    assert script.questions(ROOT / "results") in table
     examples = [line for line in commands.splitlines() if line.startswith("    ")]
     assert (
         len(examples) == 4
@@ -158,16 +162,18 @@ def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
     assert "wait for their runs" in limits and "run on a GPU" in limits and script.missing(ROOT / "results") in limits
 
 
-def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_path: Path):
+def test_answers_are_short_and_have_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_path: Path):
     questions = yaml.safe_load(script.QUESTIONS.read_text())
     rows = dict(line.strip("| ").split(" | ", 1) for line in script.questions(ROOT / "results").splitlines()[2:])
-    assert list(rows) == [question["ask"] for question in questions]
+    assert list(rows) == [question["ask"] for question in questions] and len(rows) == 8
+    for row in rows.values():
+        for answer in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", row).replace("**", "").split("<br>"):
+            assert len(answer) <= 120, answer
     path = ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
     (claim,) = [claim for claim in published.read_verdicts(path).claims if claim.id == "LN-F1"]
     ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim.effect, *claim.parts[0].interval))
-    row = rows["Does LN train faster than BN at batch 128?"]
-    assert f"**{claim.word}**" in row
-    assert all(f" {number} " in row for number in (ratio, low, high, claim.n))
+    row = rows["Does LN train faster than BN?"]
+    assert f"**{claim.word}**, {ratio} times ({low} to {high})" in row
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published
 
@@ -194,7 +200,8 @@ def test_what_stands_behind_a_but_is_published_so(script: ModuleType):
                 cells = [row for row in csv.DictReader(file) if row["group"] == rest["group"]]
             means = {row["row"]: row["mean"] for row in cells if row["quantity"] == rest["quantity"]}
             assert all(float(means[rest["lowest"]]) < float(means[other]) for other in rest["of"]), one["but"]
-    assert len(answers) == script.questions(ROOT / "results").count("; but ") > 0
+    table = script.questions(ROOT / "results")
+    assert answers and all(f"; {answer['but']} ([{answer['claim']}]" in table for answer in answers)
 
 
 def test_everything_the_repository_says_of_its_licence_and_version_is_the_same():
