@@ -136,7 +136,7 @@ def questions(results: Path) -> str:
 
 
 def _answer(given: Mapping[str, str], results: Path) -> str:
-    """What is claimed, the verdict, the effect with its interval, and a link; of what is `planned` that it is untested."""
+    """The claim, its verdict, effect and interval, and a link; of what is `planned` and not run: untested."""
     name, id = given["artifact"], given["claim"]
     judged = verdicts(artifacts.load(name), results)
     if id not in judged:
