@@ -44,17 +44,19 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
         logs = tensorboard.merged(logs)
     guessed = guess.completed(map, logs)
     try:
-        found, empty = runs.runs(name, parts.parts(logs, guessed.map), guessed.map)
+        records, empty = runs.runs(name, parts.parts(logs, guessed.map), guessed.map)
     except NormbenchError as error:
         if not guessed.keys:
             raise
         raise guess.OpenMap(error, guess.draft(guessed)) from None
-    left = [f"{key} is left out: it has no series of the map" for key in empty]
-    return Read(found, guessed.map, guessed.keys, [*_notes(logs), *guessed.notes, *left])
+    left_out = [f"{key} is left out: it has no series of the map" for key in empty]
+    return Read(records, guessed.map, guessed.keys, [*_notes(logs), *guessed.notes, *left_out])
 
 
 def _notes(logs: Sequence[Any]) -> list[str]:
     """What each reader says of its file; else how much of it is lost."""
-    lost = {log.file["path"]: f"{log.lost} bytes after the last whole record are left out" for log in logs if log.lost}
-    notes = lost | {log.file["path"]: log.note for log in logs if log.note}
+    cut_notes = {
+        log.file["path"]: f"{log.lost} bytes after the last whole record are left out" for log in logs if log.lost
+    }
+    notes = cut_notes | {log.file["path"]: log.note for log in logs if log.note}
     return [f"{path}: {note}" for path, note in notes.items()]

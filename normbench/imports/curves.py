@@ -36,73 +36,73 @@ class Points:
         return Points(self.step[keep], epoch, self.value[keep], self.counted)
 
 
-def points(name: str, own: Sequence[Part], clocks: Clocks | None, map: Map) -> Points:
+def points_of(name: str, parts: Sequence[Part], clocks: Clocks | None, map: Map) -> Points:
     """Of parts in the order of their files; without a clock of the one row, at step 1.
 
     NormbenchError with the run where the rules of the map refuse it.
     """
-    pieces = [_piece(name, part, clocks, map) for part in own]
+    pieces = [_piece(name, part, clocks, map) for part in parts]
     step, value = (np.concatenate([piece[place] for piece in pieces]) for place in (0, 2))
     epoch = np.concatenate([piece[1] for piece in pieces]) if clocks and clocks.epoch else None
     counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
-    if own[0].log.source not in SPARSE:
-        counted["blank"] = sum(part.table.num_rows for part in own) - len(value)
-    kept = _in_order(step, map.repeats or "rewind", f"run {own[0].key}: {name}", counted)
+    if parts[0].log.source not in SPARSE:
+        counted["blank"] = sum(part.table.num_rows for part in parts) - len(value)
+    kept = _in_order(step, map.repeats or "rewind", f"run {parts[0].key}: {name}", counted)
     step, value = step[kept], value[kept]
     if len(step) > 2:
-        apart = np.diff(step)
-        counted["gaps"] = int(np.sum(apart > GAP * np.median(apart)))
+        distances = np.diff(step)
+        counted["gaps"] = int(np.sum(distances > GAP * np.median(distances)))
     return Points(step, None if epoch is None else epoch[kept], value, counted)
 
 
 def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Steps, epochs and values of the rows that have a value."""
-    value, there = numbers(part, part.values or name)
+    value, valid = numbers(part, part.values or name)
     if map.blank == "diverged":
-        there = np.ones(len(value), dtype=bool)
-    elif not there.all() and map.blank is None and part.log.source not in SPARSE:
+        valid = np.ones(len(value), dtype=bool)
+    elif not valid.all() and map.blank is None and part.log.source not in SPARSE:
         raise refuse(
             part.log.file["path"],
-            f"{np.sum(~there)} values of '{name}' are blank. Write `blank: missing` into the map if they were not "
+            f"{np.sum(~valid)} values of '{name}' are blank. Write `blank: missing` into the map if they were not "
             "logged, `blank: diverged` if they were NaN.",
         )
-    value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[there]
+    value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[valid]
     if clocks is None:
         return np.ones(len(value), dtype=np.int64), np.ones(len(value)), value
     clock = clocks.step or clocks.epoch
     assert clock, "a map has one of them"
-    whole = _clock(part, clock, name, there)
-    epoch = _clock(part, clocks.epoch, name, there) if clocks.epoch else whole
-    off = (whole != np.rint(whole)) | (whole < 0) | (whole >= HIGHEST)
-    if off.any():
+    step = _clock(part, clock, name, valid)
+    epoch = _clock(part, clocks.epoch, name, valid) if clocks.epoch else step
+    is_off = (step != np.rint(step)) | (step < 0) | (step >= HIGHEST)
+    if is_off.any():
         raise refuse(
             part.log.file["path"],
-            f"'{clock.name}' is {whole[off][0]:g} for '{name}', no whole number from 0 on: with times: N in the map N "
-            "updates are one.",
+            f"'{clock.name}' is {step[is_off][0]:g} for '{name}', no whole number from 0 on: with times: N in the map "
+            "N updates are one.",
         )
-    return np.rint(whole).astype(np.int64), epoch, value
+    return np.rint(step).astype(np.int64), epoch, value
 
 
-def _clock(part: Part, clock: Clock, name: str, there: np.ndarray) -> np.ndarray:
-    found, given = numbers(part, clock.name)
-    if not given[there].all():
+def _clock(part: Part, clock: Clock, name: str, valid: np.ndarray) -> np.ndarray:
+    values, has_clock = numbers(part, clock.name)
+    if not has_clock[valid].all():
         raise refuse(
             part.log.file["path"],
-            f"{np.sum(~given[there])} values of '{name}' have no '{clock.name}': clocks are mixed. Give the series its "
-            "own x.",
+            f"{np.sum(~has_clock[valid])} values of '{name}' have no '{clock.name}': clocks are mixed. Give the series "
+            "its own x.",
         )
-    scaled = found[there] * (clock.times or 1)
-    near = np.rint(scaled)
-    return np.where(np.isclose(scaled, near, rtol=1e-12, atol=1e-9), near, scaled)
+    scaled = values[valid] * (clock.times or 1)
+    nearest = np.rint(scaled)
+    return np.where(np.isclose(scaled, nearest, rtol=1e-12, atol=1e-9), nearest, scaled)
 
 
 def numbers(part: Part, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A column as float64, and where it is not blank. NormbenchError where it has something else than numbers."""
     check_column(part.log, part.table, name)
-    found, there, other = as_numbers(part.table.column(name))
-    if other.any():
+    values, valid, is_other = as_numbers(part.table.column(name))
+    if is_other.any():
         raise refuse(part.log.file["path"], f"column '{name}' has {first_other(part.log, name)}, which is no number.")
-    return found, there
+    return values, valid
 
 
 def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) -> np.ndarray:

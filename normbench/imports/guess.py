@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -16,7 +17,7 @@ from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
 from normbench.imports.map_keys import Label, Labels, Map
 from normbench.imports.parts import Part, as_numbers, first_other, parts
-from normbench.imports.runs import by_run, entries, whole, written
+from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key"}
@@ -74,23 +75,19 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
         guess.add("source", source)
     if map.run is None and not map.columns:
         guess.add("run", _run(source, logs, folders))
-    found = parts(logs, guess.map)
-    taken = guess.map
-    if not map.series:
-        if series := guess.ask(lambda: _series(found, folders, guess)):
-            guess.add("series", series)
-            taken = guess.map
-        else:  # the rest is guessed as if all of them were taken
-            series = guess.questions[0].series
-            if not series:
-                raise OpenMap(guess.questions[0], draft(guess))
-            taken = keys.read(Map, {**written(guess.map), "series": series})
-    needs_clock = map.x is None and any(entry.x is None for entry in taken.series)
-    if needs_clock and (x := guess.ask(lambda: _clocks(found, taken, guess))):
+    all_parts = parts(logs, guess.map)
+    if not map.series and (series := guess.ask(lambda: _series(all_parts, folders, guess))):
+        guess.add("series", series)
+    with_series = guess.map
+    if not with_series.series:  # the rest is guessed as if all series of the question were taken
+        if not (series := guess.questions[0].series):
+            raise OpenMap(guess.questions[0], draft(guess))
+        with_series = keys.read(Map, {**written(guess.map), "series": series})
+    needs_clock = map.x is None and any(entry.x is None for entry in with_series.series)
+    if needs_clock and (x := guess.ask(lambda: _clocks(all_parts, with_series, guess))):
         guess.add("x", x)
-    if labels := _labels(found, taken, folders, guess):
-        given = written(map.labels) if map.labels else {}
-        guess.add("labels", {**given, **labels})
+    if labels := _labels(all_parts, with_series, folders, guess):
+        guess.add("labels", {**(written(map.labels) or {}), **labels})
         guess.keys["labels"] = labels
     if guess.questions:
         raise OpenMap(guess.questions[0], draft(guess))
@@ -102,7 +99,7 @@ def draft(guess: Guess) -> str:
     content = written(guess.map)
     labels = content.pop("labels", None)
     of_labels = [question for question in guess.questions if question.answer.startswith(" ")]
-    lines = [as_yaml(content), *(_commented(one) for one in guess.questions if one not in of_labels)]
+    lines = [as_yaml(content), *(_commented(question) for question in guess.questions if question not in of_labels)]
     if labels:
         lines.append(as_yaml({"labels": labels}))
     elif of_labels:
@@ -128,7 +125,7 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
 
     None where a tag names another split than its folder: `train` is what YOLO calls a run.
     """
-    found = set()
+    split_folders = set()
     for log in logs if source == "tensorboard" else ():
         last = log.path.rpartition("/")[2]
         tags = {name for table in log.tables for name in table.column_names} - {"step"}
@@ -137,8 +134,8 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
         if is_split and {split_of(tag) for tag in tags} - {"", split_of(last)}:
             return []
         if is_split or (is_curve and len(tags) == 1):
-            found.add(last)
-    return sorted(found)
+            split_folders.add(last)
+    return sorted(split_folders)
 
 
 def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
@@ -157,25 +154,25 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
 
 
-def _series(found: Sequence[Part], folders: Sequence[str], guess: Guess) -> list[dict[str, Any]]:
+def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list[dict[str, Any]]:
     """The names with the word of one split, in their name or in the folder; a note of each other one."""
-    source = found[0].log.source
-    where, others = _splits(found, folders, _names_of_labels(guess.map))
-    if len(where) > MANY:
-        prefixes = Counter(name.partition("/")[0] if "/" in name else name.partition("_")[0] for name in where)
+    source = parts[0].log.source
+    splits_by_name, no_numbers = _splits(parts, folders, _names_of_labels(guess.map))
+    if len(splits_by_name) > MANY:
+        prefixes = Counter(name.partition("/")[0] if "/" in name else name.partition("_")[0] for name in splits_by_name)
         common = ", ".join(f"{prefix}* ({count})" for prefix, count in prefixes.most_common(5))
         raise Question(
-            f"there are {len(where)} series, of {common}. Choose some under series: in the map.",
-            as_yaml({"series": _of_train(source, [*where][:SHOWN])}),
+            f"there are {len(splits_by_name)} series, of {common}. Choose some under series: in the map.",
+            as_yaml({"series": _of_train(source, [*splits_by_name][:SHOWN])}),
         )
-    settings = [name for name in where if is_setting(name)]
-    without = [name for name, splits in where.items() if "" in splits and name not in settings]
-    lines = [f"not taken: {name} ({why})" for name, why in others.items()]
-    lines += [f"not taken, for no split is in the name: {_names(without)}"] if without else []
+    settings = [name for name in splits_by_name if is_setting(name)]
+    unsplit = [name for name, splits in splits_by_name.items() if "" in splits and name not in settings]
+    lines = [f"not taken: {name} ({why})" for name, why in no_numbers.items()]
+    lines += [f"not taken, for no split is in the name: {_names(unsplit)}"] if unsplit else []
     lines += [f"not taken, for it is how the training goes: {_names(settings)}"] if settings else []
-    taken = {name: splits for name, splits in where.items() if name not in {*settings, *without}}
+    taken = {name: splits for name, splits in splits_by_name.items() if name not in {*settings, *unsplit}}
     if not taken:
-        raise _no_series(found, without, lines)
+        raise _no_series(parts, unsplit, lines)
     guess.notes += lines
     series: list[dict[str, Any]] = []
     renames = {word: split_of(word) for word in folders if word != split_of(word)}
@@ -189,15 +186,15 @@ def _series(found: Sequence[Part], folders: Sequence[str], guess: Guess) -> list
 
 
 def _splits(
-    found: Sequence[Part], folders: Sequence[str], labels: Collection[str]
+    parts: Sequence[Part], folders: Sequence[str], labels: Collection[str]
 ) -> tuple[dict[str, set[str]], dict[str, str]]:
     """By name of a series the splits that name and folders have, "" for none; by name of others the first place that
     has no number. A column without a split and without any number is a label.
     """
     splits: dict[str, set[str]] = defaultdict(set)
     others: dict[str, str] = {}
-    clocks = {clock for part in found for clock in part.log.clocks.values()}
-    for part in found:
+    clocks = {clock for part in parts for clock in part.log.clocks.values()}
+    for part in parts:
         last = part.log.path.rpartition("/")[2]
         of_rest = split_of(last) if last in folders else "train" if part.log.source in OF_TRAIN else ""
         for name in part.names:
@@ -212,22 +209,22 @@ def _splits(
                 splits[name].add(split)
             elif split or numbers.any():
                 others[name] = f"{first_other(part.log, part.values or name)} of {part.log.file['path']}"
-    return {name: own for name, own in splits.items() if name not in others}, others
+    return {name: splits[name] for name in splits if name not in others}, others
 
 
-def _no_series(found: Sequence[Part], without: Sequence[str], lines: Sequence[str]) -> Question:
+def _no_series(parts: Sequence[Part], unsplit: Sequence[str], lines: Sequence[str]) -> Question:
     """Why no series can be taken: of the first columns, or of all."""
-    key = NAMED.get(found[0].log.source, "column")
-    if without:
+    key = NAMED.get(parts[0].log.source, "column")
+    if unsplit:
         return Question(
-            f"no series names its split: {_names(without)}. Write them into a map, such as series: "
-            f"[{{{key}: {without[0]}, split: train, metric: {without[0]}}}]",
-            as_yaml({"series": _of_train(found[0].log.source, without)}),
-            _of_train(found[0].log.source, without),
+            f"no series names its split: {_names(unsplit)}. Write them into a map, such as series: "
+            f"[{{{key}: {unsplit[0]}, split: train, metric: {unsplit[0]}}}]",
+            as_yaml({"series": _of_train(parts[0].log.source, unsplit)}),
+            _of_train(parts[0].log.source, unsplit),
         )
-    columns = _names([name for name in found[0].names if name])
+    columns = _names([name for name in parts[0].names if name])
     why = "; ".join(lines[:3]) or f"it has {columns} alone" if columns else "it has none"
-    return Question(f"{found[0].log.file['path']}: no series can be taken: {why}.")
+    return Question(f"{parts[0].log.file['path']}: no series can be taken: {why}.")
 
 
 def _of_train(source: str, names: Sequence[str]) -> list[dict[str, str]]:
@@ -248,45 +245,45 @@ def _names_of_labels(map: Map) -> set[str]:
     return {*columns, *(clock.name for clock in clocks), *(map.run if isinstance(map.run, tuple) else [])}
 
 
-def _clocks(found: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
+def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     """The clocks that a tool always has, or the only one; none where a run is one row, or where the tool names one for
     each series. Time is none.
     """
-    source = found[0].log.source
+    source = parts[0].log.source
     if source == "tensorboard":
         return {"step": {"event": "step"}}
-    named = [(part, name) for part in found for entry, name in entries(part, map) if entry.x is None]
+    named = [(part, name) for part in parts for entry, name in entries(part, map) if entry.x is None]
     named = [(part, name) for part, name in named if name not in part.log.clocks]
     if not named:
         return {}
     key = "key" if NAMED.get(source) == "key" else "column"
-    own = {clock for part in found for clock in part.log.clocks.values()}
-    chart = any(name.endswith("__MIN") for part in found for name in part.table.column_names)
+    tool_clocks = {clock for part in parts for clock in part.log.clocks.values()}
+    chart = any(name.endswith("__MIN") for part in parts for name in part.table.column_names)
     columns = {name for part, _ in named for name in part.table.column_names}
-    have = {name: CLOCKS[name.lower()] for name in sorted(columns - own) if name.lower() in CLOCKS}
-    if source in GLOBAL_STEP and "step" in have:
+    clock_columns = {name: CLOCKS[name.lower()] for name in sorted(columns - tool_clocks) if name.lower() in CLOCKS}
+    if source in GLOBAL_STEP and "step" in clock_columns:
         tables = [part.table for part, _ in named]
-        both = "epoch" in have and all(_has_epochs(table) for table in tables)
+        both = "epoch" in clock_columns and all(_has_epochs(table) for table in tables)
         return {clock: {key: clock} for clock in (("step", "epoch") if both else ("step",))}
-    if len(have) == 1 and not chart:
-        ((name, clock),) = have.items()
+    if len(clock_columns) == 1 and not chart:
+        ((name, clock),) = clock_columns.items()
         return {clock: {key: name}}
-    if not have and not own and "_step" in columns and not chart:
+    if not clock_columns and not tool_clocks and "_step" in columns and not chart:
         guess.notes.append("the clock is _step, W&B's count of the calls of log: a step is no update")
         return {"step": {key: "_step"}}
-    could = sorted({*have, *(columns & {"_step"})})
+    candidates = sorted({*clock_columns, *(columns & {"_step"})})
     rows: Counter[tuple[str, str]] = Counter()
     for part, name in named:
         rows[part.key, name] += part.table.num_rows
-    if not could and not map.columns and max(rows.values()) == 1:
+    if not candidates and not map.columns and max(rows.values()) == 1:
         guess.notes.append("no column is a clock, and each run has one row: its values are final ones, at step 1")
         return {}
     table = "" if map.run == "run_id" or isinstance(map.run, tuple) else " If each row is a run: run: [COLUMNS]."
-    candidates = f"It could be {' or '.join(could)}." if could else f"None is called step or epoch.{table}"
+    hint = f"It could be {' or '.join(candidates)}." if candidates else f"None is called step or epoch.{table}"
     raise Question(
-        f"{found[0].log.file['path']}: which column is the clock? {candidates} Write x: {{step: {{{key}: NAME}}}}, "
+        f"{parts[0].log.file['path']}: which column is the clock? {hint} Write x: {{step: {{{key}: NAME}}}}, "
         "epoch instead of step for epochs, or both, into the map.",
-        "\n".join(f"x: {{{have.get(name, 'step')}: {{{key}: {name}}}}}" for name in could or ["NAME"]),
+        "\n".join(f"x: {{{clock_columns.get(name, 'step')}: {{{key}: {name}}}}}" for name in candidates or ["NAME"]),
     )
 
 
@@ -301,13 +298,13 @@ def _has_epochs(table: Any) -> bool:
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _labels(found: Sequence[Part], map: Map, folders: Sequence[str], guess: Guess) -> dict[str, Any]:
+def _labels(all_parts: Sequence[Part], map: Map, folders: Sequence[str], guess: Guess) -> dict[str, Any]:
     """The seed that all runs name, and the arm where it is all that differs."""
-    labels, given = map.labels or Labels(), {name for part in found for name in part.groups}
-    runs, _ = by_run(found, map)
+    labels, given = map.labels or Labels(), {name for part in all_parts for name in part.groups}
+    runs, _ = by_run(all_parts, map)
     if not runs:
         return {}  # which the reader of runs refuses
-    paths = {key: _run_path(own[0].log.path, folders) for key, own in runs.items()}
+    paths = {key: _run_path(parts[0].log.path, folders) for key, parts in runs.items()}
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
         guessed["seed"] = guess.ask(lambda: _seed(runs, paths))
@@ -322,23 +319,23 @@ def _run_path(path: str, folders: Sequence[str]) -> str:
     return before if last in folders else path
 
 
-def _facts(own: Sequence[Part]) -> dict[tuple[str, str], str]:
+def _facts(parts: Sequence[Part]) -> dict[tuple[str, str], str]:
     """The configuration and hyperparameters of a run."""
-    found: dict[tuple[str, str], str] = {}
-    for part in own:
+    facts: dict[tuple[str, str], str] = {}
+    for part in parts:
         kind = "hparam" if part.log.source == "tensorboard" else "config"
-        found |= {(kind, key): str(one) for key, one in part.log.config.items()}
-    return found
+        facts |= {(kind, key): str(value) for key, value in part.log.config.items()}
+    return facts
 
 
 def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
     """By path, configuration or column; where a run has several they agree. A run alone needs none."""
     by_path = {key: seed_of(path) for key, path in paths.items()}
-    facts = {key: _facts(own) for key, own in runs.items()}
-    shared = set.intersection(*({*own} for own in facts.values()))
+    facts = {key: _facts(parts) for key, parts in runs.items()}
+    shared = set.intersection(*map(set, facts.values()))
     places = sorted(place for place in shared if place[1].rpartition(".")[2].rpartition("/")[2].lower() == "seed")
     for key in runs:
-        seeds = {whole(facts[key][place], key) for place in places} | ({int(by_path[key])} if by_path[key] else set())
+        seeds = {seed(facts[key][place], key) for place in places} | ({int(by_path[key])} if by_path[key] else set())
         if len(seeds) > 1:
             several = " and ".join(map(str, sorted(seeds)))
             raise Question(f"run {key} has seeds {several}: name one, labels.seed.", "  seed: {config: KEY}")
@@ -346,7 +343,7 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
         return {places[0][0]: places[0][1]}
     if all(by_path.values()) and len({*paths.values()}) >= len(runs):
         return {"path": r"(?:seed[-_= ]?|_s(?=\d+(?:$|/)))(\d+)"}
-    if all("seed" in part.table.column_names for own in runs.values() for part in own):
+    if all("seed" in part.table.column_names for parts in runs.values() for part in parts):
         return {"column": "seed"}
     if len(runs) == 1:
         return "none"  # no other run is its pair
@@ -362,19 +359,21 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
 def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: Labels) -> dict[str, str]:
     """The part of the path, or the one setting, that differs; what differs in the same way is the same."""
     used = {label.place for label in (labels.control, *(labels.axes or {}).values()) if label}
-    facts = {key: _facts(own) for key, own in runs.items()}
+    facts = {key: _facts(parts) for key, parts in runs.items()}
     values: dict[tuple[str, str], tuple[str, ...]] = {}
-    for place in sorted({place for own in facts.values() for place in own} - used):
+    for place in sorted({*chain(*facts.values())} - used):
         if place[1].rpartition(".")[2].rpartition("/")[2].lower() != "seed":
-            values[place] = tuple(own.get(place, "") for own in facts.values())
+            values[place] = tuple(settings.get(place, "") for settings in facts.values())
     names = _rest_of_paths([*paths.values()])
     candidates: dict[tuple[int, ...], list[tuple[str, str]]] = defaultdict(list)  # by how they divide the runs
     of_tool = next(iter(runs.values()))[0].log.source == "wandb"  # whose folders are named by time and id
-    for place, own in [*([] if of_tool else [(("path", ""), names)]), *values.items()]:
-        if len({*own}) > 1 and (place[0] == "path" or len({*own}) < max(len(runs), 3)):
-            candidates[tuple(map(own.index, own))].append(place)
+    if not of_tool:
+        values = {("path", ""): names, **values}
+    for place, of_runs in values.items():
+        if len({*of_runs}) > 1 and (place[0] == "path" or len({*of_runs}) < max(len(runs), 3)):
+            candidates[tuple(map(of_runs.index, of_runs))].append(place)
     pattern = _pattern(runs, names)
-    places = [place for own in candidates.values() for place in own]
+    places = [*chain(*candidates.values())]
     if not places:
         return {"value": "imported" if of_tool else names[0] or "imported"}
     if len(candidates) == 1 and places[0][0] == "path" and pattern:
@@ -414,7 +413,7 @@ def _name_of(path: str) -> str:
 
 def _pattern(runs: Mapping[str, Sequence[Part]], names: Sequence[str]) -> str:
     """A regular expression that finds these names in the paths; "" where simple ones do not."""
-    paths = [(part.log.path, name) for own, name in zip(runs.values(), names, strict=True) for part in own]
+    paths = [(part.log.path, name) for parts, name in zip(runs.values(), names, strict=True) for part in parts]
     return next((pattern for pattern in ARMS if all(_found(pattern, path) == name for path, name in paths)), "")
 
 

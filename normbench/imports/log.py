@@ -39,17 +39,17 @@ class Log:
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and texts have no `${`."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in tree.items():
         name = f"{before}{key}"
         if isinstance(value, Mapping):
-            found |= flat(value, f"{name}.")
+            entries |= flat(value, f"{name}.")
             continue
         if not isinstance(value, str | bool | int | float | None):
             value = json.dumps(value, default=str)
         plain = not isinstance(value, float) or abs(value) < float("inf")
-        found[escaped(name)] = escaped(value if plain else str(value))
-    return found
+        entries[escaped(name)] = escaped(value if plain else str(value))
+    return entries
 
 
 def escaped(value: Any) -> Any:

@@ -65,8 +65,8 @@ class Label:
         """Its kind and name: ("column", "lr")."""
         return next((key, value) for key in PLACES if (value := getattr(self, key)) is not None)
 
-    def rename(self, found: Any) -> str:
-        return self.renames.get(text(found), text(found))
+    def rename(self, value: Any) -> str:
+        return self.renames.get(text(value), text(value))
 
 
 def _with_renames(given: Any) -> Any:
@@ -150,8 +150,6 @@ class Series:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a run."""
-
     arm: AnyLabel | None = None
     seed: Literal["count", "none"] | AnyLabel | None = None
     control: AnyLabel | None = None

@@ -54,12 +54,12 @@ def _key(log: Log, map: Map) -> str:
     return found_in(log.path, str(map.run.path), "run") if isinstance(map.run, Label) else log.path
 
 
-def found_in(path: str, pattern: str, what: str) -> str:
+def found_in(path: str, pattern: str, role: str) -> str:
     """The first group of a regular expression in a path, or all that it matches."""
-    found = re.search(pattern, path)
-    if not found:
-        raise refuse(path, f"{what}: path: '{pattern}' is not found in it.")
-    return found[1] if found.re.groups else found[0]
+    match = re.search(pattern, path)
+    if not match:
+        raise refuse(path, f"{role}: path: '{pattern}' is not found in it.")
+    return match[1] if match.re.groups else match[0]
 
 
 def check_column(log: Log, table: Any, name: str) -> None:
@@ -110,8 +110,8 @@ def groups(table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for name in columns:
         encoded = table.column(name).combine_chunks().dictionary_encode()
-        own = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+        column_codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + column_codes, return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")
     table, starts = table.take(order), np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, [*starts, len(order)][1:], strict=True):
@@ -131,11 +131,11 @@ def _long(log: Log, table: Any, long: Long, key: str) -> Iterator[Part]:
 
 def _wide(log: Log, table: Any, pattern: str) -> Iterator[Part]:
     """A part for each column that the regular expression finds; its run is named by the groups."""
-    found = {name: match for name in table.column_names if (match := re.search(pattern, name))}
-    if not found:
+    matches = {name: match for name in table.column_names if (match := re.search(pattern, name))}
+    if not matches:
         raise unknown(f"{log.file['path']}: no column fits columns: '{pattern}'.", pattern, table.column_names)
-    rest = [name for name in table.column_names if name not in found]
-    for name, match in found.items():
+    shared = [name for name in table.column_names if name not in matches]
+    for name, match in matches.items():
         groups = {key: value or "" for key, value in match.groupdict().items()}
         key = json.dumps([value for kind, value in groups.items() if kind not in ("metric", "split")])
-        yield Part(key, log, table.select([*rest, name]), [name], groups)
+        yield Part(key, log, table.select([*shared, name]), [name], groups)

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from normbench.draw.text import hidden, visible
 from normbench.errors import BadInput, unknown
 from normbench.imports import words
-from normbench.imports.curves import Points, points
+from normbench.imports.curves import Points, points_of
 from normbench.imports.log import refuse
 from normbench.imports.map_keys import CLOCKS, Clock, Clocks, Label, Map, Series, text
 from normbench.imports.parts import Part, check_column, found_in
@@ -22,12 +22,16 @@ from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.run import Run
 
-Place = tuple[str, str, str]  # split, metric and mode
+
+class Target(NamedTuple):  # of a series, in a curve
+    split: str
+    metric: str
+    mode: str
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run before it is a record: its curves by split and metric, each with its entry of the map."""
+class LoggedRun:
+    """A run before it is a record; its curves each with their entry of the map."""
 
     key: str
     parts: Sequence[Part]
@@ -35,160 +39,155 @@ class Found:
     seed: int
     control: str
     axes: Mapping[str, Any]
-    curves: Mapping[Place, tuple[Series, Points]]
+    curves: Mapping[Target, tuple[Series, Points]]
 
 
 def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[Run], list[str]]:
     """The records, sorted by the key of their run, and the keys of runs without any series of the map."""
     by_key, empty = by_run(parts, map)
-    there = [entry for part in parts for entry, _ in entries(part, map)]
+    used = [entry for part in parts for entry, _ in entries(part, map)]
     for entry in map.series:
-        if entry not in there:
+        if entry not in used:
             names = sorted({name for part in parts for name in part.names})
             raise unknown(f"no run has the series '{entry.name}' of the map.", entry.name, names)
     seeds = _seeds(by_key, map)
-    found = [_found(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
+    logged = [_logged_run(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
     if map.length:
-        found = [*_of_one_length(found, map.length)]
-    records = [_record(name, run, map) for run in found]
+        logged = [*_of_one_length(logged, map.length)]
+    records = [_record(name, run, map) for run in logged]
     _refuse_twins(records)
     return records, empty
 
 
 def by_run(parts: Sequence[Part], map: Map) -> tuple[dict[str, list[Part]], list[str]]:
     """The parts of each run that has a series of the map, and the keys of the others."""
-    found: dict[str, list[Part]] = defaultdict(list)
+    by_key: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
-        found[part.key].append(part)
-    empty = [key for key, own in found.items() if not any(True for part in own for _ in entries(part, map))]
-    return {key: own for key, own in found.items() if key not in {*empty}}, empty
+        by_key[part.key].append(part)
+    with_series = {part.key for part in parts if any(True for _ in entries(part, map))}
+    empty = [key for key in by_key if key not in with_series]
+    return {key: by_key[key] for key in by_key if key in with_series}, empty
 
 
-def _found(key: str, own: Sequence[Part], seed: int, map: Map) -> Found:
-    labels = map.labels
-    axes = {} if labels is None or labels.axes is None else labels.axes
-    return Found(
+def _logged_run(key: str, parts: Sequence[Part], seed: int, map: Map) -> LoggedRun:
+    axes = (map.labels and map.labels.axes) or {}
+    return LoggedRun(
         key,
-        own,
-        _label("arm", own, map),
+        parts,
+        _label("arm", parts, map),
         seed,
-        _label("control", own, map),
-        {axis: _number(value(label, own, axis)) for axis, label in axes.items()},
-        _curves(key, own, map),
+        _label("control", parts, map),
+        {axis: _number(value(label, parts, axis)) for axis, label in axes.items()},
+        _curves(key, parts, map),
     )
 
 
-def _curves(key: str, own: Sequence[Part], map: Map) -> dict[Place, tuple[Series, Points]]:
+def _curves(key: str, parts: Sequence[Part], map: Map) -> dict[Target, tuple[Series, Points]]:
     """Every series that the map names and the run has. NormbenchError for two of one split and metric."""
-    chosen: dict[Place, tuple[Series, str, list[Part]]] = {}
-    for part in own:
+    columns: dict[Target, tuple[Series, str, list[Part]]] = {}
+    for part in parts:
         for entry, name in entries(part, map):
             metric = entry.metric or part.groups.get("metric") or words.bare(name)
             split = value(entry.split, [part], "split") if isinstance(entry.split, Label) else entry.split
-            place = split, seen(metric, "metric", key), entry.mode or "logged"
-            there = chosen.setdefault(place, (entry, name, []))
-            if there[1] != name and not part.groups:
-                raise refuse(f"run {key}", f"{there[1]} and {name} are both {metric} of {place[0]}. Map one of them.")
-            there[2].append(part)
-    found = {
-        place: (entry, points(name, parts, entry.x or _own_clock(name, parts) or map.x, map))
-        for place, (entry, name, parts) in sorted(chosen.items(), key=lambda one: one[0])
-    }
-    if not any(len(own.value) for _, own in found.values()):
-        raise refuse(
-            f"run {key}", f"its series have no value: {', '.join(sorted({one[1] for one in chosen.values()}))}."
-        )
-    return {place: one for place, one in found.items() if len(one[1].value)}
+            target = Target(split, checked(metric, "metric", key), entry.mode or "logged")
+            _, first_name, of_target = columns.setdefault(target, (entry, name, []))
+            if first_name != name and not part.groups:
+                raise refuse(f"run {key}", f"{first_name} and {name} are both {metric} of {split}. Map one of them.")
+            of_target.append(part)
+    curves = {}
+    for target, (entry, name, of_target) in sorted(columns.items(), key=lambda item: item[0]):
+        points = points_of(name, of_target, entry.x or _tool_clock(name, of_target) or map.x, map)
+        if len(points.value):
+            curves[target] = entry, points
+    if not curves:
+        names = sorted({name for _, name, _ in columns.values()})
+        raise refuse(f"run {key}", f"its series have no value: {', '.join(names)}.")
+    return curves
 
 
 def entries(part: Part, map: Map) -> Iterator[tuple[Series, str]]:
     """The columns of a part that are series: those named as such first, then those that fit a glob and are no clock."""
     for name in part.names:
-        found = [entry for entry in map.series if entry.name == name]
-        if not found and not words.is_clock(name):
-            found = [entry for entry in map.series if fnmatchcase(name, entry.name)]
-        if found:
-            yield found[0], name
+        fitting = [entry for entry in map.series if entry.name == name]
+        if not fitting and not words.is_clock(name):
+            fitting = [entry for entry in map.series if fnmatchcase(name, entry.name)]
+        if fitting:
+            yield fitting[0], name
 
 
-def _own_clock(name: str, parts: Sequence[Part]) -> Clocks | None:
-    """What the tool has as the clock of a series: W&B's define_metric."""
-    own = {part.log.clocks.get(name) for part in parts} - {None}
-    return Clocks(step=Clock(key=own.pop())) if len(own) == 1 else None
+def _tool_clock(name: str, parts: Sequence[Part]) -> Clocks | None:
+    """The clock that the tool has for a series: W&B's define_metric."""
+    clocks = {part.log.clocks.get(name) for part in parts} - {None}
+    return Clocks(step=Clock(key=clocks.pop())) if len(clocks) == 1 else None
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def value(label: Label, own: Sequence[Part], what: str) -> str:
+def value(label: Label, parts: Sequence[Part], role: str) -> str:
     """The one text that a label has in all parts of a run. NormbenchError where there is none, or another."""
-    found = {label.rename(one): None for one in _values(label, own, what)}
-    if len(found) != 1:
-        several = " and ".join(sorted(found)[:3]) or "no value"
-        raise refuse(f"run {own[0].key}", f"{what} has {several} by {label.place[0]}: {label.place[1]}.")
-    return seen(next(iter(found)), what, own[0].key)
+    texts = {label.rename(value): None for value in _values(label, parts, role)}
+    if len(texts) != 1:
+        several = " and ".join(sorted(texts)[:3]) or "no value"
+        raise refuse(f"run {parts[0].key}", f"{role} has {several} by {label.place[0]}: {label.place[1]}.")
+    return checked(next(iter(texts)), role, parts[0].key)
 
 
-def seen(word: str, what: str, key: str) -> str:
+def checked(word: str, role: str, key: str) -> str:
     """A label, which pages and terminals show."""
     if any(map(hidden, word)):
-        raise refuse(f"run {visible(key)}", f"{what} {visible(word)} has invisible characters: rename it.")
+        raise refuse(f"run {visible(key)}", f"{role} {visible(word)} has invisible characters: rename it.")
     return word
 
 
-def _values(label: Label, own: Sequence[Part], what: str) -> list[Any]:
+def _values(label: Label, parts: Sequence[Part], role: str) -> list[Any]:
     kind, name = label.place
     if kind == "value":
         return [name]
     if kind == "path":
-        return [found_in(part.log.path, name, what) for part in own]
+        return [found_in(part.log.path, name, role) for part in parts]
     if kind == "column":
-        for part in own:
+        for part in parts:
             check_column(part.log, part.table, name)
-        found = [one for part in own for one in part.table.column(name).unique().to_pylist()]
-        return [one for one in found if one is not None]
-    settings = _settings(own)
+        values = [value for part in parts for value in part.table.column(name).unique().to_pylist()]
+        return [value for value in values if value is not None]
+    settings = _settings(parts)
     if name not in settings:
-        raise unknown(f"run {own[0].key}: {what}: '{name}' is no {kind}.", name, settings)
+        raise unknown(f"run {parts[0].key}: {role}: '{name}' is no {kind}.", name, settings)
     return [settings[name]]
 
 
-def _settings(own: Sequence[Part]) -> dict[str, Any]:
-    """The configuration, hyperparameters of a run: those of its last file count."""
-    return {key: one for part in own for key, one in part.log.config.items()}
+def _settings(parts: Sequence[Part]) -> dict[str, Any]:
+    """Configuration and hyperparameters of a run: those of its last file count."""
+    return {key: value for part in parts for key, value in part.log.config.items()}
 
 
-def _label(what: str, own: Sequence[Part], map: Map) -> str:
-    label = getattr(map.labels, what, None)
+def _label(role: str, parts: Sequence[Part], map: Map) -> str:
+    label = getattr(map.labels, role, None)
     if label is not None:
-        return value(label, own, what)
-    groups = {part.groups[what] for part in own if what in part.groups}
+        return value(label, parts, role)
+    groups = {part.groups[role] for part in parts if role in part.groups}
     return groups.pop() if len(groups) == 1 else ""
 
 
 def _seeds(by_key: Mapping[str, Sequence[Part]], map: Map) -> dict[str, int]:
     label = map.labels.seed if map.labels else None
-    if isinstance(label, str):  # count, none
-        counted: Counter[Any] = Counter()
-        found = {}
-        for key in sorted(by_key):
-            own = by_key[key]
-            cell = () if label == "none" else (_label("arm", own, map), _label("control", own, map))
+    seeds, counted = dict[str, int](), Counter[Any]()
+    for key, parts in sorted(by_key.items()):
+        if isinstance(label, str):  # count: within a cell; none: over all runs
+            cell = () if label == "none" else (_label("arm", parts, map), _label("control", parts, map))
             counted[cell] += 1
-            found[key] = counted[cell]
-        return found
-    return {
-        key: whole(_label("seed", own, map) if label is None else value(label, own, "seed"), key)
-        for key, own in by_key.items()
-    }
+            seeds[key] = counted[cell]
+        else:
+            seeds[key] = seed(_label("seed", parts, map) if label is None else value(label, parts, "seed"), key)
+    return seeds
 
 
-def whole(word: str, key: str) -> int:
-    """A seed: 3, 03, 3.0."""
+def seed(word: str, key: str) -> int:  # 3, 03, 3.0
     try:
-        found = float(word)
-        if found.is_integer() and abs(found) < 2**53:
-            return int(found)
+        number = float(word)
+        if number.is_integer() and abs(number) < 2**53:
+            return int(number)
     except ValueError:
         pass
     raise refuse(f"run {key}", f"seed '{word}' is no whole number.")
@@ -198,21 +197,21 @@ def _number(word: str) -> Any:
     """The value of an axis: a number where it is one."""
     for kind in (int, float):
         try:
-            found = kind(word)
+            number = kind(word)
         except ValueError:
             continue
-        if abs(found) < float("inf"):
-            return found
+        if abs(number) < float("inf"):
+            return number
     return word
 
 
-def _refuse_twins(found: Sequence[Run]) -> None:
-    there: dict[Any, Any] = {}
-    for run in found:
+def _refuse_twins(runs: Sequence[Run]) -> None:
+    key_of_cell: dict[Any, Any] = {}
+    for run in runs:
         cell, key = (run.arm, run.seed, run.control, text(dict(run.axes))), imported.log_of(run)
-        if (other := there.setdefault(cell, key)) != key:
+        if (twin := key_of_cell.setdefault(cell, key)) != key:
             raise BadInput(
-                f"{other} and {key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
+                f"{twin} and {key} are both {run.arm or 'the arm without a name'}, seed {run.seed}"
                 f"{f', control {run.control}' if run.control else ''}. Tell them apart under labels: in the map, or "
                 "import one of them."
             )
@@ -221,34 +220,39 @@ def _refuse_twins(found: Sequence[Run]) -> None:
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
-def _of_one_length(found: Sequence[Found], rule: str) -> Iterator[Found]:
+def _of_one_length(runs: Sequence[LoggedRun], rule: str) -> Iterator[LoggedRun]:
     """Curves that end where the shortest one of their split and metric does; diverged ones end where they will."""
-    ends: dict[Place, dict[int, str]] = defaultdict(dict)
-    for run in found:
-        for place, (_, own) in run.curves.items():
-            if not own.diverged:
-                ends[place][int(own.step[-1])] = run.key
-    for place, keys in ends.items():
+    ends: dict[Target, dict[int, str]] = defaultdict(dict)  # each last step with the key of a run
+    for run in runs:
+        for target, (_, points) in run.curves.items():
+            if not points.diverged:
+                ends[target][int(points.step[-1])] = run.key
+    for target, keys in ends.items():
         if rule == "equal" and len(keys) > 1:
-            (low, one), (high, other) = min(keys.items()), max(keys.items())
+            low, high = min(keys), max(keys)
             raise BadInput(
-                f"{' '.join(place[:2])} ends at {low} in {one}, at {high} in {other}: length: common cuts all."
+                f"{target.split} {target.metric} ends at {low} in {keys[low]}, at {high} in {keys[high]}: "
+                "length: common cuts all."
             )
-    for run in found:
-        curves = {
-            place: (entry, own.until(min(ends[place])) if ends[place] else own)
-            for place, (entry, own) in run.curves.items()
-        }
-        yield replace(run, curves=curves)
+    for run in runs:
+        yield replace(
+            run,
+            curves={
+                target: (entry, points.until(min(ends[target])) if ends[target] else points)
+                for target, (entry, points) in run.curves.items()
+            },
+        )
 
 
-def _record(name: str, run: Found, map: Map) -> Run:
+def _record(name: str, run: LoggedRun, map: Map) -> Run:
     monitor = _monitor(run, map)
-    lasts = {place: int(own.step[-1]) for place, (_, own) in run.curves.items()}
-    watched = [last for place, last in lasts.items() if monitor and place[:2] == (monitor["split"], monitor["metric"])]
-    diverged = [" ".join(place[:2]) for place, (_, own) in run.curves.items() if own.diverged]
+    lasts = {target: int(points.step[-1]) for target, (_, points) in run.curves.items()}
+    watched = [
+        last for target, last in lasts.items() if monitor and target[:2] == (monitor["split"], monitor["metric"])
+    ]
+    diverged = [f"{target.split} {target.metric}" for target, (_, points) in run.curves.items() if points.diverged]
     logs = {part.log.file["path"]: part.log for part in run.parts}
-    counted = sum((own.counted for _, own in run.curves.values()), Counter())
+    counted = sum((points.counted for _, points in run.curves.values()), Counter())
     counted["lost_bytes"] = sum(log.lost for log in logs.values())
     x = next((entry.x for entry, _ in run.curves.values() if entry.x), map.x)
     return imported.record(
@@ -256,7 +260,7 @@ def _record(name: str, run: Found, map: Map) -> Run:
         run.key,
         run.arm,
         run.seed,
-        Curve.of_columns(_block(place, own) for place, (_, own) in run.curves.items()),
+        Curve.of_columns(_block(target, points) for target, (_, points) in run.curves.items()),
         max(watched or lasts.values()),
         run.control,
         run.axes,
@@ -274,13 +278,13 @@ def _record(name: str, run: Found, map: Map) -> Run:
     )
 
 
-def _metrics(run: Found) -> dict[str, dict[str, Any]]:
+def _metrics(run: LoggedRun) -> dict[str, dict[str, Any]]:
     """What the map declares of each metric, for any of its splits."""
-    found: dict[str, dict[str, Any]] = {}
-    for (_, metric, _), (entry, _) in run.curves.items():
+    metrics: dict[str, dict[str, Any]] = {}
+    for target, (entry, _) in run.curves.items():
         facts = {key: getattr(entry, key) for key in ("goal", "unit", "log")}
-        found.setdefault(metric, {}).update({key: one for key, one in facts.items() if one is not None})
-    return found
+        metrics.setdefault(target.metric, {}).update({key: fact for key, fact in facts.items() if fact is not None})
+    return metrics
 
 
 def written(node: Any) -> Any:
@@ -295,26 +299,26 @@ def written(node: Any) -> Any:
     return [*map(written, node)] if isinstance(node, tuple) else node
 
 
-def _monitor(run: Found, map: Map) -> dict[str, str] | None:
+def _monitor(run: LoggedRun, map: Map) -> dict[str, str] | None:
     if map.monitor is None:
         return None
     split, metric = map.monitor.split, map.monitor.metric
-    entries = {place[:2]: entry for place, (entry, _) in run.curves.items()}
+    entries = {target[:2]: entry for target, (entry, _) in run.curves.items()}
     if (split, metric) not in entries:
-        have = [" ".join(one) for one in entries]
-        raise unknown(f"run {run.key} has no {split} {metric}, which the map monitors.", f"{split} {metric}", have)
+        names = [" ".join(pair) for pair in entries]
+        raise unknown(f"run {run.key} has no {split} {metric}, which the map monitors.", f"{split} {metric}", names)
     if not (goal := entries[split, metric].goal):
         raise BadInput(f"monitor: the series of {split} {metric} needs a goal, min or max.")
     return {"split": split, "metric": metric, "goal": goal}
 
 
-def _block(place: Place, own: Points) -> dict[str, Any]:
-    columns: dict[str, Any] = {"step": _array(own.step)}
-    if own.epoch is not None:
-        whole = (own.epoch == np.rint(own.epoch)).all()
-        columns["epoch"] = _array(own.epoch.astype(np.int64) if whole else own.epoch)
-    columns[place[1]] = _array(own.value)
-    return {"split": place[0], "mode": place[2], "columns": columns}
+def _block(target: Target, points: Points) -> dict[str, Any]:
+    columns: dict[str, Any] = {"step": _array(points.step)}
+    if points.epoch is not None:
+        is_whole = (points.epoch == np.rint(points.epoch)).all()
+        columns["epoch"] = _array(points.epoch.astype(np.int64) if is_whole else points.epoch)
+    columns[target.metric] = _array(points.value)
+    return {"split": target.split, "mode": target.mode, "columns": columns}
 
 
 def _array(values: np.ndarray) -> Any:
@@ -324,4 +328,4 @@ def _array(values: np.ndarray) -> Any:
     if np.isfinite(values).all():
         return array("d", values.tobytes())
     names = {np.inf: "Infinity", -np.inf: "-Infinity"}
-    return [one if np.isfinite(one) else names.get(one, "NaN") for one in values.tolist()]
+    return [number if np.isfinite(number) else names.get(number, "NaN") for number in values.tolist()]

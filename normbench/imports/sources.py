@@ -39,10 +39,10 @@ NOT_RUN = re.compile(r"(^|/)(checkpoint-\d+|\d{9,}\.\d+)$")  # of Hugging Face, 
 
 def find(paths: Sequence[Path], source: str | None) -> list[Log]:
     """All logs of one source, in the order of their paths; the same file under two names is read once."""
-    found: dict[str, Path] = {}
+    real_paths: dict[str, Path] = {}
     for path in sorted((path for given in paths for path in _files(given)), key=Path.is_symlink):  # links last
-        found.setdefault(os.path.realpath(path), path)
-    chosen = [(path, *kind) for path in sorted(found.values()) if (kind := _kind(path, source))]
+        real_paths.setdefault(os.path.realpath(path), path)
+    chosen = [(path, *kind) for path in sorted(real_paths.values()) if (kind := _kind(path, source))]
     for path, *_ in chosen:
         _refuse_link_out(path, paths)
     if not chosen:
@@ -79,8 +79,7 @@ def _refuse_link_out(path: Path, paths: Sequence[Path]) -> None:
 def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | None, bool] | None:
     """The reader, the source where the name alone tells it, and whether the folder names the run."""
     for pattern, read, sources, by_folder in KINDS:
-        named = re.fullmatch(pattern, path.name) and source in (None, *sources)
-        if named:
+        if re.fullmatch(pattern, path.name) and source in (None, *sources):
             return read, sources[0] if by_folder else None, by_folder
     return None
 
@@ -116,15 +115,15 @@ def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
     runs: dict[str, list[Log]] = defaultdict(list)
     for log in logs:
         runs[log.path].append(log)
-    for path, own in runs.items():
-        whole = max(own, key=lambda log: log.tables[0].num_rows)
-        for log in own:
-            if log is not whole and not _is_beginning(log.tables[0], whole.tables[0]):
+    for path, states in runs.items():
+        longest = max(states, key=lambda log: log.tables[0].num_rows)
+        for log in states:
+            if log is not longest and not _is_beginning(log.tables[0], longest.tables[0]):
                 raise BadInput(
-                    f"{log.file['path']} is no beginning of {whole.file['path']}: two runs lie in {path}. Import "
+                    f"{log.file['path']} is no beginning of {longest.file['path']}: two runs lie in {path}. Import "
                     "one, or move them apart."
                 )
-        yield whole
+        yield longest
 
 
 def _is_beginning(short: Any, long: Any) -> bool:

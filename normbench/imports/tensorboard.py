@@ -71,14 +71,16 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         wrong = places[_crc(rows[:, :-4]) != rows[:, -4:].copy().view("<u4")[:, 0]]
         bad = min(bad, *wrong) if len(wrong) else bad
     for places in groups:
-        own = places[places < bad]
-        if len(own):
-            rows = data[starts[own][:, None] + np.arange(lengths[own[0]])] if lengths[own[0]] <= LONGEST else None
-            _decode(content, starts, lengths, own, rows, points, hparams, restarts)
+        intact = places[places < bad]
+        if len(intact):
+            rows = (
+                data[starts[intact][:, None] + np.arange(lengths[intact[0]])] if lengths[intact[0]] <= LONGEST else None
+            )
+            _decode(content, starts, lengths, intact, rows, points, hparams, restarts)
     end = end if bad == len(starts) else int(starts[bad]) - 12
     lost = len(content) - end
     last = max((int(step.max()) for pieces in points.values() for _, step, _ in pieces), default=0)
-    found = Log(
+    whole_log = Log(
         source="tensorboard",
         tables=[*_tables(points, restarts)],
         config=hparams,
@@ -89,7 +91,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         **log,
     )
     before = sum(len(step) for pieces in points.values() for _, step, _ in pieces)
-    return _taken_back(found, before)
+    return _taken_back(whole_log, before)
 
 
 def merged(logs: Sequence[Log]) -> list[Log]:
@@ -99,13 +101,13 @@ def merged(logs: Sequence[Log]) -> list[Log]:
     by_folder: dict[str, list[Log]] = defaultdict(list)
     for log in sorted(logs, key=lambda log: log.began):
         by_folder[log.path].append(log)
-    found = []
+    kept = []
     for path in sorted(by_folder):
-        own = by_folder[path]
-        for place, log in enumerate(own):
-            first = min((step for later in own[place + 1 :] for step in later.restarts), default=None)
-            found.append(log if first is None else _until(log, first))
-    return found
+        in_folder = by_folder[path]
+        for number, log in enumerate(in_folder, 1):
+            first = min((step for later in in_folder[number:] for step in later.restarts), default=None)
+            kept.append(log if first is None else _until(log, first))
+    return kept
 
 
 def _until(log: Log, first: int) -> Log:
@@ -137,13 +139,13 @@ def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
         lengths.append(length)
         at += 16 + length
     heads = np.array(starts, dtype=np.int64)
-    found = np.array(lengths, dtype=np.int64)
+    sizes = np.array(lengths, dtype=np.int64)
     if len(heads):
         rows = np.frombuffer(content, dtype=np.uint8)[heads[:, None] + np.arange(-12, 0)]
         wrong = np.flatnonzero(_crc(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
         if len(wrong):
-            return heads[: wrong[0]], found[: wrong[0]], int(heads[wrong[0]]) - 12
-    return heads, found, at
+            return heads[: wrong[0]], sizes[: wrong[0]], int(heads[wrong[0]]) - 12
+    return heads, sizes, at
 
 
 @cache
@@ -173,16 +175,16 @@ def _decode(
         plain = (rows[:, 0] == 9) & (rows[:, 9] == 16) & (rows[:, -FLOAT] == 0x15)
         long = np.argmax(rows[:, WALL : WALL + 10] < 128, axis=1) + 1  # bytes of the step
         for bytes_of_step in np.unique(long[plain]):
-            own = np.flatnonzero(plain & (long == bytes_of_step))
-            for tag, of_tag in _by_tag(rows[own], WALL + int(bytes_of_step)):
-                found = rows[own[of_tag]]
-                step = np.zeros(len(found), dtype=np.int64)
+            of_length = np.flatnonzero(plain & (long == bytes_of_step))
+            for tag, of_tag in _by_tag(rows[of_length], WALL + int(bytes_of_step)):
+                records = rows[of_length[of_tag]]
+                step = np.zeros(len(records), dtype=np.int64)
                 for place in range(int(bytes_of_step)):
-                    step |= (found[:, WALL + place].astype(np.int64) & 127) << (7 * place)
-                value = np.ascontiguousarray(found[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
-                points[tag].append((places[own[of_tag]], step, value))
+                    step |= (records[:, WALL + place].astype(np.int64) & 127) << (7 * place)
+                value = np.ascontiguousarray(records[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
+                points[tag].append((places[of_length[of_tag]], step, value))
                 _check_tags(points)
-                single[own[of_tag]] = False
+                single[of_length[of_tag]] = False
     for place in places[single]:
         start = int(starts[place])
         _one(content[start : start + int(lengths[place])], int(place), points, hparams, restarts)
@@ -193,12 +195,11 @@ def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
     middle = np.ascontiguousarray(rows[:, start:-FLOAT])
     weights = np.random.default_rng(0).integers(1, 1 << 62, middle.shape[1], dtype=np.uint64)
     mixed = (middle.astype(np.uint64) * weights).sum(axis=1)
-    _, first, of = np.unique(mixed, return_index=True, return_inverse=True)
-    order = np.argsort(of, kind="stable")
-    for number, own in enumerate(np.split(order, np.flatnonzero(np.diff(of[order])) + 1)):
-        same = own[(middle[own] == middle[first[number]]).all(axis=1)]
-        message = _parsed(_event(), rows[same[0]].tobytes())
-        values = message.summary.value
+    _, first, group = np.unique(mixed, return_index=True, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    for number, equal in enumerate(np.split(order, np.flatnonzero(np.diff(group[order])) + 1)):
+        same = equal[(middle[equal] == middle[first[number]]).all(axis=1)]
+        values = _parsed(_event(), rows[same[0]].tobytes()).summary.value
         tag = values[0].tag.encode() if len(values) == 1 else b""
         if tag and middle[first[number]].tobytes()[-len(tag) :] == tag and middle.shape[1] == len(tag) + 6:
             yield values[0].tag, same
@@ -215,14 +216,14 @@ def _one(
     message = _parsed(_event(), record)
     if message.session.status == START:
         restarts.append((place, message.step))
-    for one in message.summary.value:
-        if one.metadata.plugin.name == "hparams":
-            for entry in _parsed(_hparams(), one.metadata.plugin.content).start.hparams:
-                for _, value in entry.value.ListFields():
-                    hparams.update(flat({entry.key: value}))
-        found = _scalar(one.tensor) if one.HasField("tensor") else [one.simple_value] * one.HasField("simple_value")
-        for value in found:
-            points[one.tag].append((np.array([place]), np.array([message.step]), np.array([float(value)])))
+    for value in message.summary.value:
+        if value.metadata.plugin.name == "hparams":
+            for entry in _parsed(_hparams(), value.metadata.plugin.content).start.hparams:
+                for _, setting in entry.value.ListFields():
+                    hparams.update(flat({entry.key: setting}))
+        simple = [value.simple_value] * value.HasField("simple_value")
+        for scalar in _scalar(value.tensor) if value.HasField("tensor") else simple:
+            points[value.tag].append((np.array([place]), np.array([message.step]), np.array([float(scalar)])))
             _check_tags(points)
 
 

@@ -75,7 +75,6 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
             clocks[record.metric.name or record.metric.glob] = record.metric.step_metric
         finished |= record.HasField("exit")
     tree.pop("_wandb", None)
-    note = "" if finished else "it is not known to have finished"
     return Log(
         source="wandb",
         tables=[_table(history, rows, path)],
@@ -83,7 +82,7 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
         clocks=_matched(clocks, {*history}),
         run=run,
         lost=len(content) - end,
-        note=note,
+        note="" if finished else "it is not known to have finished",
         **log,
     )
 
@@ -143,5 +142,5 @@ def _table(history: History, rows: int, path: Path) -> Any:
 
 def _values(texts: tuple[str, ...]) -> list[Any]:
     """JSON's values; what is no number, text or truth, pictures for example, is its own text."""
-    found = json.loads(f"[{','.join(texts)}]")
-    return [one if isinstance(one, str | int | float | None) else json.dumps(one) for one in found]
+    values = json.loads(f"[{','.join(texts)}]")
+    return [value if isinstance(value, str | int | float | None) else json.dumps(value) for value in values]

@@ -34,8 +34,8 @@ def split_of(name: str) -> str:
     """The split whose word a name has; "" where it has none, or those of two splits."""
     if YOLO.fullmatch(name):
         return "valid"
-    found = {SPLITS[word.lower()] for word in SPLIT.findall(name)}
-    return found.pop() if len(found) == 1 else ""
+    splits = {SPLITS[word.lower()] for word in SPLIT.findall(name)}
+    return splits.pop() if len(splits) == 1 else ""
 
 
 def is_setting(name: str) -> bool:
@@ -50,8 +50,8 @@ def bare(name: str) -> str:
 
 def seed_of(path: str) -> str:
     """The one seed that a path names, "" where there is none or several."""
-    found = {one or other for one, other in SEED.findall(path)}
-    return found.pop() if len(found) == 1 else ""
+    seeds = {"".join(groups) for groups in SEED.findall(path)}  # one of both groups is empty
+    return seeds.pop() if len(seeds) == 1 else ""
 
 
 def number_of(word: str) -> float | None:
