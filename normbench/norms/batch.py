@@ -148,9 +148,9 @@ class BatchNorm(Normalizer, Averaging):
         """Mean and variance of an evaluation: of these steps, (steps, features), or of all together, (features,)."""
         statistics = self._statistics(self.variant)
         if statistics in ("per_step_pass", "pooled_pass"):
-            mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
-            last = int(seen[-1, 0]) if len(seen) else 0
-            if not len(seen):
+            mean, variance, gathered = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
+            last = int(gathered[-1, 0]) if len(gathered) else 0
+            if not len(gathered):
                 self.warn_of_evaluation(*NO_PASS)
             if statistics == "pooled_pass":
                 mean, variance = (moment[: last + 1].mean(0).expand_as(moment) for moment in (mean, variance))
@@ -176,8 +176,8 @@ class BatchNorm(Normalizer, Averaging):
 
     def _by_batch(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         if valid is not None:
-            y, moments, found = by_valid(x, valid, self.eps, self.unbiased_norm, *self._each(len(steps)))
-            self._update(*moments, found.clamp(min=1), steps, found > 0)
+            y, moments, valid_count = by_valid(x, valid, self.eps, self.unbiased_norm, *self._each(len(steps)))
+            self._update(*moments, valid_count.clamp(min=1), steps, valid_count > 0)
             return y
         channels = x.shape[1]
         count = x.numel() // channels
@@ -202,14 +202,14 @@ class BatchNorm(Normalizer, Averaging):
 
         The variance is biased; count (steps, 1) is the number of values.
         """
-        mean, biased, found = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
-        count = found.clamp(min=1)
+        mean, biased, valid_count = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
+        count = valid_count.clamp(min=1)
         unbiased = biased * count / (count - 1).clamp(min=1)
-        self._update(mean, unbiased, count, range(len(mean) // self.site.features), found > 0)
+        self._update(mean, unbiased, count, range(len(mean) // self.site.features), valid_count > 0)
 
     @torch.no_grad()
     def _update(
-        self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, found: Tensor | None = None
+        self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, has_values: Tensor | None = None
     ) -> None:
         """Update the running averages, or those of a pass, with the variance that `unbiased_running` asks for."""
         if not (self.training and (self.track or self.gathering)):
@@ -220,20 +220,21 @@ class BatchNorm(Normalizer, Averaging):
         if self.places.axes or self.gathering:
             stored = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
             mean, variance = (self.places.rows(moment, steps, stored) for moment in (mean, variance))
-            found = None if found is None else self.places.rows(found, steps, stored)
+            has_values = None if has_values is None else self.places.rows(has_values, steps, stored)
             place = slice(steps.start, steps.start + len(mean))
         if not self.gathering:
             if self.momentum is None:
                 shares = [self._plain_share(steps)] * len(self.momenta)
             else:
                 shares = [self.momentum, *self.momenta[1:]]
-            for row, of_row in enumerate(shares):
-                average((self.running_mean[row, place], self.running_var[row, place]), (mean, variance), of_row, found)
+            for row, row_share in enumerate(shares):
+                running = self.running_mean[row, place], self.running_var[row, place]
+                average(running, (mean, variance), row_share, has_values)
             return
         batches = self.pass_batches[place]
-        batches += 1 if found is None else found.any(1, keepdim=True)
+        batches += 1 if has_values is None else has_values.any(1, keepdim=True)
         share = 1 / batches.clamp(min=1).to(mean.dtype)
-        average((self.pass_mean[place], self.pass_var[place]), (mean, variance), share, found)
+        average((self.pass_mean[place], self.pass_var[place]), (mean, variance), share, has_values)
 
     def _plain_share(self, steps: range) -> float:
         """In a time loop all steps of a batch have the share of its first."""

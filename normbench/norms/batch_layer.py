@@ -117,7 +117,7 @@ class BatchLayerNorm(Normalizer, Averaging):
         p, kind = self.trained, "pooled" if self.populations == "pooled" else "slot"
         assert p is not None
         p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
-        by_batch, by_feature = self._terms(x[None], *self._weights(len(x)))
+        by_batch, by_feature = self._halves(x[None], *self._weights(len(x)))
         z = by_batch(self.adopt[:2], kind, p) + by_feature(self.adopt[2:], kind, p)
         return affine(z[0], self.gain, self.bias, -1)
 
@@ -234,8 +234,8 @@ class BatchLayerNorm(Normalizer, Averaging):
         self, x: Tensor, chosen: Sequence[tuple[str, str]], populations: Sequence[Populations], m: int
     ) -> Tensor:
         """x (1 or variants, examples, *positions, d) in batches of m -> (variants, examples, *positions, d)."""
-        whole = x.shape[1] // m * m
-        parts = [x[:, :whole].unflatten(1, (-1, m)), x[:, None, whole:]]
+        full = x.shape[1] // m * m
+        parts = [x[:, :full].unflatten(1, (-1, m)), x[:, None, full:]]
         normalized = [self._normalized(part, chosen, populations, *self._weights(m)) for part in parts if part.numel()]
         z = [part.flatten(1, 2) for part in normalized]
         return z[0] if len(z) == 1 else torch.cat(z, 1)
@@ -245,43 +245,43 @@ class BatchLayerNorm(Normalizer, Averaging):
     ) -> Tensor:
         """x (1 or variants, batches, m, *positions, d) -> (variants, batches, m, *positions, d)."""
         z = x.new_empty(len(chosen), *x.shape[1:]) if len(chosen) > 1 else None
-        one = [self._terms(x[0], *weights)] if len(x) == 1 else []  # variants then share their halves
-        for row, (letters, kind), p in zip(range(len(chosen)), chosen, populations, strict=True):
-            by_batch, by_feature = one[0] if one else self._terms(x[row], *weights)
+        shared = self._halves(x[0], *weights) if len(x) == 1 else None  # all variants read the same x
+        for k, ((letters, kind), p) in enumerate(zip(chosen, populations, strict=True)):
+            by_batch, by_feature = shared or self._halves(x[k], *weights)
             halves = by_batch(letters[:2], kind, p), by_feature(letters[2:], kind, p)
             if z is None:
                 return torch.add(*halves)[None]
-            torch.add(*halves, out=z[row])
+            torch.add(*halves, out=z[k])
         assert z is not None
         return z
 
-    def _terms(self, x: Tensor, weight_b: float, weight_f: float) -> tuple[Term, Term]:
+    def _halves(self, x: Tensor, weight_b: float, weight_f: float) -> tuple[Term, Term]:
         """The two halves of z for x (batches, m, *positions, d), by their letters; each is computed once."""
-        own_b, slots = x.mean(1, keepdim=True), x.shape[1]
+        batch_mean, slots = x.mean(1, keepdim=True), x.shape[1]
 
         @functools.cache
         def by_batch(letters: str, kind: str, p: Populations) -> Tensor:
-            mean = p.batch_mean if letters[0] == "T" else own_b
-            return self._term(x, mean, p.batch_std, own_b, letters, 1, self.eps_v, weight_b)
+            mean = p.batch_mean if letters[0] == "T" else batch_mean
+            return self._half(x, mean, p.batch_std, batch_mean, letters, 1, self.eps_v, weight_b)
 
         @functools.cache
         def by_feature(letters: str, kind: str, p: Populations) -> Tensor:
             if letters == "FF":  # the fused built-in
                 return F.layer_norm(x, [x.shape[-1]], eps=self.eps_f) * weight_f
-            own = x.mean(-1, keepdim=True)
+            feature_mean = x.mean(-1, keepdim=True)
             population_mean, population_std = (moment[:slots, ..., None] for moment in p.of_features(kind))
-            mean = population_mean if letters[0] == "T" else own
-            return self._term(x, mean, population_std, own, letters, -1, self.eps_f, weight_f)
+            mean = population_mean if letters[0] == "T" else feature_mean
+            return self._half(x, mean, population_std, feature_mean, letters, -1, self.eps_f, weight_f)
 
         return by_batch, by_feature
 
-    def _term(
-        self, x: Tensor, mean: Tensor, std: Tensor, own: Tensor, letters: str, axis: int, eps: float, weight: float
+    def _half(
+        self, x: Tensor, mean: Tensor, std: Tensor, current: Tensor, letters: str, axis: int, eps: float, weight: float
     ) -> Tensor:
         centred = x - mean
         if letters[1] == "F":
-            about = centred if self.paper or letters[0] == "F" else x - own
-            std = (about.square().mean(axis, keepdim=True) + eps).sqrt()
+            deviations = centred if self.paper or letters[0] == "F" else x - current
+            std = (deviations.square().mean(axis, keepdim=True) + eps).sqrt()
         return centred * (weight / std)
 
     def _population(self, kind: str) -> Populations:
@@ -295,8 +295,8 @@ class BatchLayerNorm(Normalizer, Averaging):
 
     def _chosen(self, variant: Variant) -> tuple[str, str]:
         """Letters and populations of a variant."""
-        own = variant if self.serves(variant) else DEFAULT
-        return own.get("configuration", self.configuration), own.get("populations", self.populations)
+        served = variant if self.serves(variant) else DEFAULT
+        return served.get("configuration", self.configuration), served.get("populations", self.populations)
 
     def computes(self, variant: Variant) -> Hashable:
         letters, kind = self._chosen(variant)
@@ -327,12 +327,12 @@ class _Blend(torch.autograd.Function):
         eps: tuple[float, float],
         definition: Callable[[Tensor, Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, ...]:
-        own, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        contiguous, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
         mean, variance, rstd = x.new_empty(3, x[0].numel())
         mean_f, rstd_f = x.new_empty(2, *x.shape[:-1], 1)
         ctx.sizes = len(x), x[0].numel() // x.shape[-1], x.shape[-1]
         ctx.weights, ctx.definition = weights, definition
-        arrays = (own, gain.contiguous(), bias.contiguous(), mean, variance, rstd, mean_f, rstd_f, y)
+        arrays = (contiguous, gain.contiguous(), bias.contiguous(), mean, variance, rstd, mean_f, rstd_f, y)
         kernel.call("blend_forward", *ctx.sizes, *weights, *eps, *arrays)
         ctx.save_for_backward(x, gain, bias, mean, rstd, mean_f, rstd_f)
         ctx.mark_non_differentiable(mean, variance, mean_f, rstd_f)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 def clipped(x: Tensor, bound: float) -> Tensor:
     """x itself, whose derivatives are bounded by ± bound in the backward pass. NaN stays NaN."""
-    found: Tensor = Clipped.apply(x, bound)
-    return found
+    result: Tensor = Clipped.apply(x, bound)
+    return result
 
 
 class Clipped(torch.autograd.Function):
@@ -39,8 +39,8 @@ def differentiable(
     `function` has the values of a forward pass that autograd did not see, in operations that it does.
     """
     with torch.enable_grad():
-        own = [tensor.view_as(tensor) for tensor in inputs]  # one input may have been made from another
-        outputs = function(*own)
-    needed = [tensor for tensor in own if tensor.requires_grad]
-    found = iter(torch.autograd.grad(outputs, needed, gradients, create_graph=True, allow_unused=True))
-    return [next(found) if tensor.requires_grad else None for tensor in own]
+        views = [tensor.view_as(tensor) for tensor in inputs]  # one input may have been made from another
+        outputs = function(*views)
+    needed = [tensor for tensor in views if tensor.requires_grad]
+    derivatives = iter(torch.autograd.grad(outputs, needed, gradients, create_graph=True, allow_unused=True))
+    return [next(derivatives) if tensor.requires_grad else None for tensor in views]

@@ -26,11 +26,11 @@ def variants(model: nn.Module) -> list[Variant]:
 
 def generators(device: torch.device) -> dict[str, torch.Generator]:
     """Torch's own generators that a pass on this device may draw from, by type of device."""
-    found = {"cpu": torch.default_generator}
+    by_device = {"cpu": torch.default_generator}
     if device.type == "cuda":
         torch.cuda.init()
-        found["cuda"] = torch.cuda.default_generators[device.index or 0]
-    return found
+        by_device["cuda"] = torch.cuda.default_generators[device.index or 0]
+    return by_device
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -90,8 +90,8 @@ def _passing(
 @contextmanager
 def inference(model: nn.Module, variant: Variant = DEFAULT) -> Iterator[None]:
     """Evaluation mode, without a trace, with this variant in every normalizer that serves it."""
-    own = {norm: (variant if norm.serves(variant) else DEFAULT,) for norm in normalizers(model)}
-    contexts = {norm: ForwardContext(update_running_stats=False, variants=one) for norm, one in own.items()}
+    served = {norm: variant if norm.serves(variant) else DEFAULT for norm in normalizers(model)}
+    contexts = {norm: ForwardContext(update_running_stats=False, variants=(v,)) for norm, v in served.items()}
     with _passing(model, False, contexts):
         yield
 

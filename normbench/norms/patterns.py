@@ -16,12 +16,12 @@ def matches(pattern: str, path: str) -> bool:
 
 def prefixes(chosen: Collection[str], paths: Collection[str]) -> list[str]:
     """The shortest prefixes that together select the chosen ones of these paths, and no others but those below them."""
-    found: dict[str, None] = {}
+    shortest: dict[str, None] = {}
     for path in chosen:
         parts = path.split(".")
         starts = (".".join(parts[: i + 1]) for i in range(len(parts)))
-        found[next((start for start in starts if all(p in chosen for p in paths if matches(start, p))), path)] = None
-    return list(found)
+        shortest[next((start for start in starts if all(p in chosen for p in paths if matches(start, p))), path)] = None
+    return list(shortest)
 
 
 def _specificity(pattern: str) -> tuple[int, int]:

@@ -64,17 +64,16 @@ class Averaging(_BatchNorm):
 
     @property
     def weight(self) -> nn.Parameter | None:  # type: ignore[override]
-        """The gain, by torch's name for it."""
         return self.gain
 
 
 @torch.no_grad()
 def average(
-    running: Sequence[Tensor], new: Sequence[Tensor], share: float | Tensor, found: Tensor | None = None
+    running: Sequence[Tensor], new: Sequence[Tensor], share: float | Tensor, has_values: Tensor | None = None
 ) -> None:
-    """r <- (1 - share) r + share n for each of both, in place; r stays where `found` is false.
+    """r <- (1 - share) r + share n for each of both, in place; r stays where `has_values` is false.
 
     A share of 1/b for the b-th batch gives the mean of all batches.
     """
-    for of, value in zip(running, new, strict=True):
-        of.lerp_(value if found is None else torch.where(found, value, of), share)
+    for average, value in zip(running, new, strict=True):
+        average.lerp_(value if has_values is None else torch.where(has_values, value, average), share)

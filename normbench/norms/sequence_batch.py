@@ -22,8 +22,8 @@ class Places:
         self.feature_axis = site.feature_axis
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
-        own = "time" if self.per_step else "space" if positions == "separate" else ""
-        self.axes = [i for i, axis in enumerate(site.axes) if axis == own]
+        separate = "time" if self.per_step else "space" if positions == "separate" else ""
+        self.axes = [i for i, axis in enumerate(site.axes) if axis == separate]
         self.count = t_max if self.per_step else math.prod(site.space) if self.axes else 1
 
     def normalize(
@@ -57,12 +57,12 @@ def by_valid(
     """
     over = [i for i in range(x.dim()) if i != 1]
     weight = valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())).to(x.dtype).expand_as(x)
-    found = weight.sum(over)
-    count = found.clamp(min=1)
+    valid_count = weight.sum(over)
+    count = valid_count.clamp(min=1)
     shape = [-1 if i == 1 else 1 for i in range(x.dim())]
     mean = (x * weight).sum(over) / count
     centred = x - mean.view(shape)
     biased = (centred.square() * weight).sum(over) / count
     unbiased = biased * count / (count - 1).clamp(min=1)
-    scale = (found > 0) / ((unbiased if unbiased_norm else biased) + eps).sqrt()
-    return affine(centred * scale.view(shape), gain, bias, 1), (mean.detach(), unbiased.detach()), found
+    scale = (valid_count > 0) / ((unbiased if unbiased_norm else biased) + eps).sqrt()
+    return affine(centred * scale.view(shape), gain, bias, 1), (mean.detach(), unbiased.detach()), valid_count

@@ -126,8 +126,8 @@ class Elements:
         for first in range(0, len(dy), self.at_once):
             steps = slice(first, first + self.at_once)
             given, y = self._again(steps)
-            dx[steps], *found = self._gradients(y, [given, *self.element.parameters], dy[steps])
-            self._learn(found)
+            dx[steps], *gradients = self._gradients(y, [given, *self.element.parameters], dy[steps])
+            self._learn(gradients)
         return dx
 
     def leave(self) -> None:
@@ -142,13 +142,15 @@ class Elements:
             return given, self.element.apply(given.flatten(0, 1)).view(given.shape)
 
     @staticmethod
-    def _gradients(y: Tensor, of: Sequence[Tensor], dy: Tensor) -> list[Tensor]:
+    def _gradients(y: Tensor, inputs: Sequence[Tensor], dy: Tensor) -> list[Tensor]:
         """Of a constant zeros."""
-        found = torch.autograd.grad(y, of, dy, True, allow_unused=True) if y.requires_grad and of else [None] * len(of)
-        return [torch.zeros_like(x) if d is None else d for x, d in zip(of, found, strict=True)]
+        if not (y.requires_grad and inputs):
+            return [torch.zeros_like(x) for x in inputs]
+        gradients = torch.autograd.grad(y, inputs, dy, True, allow_unused=True)
+        return [torch.zeros_like(x) if d is None else d for x, d in zip(inputs, gradients, strict=True)]
 
-    def _learn(self, found: Sequence[Tensor]) -> None:
-        for parameter, d in zip(self.element.parameters, found, strict=True):
+    def _learn(self, gradients: Sequence[Tensor]) -> None:
+        for parameter, d in zip(self.element.parameters, gradients, strict=True):
             self.learned[parameter] = self.learned[parameter] + d if parameter in self.learned else d
 
 
@@ -218,8 +220,8 @@ class Run:
             element = self.elements[at]
             if dy.dim() == 2:
                 return element.back(t, dy), torch.zeros_like(gain)
-            whole = len(dy) == len(self.z)
-            return element.back_all(dy) if whole else element.back(t, dy[0])[None], torch.zeros_like(gain)
+            is_all_steps = len(dy) == len(self.z)
+            return element.back_all(dy) if is_all_steps else element.back(t, dy[0])[None], torch.zeros_like(gain)
         if self.plan.kinds[at] in (TANH, ERF):
             return self._uncurve(at, dy, x, gain)
         return unnorm(dy, x, self.plan.kinds[at], self.plan.eps[at], self.moments[at, t], gain)
@@ -273,21 +275,21 @@ class Run:
         moments: dict[int, list[list[Tensor]]] = {1: [], 2: []}
         (weight,) = projection.transposed
         for t, u in enumerate(us):
-            seen_u = matmul(hs[t], weight, u)
-            if seen_u is not u:
-                u.copy_(seen_u)
+            normed_u = matmul(hs[t], weight, u)
+            if normed_u is not u:
+                u.copy_(normed_u)
             if hidden == LAYER:
-                seen_u, *found = torch.native_layer_norm(u, [4 * n], self.v.gain_h, None, eps_u)
-                moments[1].append(found)
-            gates[t].add_(seen_u)
+                normed_u, *moments_u = torch.native_layer_norm(u, [4 * n], self.v.gain_h, None, eps_u)
+                moments[1].append(moments_u)
+            gates[t].add_(normed_u)
             sigmoids[t].sigmoid_()
-            seen = torch.mul(f[t], cs[t], out=cs[t + 1]).addcmul_(i[t], g[t].tanh_())
+            normed_c = torch.mul(f[t], cs[t], out=cs[t + 1]).addcmul_(i[t], g[t].tanh_())
             if cell == LAYER:
-                seen, *found = torch.native_layer_norm(seen, [n], self.v.gain_c, self.v.shift_c, eps_c)
-                moments[2].append(found)
+                normed_c, *moments_c = torch.native_layer_norm(normed_c, [n], self.v.gain_c, self.v.shift_c, eps_c)
+                moments[2].append(moments_c)
             else:
-                seen = seen + self.v.shift_c
-            torch.mul(o[t], torch.tanh(seen, out=squashed[t]), out=hs[t + 1])
+                normed_c = normed_c + self.v.shift_c
+            torch.mul(o[t], torch.tanh(normed_c, out=squashed[t]), out=hs[t + 1])
         for at, of_steps in moments.items():
             if of_steps:
                 mean, rstd = map(torch.stack, zip(*of_steps, strict=True))
@@ -307,9 +309,9 @@ class Run:
         new.addcmul_(i, gates[:, 3 * n :].tanh_())
         if self.mask is not None:
             torch.where(self.mask[t, :, None], new, self.c[t], out=c)
-        seen = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
-        seen = seen * self.v.gain_c if self.plan.scaled else seen
-        torch.mul(o, torch.tanh(seen, out=self.squashed[t]), out=self.h[t + 1])
+        normed_c = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
+        normed_c = normed_c * self.v.gain_c if self.plan.scaled else normed_c
+        torch.mul(o, torch.tanh(normed_c, out=self.squashed[t]), out=self.h[t + 1])
 
     def _candidate(self, t: int, u: Tensor) -> Tensor:
         return self._norm(3, t, u[:, self.blocks[1]], self.v.gain_h[self.blocks[1]], self.v.shift_h)

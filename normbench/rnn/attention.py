@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -51,17 +52,17 @@ def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
     Shapes: image, canvas (B, side²), given (B, 5), see `window`. The image has no gradient.
     """
     if kernel.by_kernel(image, canvas, given):
-        found: Tensor = Read.apply(image, canvas, given, n)
-        return found
+        result: Tensor = Read.apply(image, canvas, given, n)
+        return result
     return _read(image, canvas, given, n)
 
 
 def _read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
     side = _side(canvas)
     w = window(given, n, side)
-    both = torch.stack([image, image - canvas.sigmoid()], 1).view(len(image), 2, side, side)
-    seen = w.rows[:, None] @ both @ w.columns[:, None].mT
-    return (w.intensity[:, None] * seen).flatten(1)
+    images = torch.stack([image, image - canvas.sigmoid()], 1).view(len(image), 2, side, side)
+    patches = w.rows[:, None] @ images @ w.columns[:, None].mT
+    return (w.intensity[:, None] * patches).flatten(1)
 
 
 def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
@@ -70,8 +71,8 @@ def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
     Shapes: canvas (B, side²), patch w (B, N²), given (B, 5), see `window`.
     """
     if kernel.by_kernel(canvas, patch, given):
-        found: Tensor = Write.apply(canvas, patch, given, n)
-        return found
+        result: Tensor = Write.apply(canvas, patch, given, n)
+        return result
     return _write(canvas, patch, given, n)
 
 
@@ -93,8 +94,6 @@ def _call(name: str, n: int, *arrays: Tensor) -> None:
 
 
 class Read(torch.autograd.Function):
-    """`read` by the kernel."""
-
     @staticmethod
     def forward(ctx: Any, image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
         contiguous = [tensor.contiguous() for tensor in (image, canvas, given)]
@@ -108,15 +107,13 @@ class Read(torch.autograd.Function):
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, image, canvas, given, out = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *differentiable(lambda *own: _read(own[0], own[1], own[2], ctx.n), inputs, (dout,)), None
+            return *differentiable(partial(_read, n=ctx.n), inputs, (dout,)), None
         dcanvas, dgiven = torch.empty_like(canvas), torch.empty_like(given)
         _call("read_backward", ctx.n, image, canvas, given, out, dout.contiguous(), dcanvas, dgiven)
         return None, dcanvas, dgiven, None
 
 
 class Write(torch.autograd.Function):
-    """`write` by the kernel."""
-
     @staticmethod
     def forward(ctx: Any, canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
         contiguous = [tensor.contiguous() for tensor in (canvas, patch, given)]
@@ -130,7 +127,7 @@ class Write(torch.autograd.Function):
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, patch, given = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *differentiable(lambda *own: _write(own[0], own[1], own[2], ctx.n), inputs, (dout,)), None
+            return *differentiable(partial(_write, n=ctx.n), inputs, (dout,)), None
         dpatch, dgiven = torch.empty_like(patch), torch.empty_like(given)
         dout = dout.contiguous()
         # the first array has the size of the images

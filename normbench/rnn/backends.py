@@ -117,5 +117,5 @@ def describe(device: torch.device | str = "cpu") -> str:
     name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is native.Run else "ATen"
     if torch.device(device).type != "cpu":
         return f"{name}; products by torch on {torch.device(device).type}"
-    own = "the kernel and " if backend is not None and backend.packs() else ""
-    return f"{name}; products by {own}{'oneDNN' if onednn() else 'BLAS'}"
+    by_kernel = "the kernel and " if backend is not None and backend.packs() else ""
+    return f"{name}; products by {by_kernel}{'oneDNN' if onednn() else 'BLAS'}"

@@ -19,7 +19,7 @@ from normbench.norms.derivatives import clipped
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
 
-Found = TypeVar("Found")
+AnyNorm = TypeVar("AnyNorm")
 Sites = Callable[[str], tuple[Site, Choice | None]]  # path -> the site and its normalizer, as a model has them
 State = tuple[Tensor, ...]  # (h, c) of an LSTM, (h,) of the others; each (B, H)
 BIASES = ("one", "double", "inside", "both", "none")
@@ -114,11 +114,11 @@ class Cell(Weighted):
     @classmethod
     def site_sizes(cls, hidden_size: int) -> dict[str, int]:
         """The cell's sites and the features of each."""
-        found = {}
+        sizes = {}
         for term in ("input", "hidden"):
             for block, gates in cls.blocks.items():
-                found[f"{term}.{block}" if block else term] = gates * hidden_size
-        return found
+                sizes[f"{term}.{block}" if block else term] = gates * hidden_size
+        return sizes
 
     def _take(self, sites: Sites | None) -> set[str]:
         """Build the normalizers of the sites; the terms whose preceding bias is to go."""
@@ -157,14 +157,14 @@ class Cell(Weighted):
         norm = self.weight_norms._modules.get(name.replace(".", "_"), self.norm(name))
         return norm if isinstance(norm, WeightNormalizer) else None
 
-    def _by_block(self, term: str, norm: Callable[[str], Found]) -> list[tuple[Found, slice]]:
+    def _by_block(self, term: str, norm: Callable[[str], AnyNorm]) -> list[tuple[AnyNorm, slice]]:
         """`norm` of each block of gates, and the features that it has."""
-        found, at = [], 0
+        norms, at = [], 0
         for block, gates in self.blocks.items():
             end = at + gates * self.hidden_size
-            found.append((norm(f"{term}.{block}" if block else term), slice(at, end)))
+            norms.append((norm(f"{term}.{block}" if block else term), slice(at, end)))
             at = end
-        return found
+        return norms
 
     def start(self) -> None:
         """Let weight normalizers take their initial values from the weights as they are now."""
@@ -355,8 +355,8 @@ class LSTMCell(Cell):
         f = f + self.forget_bias
         c = keep(mask, f.sigmoid() * c + i.sigmoid() * g.tanh(), c)
         norm = self.norm("cell")
-        seen = norm.step(c, t, mask) if norm is not None else c * self.scale if self.scaled else c
-        return keep(mask, o.sigmoid() * seen.tanh(), h), c
+        normed = norm.step(c, t, mask) if norm is not None else c * self.scale if self.scaled else c
+        return keep(mask, o.sigmoid() * normed.tanh(), h), c
 
 
 class GRUCell(Cell):

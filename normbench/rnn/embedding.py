@@ -43,8 +43,8 @@ class Rows(torch.autograd.Function):
     def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, None]:
         weight, indices = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return differentiable(lambda own: F.embedding(indices, own), (weight,), (d,))[0], None
+            return differentiable(lambda weight: F.embedding(indices, weight), (weight,), (d,))[0], None
         if not ctx.needs_input_grad[0]:
             return None, None
-        found = empty(weight, *weight.shape).zero_()
-        return found.index_add_(0, indices.flatten(), d.flatten(0, -2)), None
+        gradient = empty(weight, *weight.shape).zero_()
+        return gradient.index_add_(0, indices.flatten(), d.flatten(0, -2)), None

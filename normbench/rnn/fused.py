@@ -91,18 +91,18 @@ class Sequence(torch.autograd.Function):
             for t in reversed(range(len(z))):
                 run.backward(t, dh)
                 dh = projection.to_input(run.du[t])
-        found = run.finish()
+        gradients = run.finish()
         needs = ctx.needs_input_grad
         return (
             *[None] * 7,
-            inputs.to_input(found.z) if needs[7] else None,
-            inputs.to_weight(found.z, x) if needs[8] else None,
-            found.z.sum((0, 1)) if needs[9] else None,
-            projection.to_weight(found.u, h[:-1]) if needs[10] else None,
+            inputs.to_input(gradients.z) if needs[7] else None,
+            inputs.to_weight(gradients.z, x) if needs[8] else None,
+            gradients.z.sum((0, 1)) if needs[9] else None,
+            projection.to_weight(gradients.u, h[:-1]) if needs[10] else None,
             dh + run.carry,
             run.dc,
-            *found.vectors,
-            *map(found.parameters.get, ctx.parameters),
+            *gradients.vectors,
+            *map(gradients.parameters.get, ctx.parameters),
         )
 
 
@@ -118,13 +118,13 @@ def _differentiable(
     def outputs(
         x: Tensor, weight_ih: Tensor, weight_hh: Tensor, h0: Tensor, c0: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, ...]:
-        own = dict(zip(names, parameters, strict=True)) | {name: buffer.clone() for name, buffer in buffers.items()}
+        tensors = dict(zip(names, parameters, strict=True)) | {name: buffer.clone() for name, buffer in buffers.items()}
         weights, state = SequenceWeights(weight_ih, weight_hh, *ctx.drops), (h0, c0)[: cell.states]
-        y, end = functional_call(cell, own, (x, mask, state, weights))
+        y, end = functional_call(cell, tensors, (x, mask, state, weights))
         return y, *end
 
-    found = differentiable(outputs, (*given, *ctx.parameters), gradients[: 1 + cell.states])
-    x, weight_ih, weight_hh, h0, c0, *parameters = found
+    derivatives = differentiable(outputs, (*given, *ctx.parameters), gradients[: 1 + cell.states])
+    x, weight_ih, weight_hh, h0, c0, *parameters = derivatives
     vectors = [None] * len(Vectors._fields)
     return *[None] * 7, x, weight_ih, None, weight_hh, h0, c0, *vectors, *parameters
 
@@ -152,7 +152,7 @@ def sequence(
     """Outputs (T, B, H) and last state of a cell that has a plan; arguments as `loop.unroll`."""
     h0 = state[0]
     c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
-    gains_and_shifts, found = vectors(cell), prepare_moments(cell, plan, len(x))
+    gains_and_shifts, moments = vectors(cell), prepare_moments(cell, plan, len(x))
     learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
     of_elements = [parameter for element in plan.elements.values() for parameter in element.parameters]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (*learned, *of_elements))
@@ -163,10 +163,10 @@ def sequence(
         keep,
         None if mask is None else mask.contiguous(),
         (weights.input_drop, weights.state_drop),
-        found,
+        moments,
         *learned,
         *(cell.parameters() if keep else ()),
     )
     if plan.over_rows:
-        learn(cell, plan, found, x.new_ones(x.shape[:2]) if mask is None else mask)
+        learn(cell, plan, moments, x.new_ones(x.shape[:2]) if mask is None else mask)
     return y, (h, c)[: cell.states]

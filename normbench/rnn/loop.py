@@ -36,8 +36,8 @@ def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: S
     if planned is not None and planned.elements and x.shape[1] * len(weights.weight_hh) > LARGE:
         planned = None
     if backend is None or planned is None or not _together(weights.weight_hh, mask, x, *state):
-        found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask[..., None]), mask, state, weights)
-        return found
+        result: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask[..., None]), mask, state, weights)
+        return result
     if mask is not None and not (x.is_cpu and bounded(x)):
         x = filled(x, mask[..., None])
     if planned.elements:
@@ -54,16 +54,16 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
 
 def notes(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> list[str]:
     """What a run's normalizers cost in recurrent cells because the kernel cannot compute them, a line for each."""
-    found = dict[str, None]()
+    lines = dict[str, None]()
     for path, site in declared(config).items():
         choice = choices.get(path)
         recurrent = "state" in site.kinds or path.replace("input", "hidden") in choices.keys() - {path}
         if choice is not None and recurrent and choice.kind not in ("weight", "block"):
             spec = build(site, choice).fused()
             if spec is None or spec.kind == ELEMENT:
-                way = "the plain loop" if spec is None else "torch's operations"
-                found[f"{choice.name}: recurrent cells are computed by {way}: {SLOWER}"] = None
-    return list(found)
+                method = "the plain loop" if spec is None else "torch's operations"
+                lines[f"{choice.name}: recurrent cells are computed by {method}: {SLOWER}"] = None
+    return list(lines)
 
 
 class Steps:

@@ -109,9 +109,9 @@ def tall_matmul(a: Tensor, b: Tensor | Packed, out: Tensor | None = None) -> Ten
         return matmul(a, b, out)
     out = empty(a, len(a), b.shape[1])
     for rows, into in zip(a.split(ROWS), out.split(ROWS), strict=True):
-        found = matmul(rows, b, into)
-        if found is not into:
-            into.copy_(found)
+        product = matmul(rows, b, into)
+        if product is not into:
+            into.copy_(product)
     return out
 
 

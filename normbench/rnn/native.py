@@ -72,7 +72,7 @@ class Run:
         self.curved = z.new_empty(self.rows * BENT * plan.hidden)
         self._point(curved=self.curved)
         if plan.over_rows:
-            self.job.moments[:] = [found.data_ptr() for found in moments]
+            self.job.moments[:] = [of_norm.data_ptr() for of_norm in moments]
             self.seen = torch.empty_like(c[0])  # c as normalized over rows
             self._point(seen=self.seen)
         suffix, _ = kernel.REALS[z.dtype]

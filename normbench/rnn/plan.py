@@ -125,21 +125,21 @@ def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
 
     Those that are given are filled in, the others for a forward pass to fill; what has none is empty.
     """
-    found = []
+    moments = []
     for norm, kind, eps, width in zip(_norms(cell), plan.kinds, plan.eps, plan.widths(), strict=True):
-        made = cell.weight_hh.new_empty((steps, 3, width) if kind >= BATCH else 0)
+        of_norm = cell.weight_hh.new_empty((steps, 3, width) if kind >= BATCH else 0)
         if kind == FIXED and (spec := _spec(norm)) and spec.population:
             mean, variance = spec.population(range(steps))
-            made.copy_(torch.stack([mean, (variance + eps).rsqrt(), variance], 1))
-        found.append(made)
-    return found
+            of_norm.copy_(torch.stack([mean, (variance + eps).rsqrt(), variance], 1))
+        moments.append(of_norm)
+    return moments
 
 
 def learn(cell: Cell, plan: Plan, moments: list[Tensor], valid: Tensor) -> None:
     """Update the normalizers' running averages with the moments of a forward pass; the mask is valid (T, B)."""
-    for norm, kind, found in zip(_norms(cell), plan.kinds, moments, strict=True):
+    for norm, kind, of_norm in zip(_norms(cell), plan.kinds, moments, strict=True):
         if kind in (BATCH, VALID) and (spec := _spec(norm)) and spec.learn:
-            mean, _, variance = found.unbind(1)
+            mean, _, variance = of_norm.unbind(1)
             rows = valid if kind == VALID else torch.ones_like(valid)
             spec.learn(mean, variance, rows.sum(1, keepdim=True))
 

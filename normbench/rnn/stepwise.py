@@ -88,7 +88,7 @@ class Begin(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, token: Tensor | None) -> tuple[Tensor | None, ...]:
-        steps, needs, found = ctx.steps, ctx.needs_input_grad, []
+        steps, needs, of_chunks = ctx.steps, ctx.needs_input_grad, []
         if token is not None:
             parts = token.split([part.numel() for part in steps.learned])
             of_ih, of_hh, *rest = (part.view_as(of) for part, of in zip(parts, steps.learned, strict=True))
@@ -97,22 +97,24 @@ class Begin(torch.autograd.Function):
             if not chunk.back:
                 continue
             last = max(chunk.back) + 1
-            got = chunk.run.finish()
+            gradients = chunk.run.finish()
             for t in set(range(last)) - set(chunk.back):  # steps that the loss does not depend on
-                got.z[t].zero_()
-                got.u[t].zero_()
-            z, u = got.z[:last], got.u[:last]
-            found.append(
+                gradients.z[t].zero_()
+                gradients.u[t].zero_()
+            z, u = gradients.z[:last], gradients.u[:last]
+            of_chunks.append(
                 (
                     steps.inputs.to_weight(z, chunk.x[:last]) if needs[1] else None,
                     steps.states.to_weight(u, chunk.h[:last]) if needs[2] else None,
                     z.sum((0, 1)) if needs[3] else None,
-                    *got.vectors,
-                    *map(got.parameters.get, steps.learned[2:]),
+                    *gradients.vectors,
+                    *map(gradients.parameters.get, steps.learned[2:]),
                 )
             )
         steps.chunks.clear()
-        sums = (None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*found, strict=True))
+        sums = (
+            None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*of_chunks, strict=True)
+        )
         return None, *sums
 
 

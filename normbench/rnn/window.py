@@ -48,8 +48,8 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
     are bounded by ± `BOUND`. Not the same as: shift 0 alone is Graves'.
     """
     if kernel.by_kernel(given, places):
-        found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
-        return found
+        result: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
+        return result
     return _step(given, places, text, shift)
 
 
@@ -61,29 +61,27 @@ def _step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tens
 
 
 class Step(torch.autograd.Function):
-    """`step` by the kernel."""
-
     @staticmethod
     def forward(ctx: Any, given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
         inputs, text = (given, places), Text(text.letters.contiguous(), text.lengths.contiguous(), text.symbols)
         given, places = given.contiguous(), places.contiguous()
-        seen, after = given.new_empty(len(given), text.symbols), torch.empty_like(places)
-        _call("window_forward", text, shift, given, places, text.letters, text.lengths, seen, after)
+        window, after = given.new_empty(len(given), text.symbols), torch.empty_like(places)
+        _call("window_forward", text, shift, given, places, text.letters, text.lengths, window, after)
         ctx.text, ctx.shift = text, shift
         ctx.save_for_backward(*inputs, given, after)
-        return seen, after
+        return window, after
 
     @staticmethod
-    def backward(ctx: Any, dseen: Tensor, dafter: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dwindow: Tensor, dafter: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, given, after = ctx.saved_tensors
         text, shift = ctx.text, ctx.shift
         if torch.is_grad_enabled():
             by_autograd = differentiable(
-                lambda given, places: _step(given, places, text, shift), inputs, (dseen, dafter)
+                lambda given, places: _step(given, places, text, shift), inputs, (dwindow, dafter)
             )
             return *by_autograd, None, None
         dgiven, dbefore = torch.empty_like(given), torch.empty_like(after)
-        arrays = (dseen.contiguous(), dafter.contiguous(), dgiven, dbefore)
+        arrays = (dwindow.contiguous(), dafter.contiguous(), dgiven, dbefore)
         _call("window_backward", text, shift, given, after, text.letters, text.lengths, *arrays)
         return dgiven, dbefore, None, None
 
