@@ -92,12 +92,13 @@ class Battery(options.Answering):
 
     def run(self) -> int:
         """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
-        from normbench.battery.adopt import adopt  # imports torch
+        from normbench.battery.adopt import adopt, is_file  # imports torch
 
         launcher = training.launcher(self.jobs)
         # a dry run leaves no files
         with tempfile.TemporaryDirectory() if self.dry_run else nullcontext(self.results) as folder:
-            adopted = adopt(self.norm, self.config_dir, runs.own(Path(folder)))
+            config_dir = self.config_dir if is_file(self.norm) else runs.choices(self.results, self.config_dir)
+            adopted = adopt(self.norm, config_dir, runs.own(Path(folder)))
             # before the slow contract, so that a mistyped --only fails at once
             planned, notes = trials.trials(adopted.name, self.fidelity, self.seeds, self.only, adopted.config_dir)
             probes = trials.table1(adopted.name, adopted.config_dir)
@@ -156,8 +157,8 @@ class Battery(options.Answering):
         self.say(f"\n  numbers   {numbers}")
         self.say(f"  page      {page}")
         if adopted.config_dir:
-            where = shlex.quote(str(adopted.config_dir))
-            self.say(f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
+            given = format.repeated(self.results, adopted.config_dir)
+            self.say(f"  train     {shlex.join(['normbench', 'train', f'norm={adopted.name}', *given])} ...")
         self.say("")
         for line in answer.headlines(summary.outcomes):
             self.say(f"{adopted.name} {line}")
@@ -238,7 +239,7 @@ class Battery(options.Answering):
 
     def _repeat_command(self) -> str:
         words = ["normbench", "battery", "--norm", self.norm]
-        words += ["--config-dir", str(self.config_dir)] if self.config_dir else []
+        words += format.repeated(self.results, self.config_dir)
         words += ["--fidelity", self.fidelity] if self.fidelity != "smoke" else []
         words += ["--seeds", str(self.seeds)] if self.seeds != 5 else []
         words += [] if self.budget is None else ["--budget", f"{self.budget:g}s"]

@@ -130,7 +130,7 @@ def command(
         answers = [_compare(task, asked) for task in found]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
     elif len(found) > MOST_TASKS and not asked:
-        _overview(found, console)
+        _overview(found, console, format.repeated(results, config_dir))
     else:
         for task in found:
             show(_compare(task, asked), filters, console, results, config_dir)
@@ -238,11 +238,11 @@ def _show_group(group: Group, c: Comparison, best: str, console: Console) -> Non
     show_rows(console, [*columns], zip(*columns.values(), strict=True))
 
 
-def _overview(found: Sequence[groups.Task], console: Console) -> None:
-    rows = [
-        [task.title, str(len(task.cells)), str(len(task.runs)), shlex.join(["normbench", "compare", *selecting(task)])]
-        for task in found[:ROWS]
-    ]
+def _overview(found: Sequence[groups.Task], console: Console, given: Sequence[str]) -> None:
+    rows = []
+    for task in found[:ROWS]:
+        words = shlex.join(["normbench", "compare", *selecting(task), *given])
+        rows.append([task.title, str(len(task.cells)), str(len(task.runs)), words])
     show_rows(console, ("what can be compared", "arms", "runs", "command"), rows)
     if len(found) > ROWS:
         say(console, f"… and {format.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

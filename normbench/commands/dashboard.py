@@ -51,7 +51,7 @@ def command(
 def describe_runs(runs: int, results: Path) -> str:
     """The number of runs; where there are none, a command that trains some."""
     if not runs:
-        return f"no runs below {results} yet: normbench reproduce ln2016/fig6 --fidelity smoke; Ctrl-C ends this"
+        return f"no runs below {results} yet: {format.first_command(results)}; Ctrl-C ends this"
     return f"{format.plural(runs, 'run')}; Ctrl-C ends this"
 
 

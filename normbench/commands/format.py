@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from normbench import runs
@@ -15,6 +16,11 @@ def repeated(results: Path, config_dir: Path | None) -> list[str]:
     """The options without which a printed command would not mean the same runs."""
     words = [] if results == runs.root() else ["--results", str(results)]
     return words if config_dir is None else [*words, "--config-dir", str(config_dir)]
+
+
+def first_command(results: Path) -> str:
+    """A command for an empty folder of results."""
+    return shlex.join(["normbench", "reproduce", "ln2016/fig6", "--fidelity", "smoke", *repeated(results, None)])
 
 
 def where_published(path: Path) -> str:

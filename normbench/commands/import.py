@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -102,7 +103,8 @@ def _import(
     imported.write(results, name, read.runs, as_yaml(imports.runs.written(read.map)).encode())
     if replaced:
         say(console, replaced)
-    say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: normbench compare imported/{name}")
+    words = shlex.join(["normbench", "compare", f"imported/{name}", *format.repeated(results, None)])
+    say(console, f"{format.plural(len(read.runs), 'run')} in {path.parent}: {words}")
     return notes, read.guessed
 
 

@@ -42,7 +42,7 @@ def command(results: Results, as_json: Json = False) -> None:
     if rows:
         show_rows(printed, ("experiment", "configuration", "runs"), rows)
     elif not (runs or stored.packs):
-        say(printed, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")
+        say(printed, f"no runs below {results / 'runs'} yet. Try: {format.first_command(results)}")
     unfinished = [run for run in runs if run["status"] not in FINISHED]
     for run in unfinished[:MOST_RUNS]:
         share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 import json_examples
@@ -115,6 +116,24 @@ def test_a_budget_takes_whole_experiments(normbench, capfd, tmp_path):
 def test_table_1_can_be_asked_for_alone(normbench, capfd):
     assert normbench("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run") == 0
     assert "4 runs · 0 done, 4 to run" in capfd.readouterr().out
+
+
+def test_a_printed_command_finds_what_it_is_about(normbench, capfd, tmp_path):
+    """In another results folder, with a normalizer that the tool keeps there."""
+    place = ("--results", str(tmp_path / "r"))
+    short = ("model=mnist_mlp", "data=digits", "train.epochs=1", "seed=1", "data.valid=797", "data.test=800")
+    assert normbench("status", *place) == 0
+    assert f"--results {tmp_path}/r" in capfd.readouterr().out
+    assert normbench("train", "-m", *short, f"norm={EXAMPLE},none", "launcher.jobs=1", *place) == 0
+    capfd.readouterr()
+    assert normbench("compare", *place) == 0
+    (decide,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("to decide"))
+    words = shlex.split(decide.removeprefix("to decide "))
+    assert words[:2] == ["normbench", "train"] and "norm=centre,none" in decide.replace("none,centre", "centre,none")
+    assert normbench(*words[1:], "--dry-run") == 0
+    assert "8 runs" in capfd.readouterr().out
+    assert normbench("battery", "--norm", "centre", "--only", "ln2016/table1", "--dry-run", *place) == 0
+    assert normbench("battery", "--norm", "centre", "--only", "ln2016/table1", "--dry-run") == 2
 
 
 def test_a_probe_that_is_not_there_is_no_answer(tmp_path):
