@@ -42,6 +42,7 @@ def heading(c: Comparison) -> str:
     q = c.question
     unit = f", {q.metric.unit}" if q.metric.unit else ""
     better = f"{q.metric.better} is better" if q.metric.better else "nothing says which way is better"
+    better += ", as its name suggests (else: --better)" if q.metric.guessed else ""
     spread = any(row.at.interval for group in c.groups for row in group.rows)
     how = "mean and 95 % interval over seeds alone" if spread else "single runs"
     return f"{q.split} {q.metric.title} {when(c)}{unit} · {how} · {better}"

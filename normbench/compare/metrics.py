@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,19 +15,25 @@ from normbench.files.stored import IMPORT
 from normbench.runs.run import EVALUATED, LOSSES, PLACE, Run
 
 NAMES = {"nll": "NLL"}
+# of a metric that another program logged, by the last word of its name but for these: `mean_reward`, `loss_epoch`
+LOWER = {"loss", "nll", "error", "err", "perplexity", "ppl"}
+HIGHER = {"accuracy", "acc", "recall", "map", "bleu", "reward"}
+PASSED_OVER = {"avg", "b", "epoch", "k", "mean", "step", "top"}
 
 
 @dataclass(frozen=True)
 class Metric:
     """A number that evaluations log. `share`: between 0 and 1, displayed in per cent; `rising`: higher is better, None
     where nothing says which way is: a scalar of one's own, or a model that is not known here. `loss`: its ratios
-    matter: it has a logarithmic axis and is interpolated on its logarithm. `measured_in`: the declared unit."""
+    matter: it has a logarithmic axis and is interpolated on its logarithm. `measured_in`: the declared unit.
+    `guessed`: whether `rising` was guessed from the name."""
 
     name: str
     share: bool = False
     rising: bool | None = False
     loss: bool = False
     measured_in: str = ""
+    guessed: bool = False
 
     @property
     def title(self) -> str:
@@ -77,6 +84,18 @@ def logged(runs: list[Run]) -> dict[str, list[Metric]]:
                 metric = Metric(name, name in (declares.get("shares") or ()), rising, loss, unit)
                 found.setdefault(split, {}).setdefault(name, metric)
     return {split: list(metrics.values()) for split, metrics in found.items()}
+
+
+def guessed(metric: Metric) -> Metric:
+    """A metric without a declared direction, with the one that its name suggests, if any.
+
+    >>> [guessed(Metric(name, rising=None)).better for name in ("val_loss", "metrics/mAP50-95(B)", "loss_scale")]
+    ['lower', 'higher', '']
+    """
+    words = re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z][a-z])", "_", metric.name).lower())
+    last = next((word for word in reversed(words) if word not in PASSED_OVER), "")
+    is_known = metric.rising is None and last in LOWER | HIGHER
+    return replace(metric, rising=last in HIGHER, guessed=True) if is_known else metric
 
 
 def declared(runs: Sequence[Run], config_dir: Path | None) -> list[Run]:

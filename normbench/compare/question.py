@@ -89,6 +89,8 @@ class Question:
             if metric.better not in ("", better):
                 raise BadInput(f"better={better}: the runs declare that a {metric.better} {metric.name} is better.")
             metric = replace(metric, rising=better == "higher")
+        elif all(run.logged for run in task.runs):  # a scalar of one's own is declared by the model, or is none
+            metric = metrics.guessed(metric)
         at = part("at", END, (END, BEST), "that is no point of a run.")
         if at == BEST and not task.has_best:
             raise BadInput(f"at={BEST}: {task.title} declares no metric that chooses the best.")

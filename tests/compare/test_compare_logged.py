@@ -53,7 +53,7 @@ def test_goals_and_units_are_those_of_the_map() -> None:
     assert (q := compare(task).question).metric.better == "higher" and q.metric.unit == "%", "acc is a fraction"
     assert compare(task, metric="loss").question.metric.better == "lower"
     bare = only([logged.run(arm, seed, metrics={}, monitor=None) for arm in ("base", "ln") for seed in SEEDS])
-    assert {compare(bare, metric=name).question.metric.better for name in ("loss", "acc")} == {""}
+    assert {compare(bare, metric=name).question.metric.guessed for name in ("loss", "acc")} == {True}
 
 
 def test_ratios_matter_where_the_map_says_so_and_not_by_the_name() -> None:
@@ -166,13 +166,44 @@ def test_nobody_is_in_front_where_nothing_says_which_way_is_better() -> None:
     runs = [
         logged.run(arm, s, metrics={}, monitor=None) for arm, n in (("base", 6), ("ln", 5)) for s in range(1, n + 1)
     ]
-    text = describe.sentence(compare(only(runs), metric="loss"))
-    assert "in front" not in text and "ln" not in text and "lower or a higher loss is better" in text
-    lower, higher = (compare(only(runs), metric="loss", better=way) for way in ("lower", "higher"))
+    bare = only([renamed(run, loss="gap") for run in runs])
+    text = describe.sentence(compare(bare, metric="gap"))
+    assert "in front" not in text and "ln" not in text and "lower or a higher gap is better" in text
+    lower, higher = (compare(bare, metric="gap", better=way) for way in ("lower", "higher"))
     assert {lower.groups[0].winner, higher.groups[0].winner} == {"base", "ln"}
     declared = only([logged.run(arm, seed) for arm in ("base", "ln") for seed in SEEDS])
     with pytest.raises(NormbenchError, match="better=higher"):
         compare(declared, metric="loss", better="higher")
+
+
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        *(
+            (name, "lower")
+            for name in ("loss", "val_loss", "trainLoss", "loss_epoch", "error", "eval/perplexity")
+        ),
+        *((name, "higher") for name in ("accuracy", "acc_top1", "recall@1", "mAP50-95(B)", "BLEU4", "mean_reward")),
+        *((name, "") for name in ("gap", "loss_scale", "recall_time", "reward_std", "heatmap", "terrors", "lr", "5")),
+    ],
+)
+def test_the_direction_of_a_logged_metric_is_guessed_by_its_name_and_said(name: str, better: str) -> None:
+    runs = [logged.run(arm, seed, metrics={}, monitor=None) for arm in ("base", "ln") for seed in SEEDS]
+    c = compare(only([renamed(run, loss=name) for run in runs]), metric=name)
+    assert c.question.metric.better == better and bool(c.groups[0].winner) == bool(better)
+    assert ("as its name suggests" in describe.heading(c)) == bool(better)
+    other = {"lower": "higher"}.get(better, "lower")  # a guess forbids nothing
+    turned = compare(only([renamed(run, loss=name) for run in runs]), metric=name, better=other)
+    assert turned.question.metric.better == other and "suggests" not in describe.heading(turned)
+
+
+def renamed(run: Run, **names: str) -> Run:
+    """The run with other names of its metrics."""
+    blocks = [
+        dict(b.place, columns={names.get(key, key): values for key, values in b.columns.items()})
+        for b in run.records.blocks
+    ]
+    return replace(run, records=Curve.of_columns(blocks))
 
 
 def test_an_arm_is_not_ahead_by_the_numbers_that_chose_it() -> None:
