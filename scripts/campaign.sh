@@ -13,17 +13,17 @@ cd "$(dirname "$0")/.."
 plan=(
     "ours/today reduced --only NOW-2b"                               # 0.4
     # validation chooses the rates first (seeds 21, 22): of RMSNorm and LN for all arms, then of DyT for claims DYT-2, DYT-2b
-    "dyt2025/lm proxy --only rms --only rate-low --only rate-mid --only rate-high"         # 0.4
-    "dyt2025/lm proxy --only rms --only rate-high2 --only rate-high3"                      # 0.3: it chooses the highest of three
-    "dyt2025/vit proxy --only ln --only rate-low --only rate-mid --only rate-high"         # 0.5
+    "dyt2025/lm proxy --only rms --control rate-low --control rate-mid --control rate-high"         # 0.4
+    "dyt2025/lm proxy --only rms --control rate-high2 --control rate-high3"                      # 0.3: it chooses the highest of three
+    "dyt2025/vit proxy --only ln --control rate-low --control rate-mid --control rate-high"         # 0.5
     # with the chosen rates committed: claims of signs need no standard deviation, 8 seeds are their n
     "dyt2025/last proxy --only DYT-X1"                                                     # 1.2; DYT-X1b as well
     "dyt2025/last proxy --only DYT-X1c"                                                    # 1.2
     "dyt2025/lm proxy --only DYT-4b"                                                       # 0.6
     "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 as well
     # how far seeds differ (11 to 15), for the number of seeds of all other claims
-    "dyt2025/lm proxy --only pilot"                                                        # 1.1
-    "dyt2025/vit proxy --only pilot"                                                       # 1.1
+    "dyt2025/lm proxy --control pilot"                                                        # 1.1
+    "dyt2025/vit proxy --control pilot"                                                       # 1.1
     "rms2019/recall reduced --controls"                              # 3.3; RMS-R1, RMS-P1, RMS-L1
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
     "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
@@ -37,14 +37,14 @@ later=(                          # once the numbers of seeds that the pilots ask
     "dyt2025/lm proxy --only DYT-1b"                                                       # 0.6; DYT-3b as well
     "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2
     "dyt2025/ablation proxy --only DYT-6"                                                  # 1.2
-    "dyt2025/last proxy --only DYT-X1 --only lr-low --only lr-high"                        # 2.3: a third and three times the rate
-    "dyt2025/last proxy --only DYT-X1c --only lr-low --only lr-high"                       # 2.3
-    "dyt2025/ablation proxy --only DYT-4 --only lr-low --only lr-high"                     # 2.4
-    "dyt2025/vit proxy --only DYT-1 --only lr-low --only lr-high"                          # 1.2
-    "dyt2025/lm proxy --only DYT-1b --only lr-low --only lr-high"                          # 1.1
+    "dyt2025/last proxy --only DYT-X1 --control lr-low --control lr-high"                        # 2.3: a third and three times the rate
+    "dyt2025/last proxy --only DYT-X1c --control lr-low --control lr-high"                       # 2.3
+    "dyt2025/ablation proxy --only DYT-4 --control lr-low --control lr-high"                     # 2.4
+    "dyt2025/vit proxy --only DYT-1 --control lr-low --control lr-high"                          # 1.2
+    "dyt2025/lm proxy --only DYT-1b --control lr-low --control lr-high"                          # 1.1
     # the same rates as RMSNorm's
-    "dyt2025/lm proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high --only rate-high2 --only rate-high3"  # 0.7
-    "dyt2025/vit proxy --only dyt-tuned --only rate-low --only rate-mid --only rate-high"  # 0.5
+    "dyt2025/lm proxy --only dyt-tuned --control rate-low --control rate-mid --control rate-high --control rate-high2 --control rate-high3"  # 0.7
+    "dyt2025/vit proxy --only dyt-tuned --control rate-low --control rate-mid --control rate-high"  # 0.5
 )
 # planned as well, and not yet here: of dyt2025 DYT-2 and DYT-2b (1.2, once dyt-tuned has its rates), DYT-8 (3.8), DYT-X2
 # (1.1), DERF-1 and DERF-2 (1.2), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54)

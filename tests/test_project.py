@@ -282,7 +282,8 @@ def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(pla
             reproduce = cli.Commands().get_command(None, "reproduce")
             given = reproduce.make_context("reproduce", claim["suggestion"]["command"].split()[2:]).params
             assert [*given["words"]] == [name]
-            specs = (command := Reproduce(**given)).asked_specs(artifacts.Plan(artifacts.load(name), command.fidelity))
+            command = Reproduce(**given)
+            specs = command.planned_specs(artifacts.Plan(artifacts.load(name), command.fidelity))
             assert (
                 len(missing(specs, Runs(ROOT / "results", {spec.id for spec in specs}))) == claim["suggestion"]["runs"]
             ), claim["id"]

@@ -1,4 +1,4 @@
-"""Parses durations; formats durations, counts and repeated options."""
+"""Parses durations, seeds, folders; formats durations, counts and repeated options."""
 
 from __future__ import annotations
 
@@ -41,6 +41,22 @@ def seconds(text: str, name: str = "--max-time") -> float:
     if not match:
         raise BadInput(f"{name} {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
     return float(match[1]) * UNITS[match[2] or "m"]
+
+
+def seeds(text: str) -> int | range:
+    """`5` or `6-10`."""
+    if match := re.fullmatch(r"([1-9]\d*)(?:-(\d+))?", text):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last >= first:
+            return range(first, last + 1) if match[2] else first
+    raise BadInput(f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10.")
+
+
+def existing_results(text: str) -> Path:
+    folder = runs.root(text)
+    if not folder.is_dir():
+        raise BadInput(f"--from {text}: there is no such folder.")
+    return folder
 
 
 def duration(value: float) -> str:

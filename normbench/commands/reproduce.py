@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,12 +31,15 @@ from normbench.runs.run import Run
 from normbench.runs.table import Runs
 
 if TYPE_CHECKING:
+    from normbench.papers.decide import Verdict
     from normbench.papers.publish import Publication
+    from normbench.papers.verdicts import Verdicts
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
   normbench reproduce bln2022/fig6 --only BLN-18b --controls        only the runs that one claim compares
+  normbench reproduce ln2016/fig6 --only LN-F4 --control lr-high    one of its controls alone
   normbench reproduce ln2016 --max-time 2h              the same command continues later
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
@@ -46,30 +48,14 @@ EPILOG = """examples:
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 
 --json prints, shortened:
-  {"artifacts": [{"id": "ln2016/table1", "fidelity": "paper", "runs": 19, "error": "", "done": 19, "missing": [],
-                  "failures": [], "claims": [{"id": "LN-T1", "word": "holds", "verdict": "holds · exact",
-                  "n": 1}], "decided": 6, "decided_before": 0,
-                  "files": {"table": "results/ln2016/table1/paper/table.md",
-                            "verdicts": "results/ln2016/table1/paper/verdicts.json"}}],
+  {"artifacts": [{"id": "ln2016/fig6", "fidelity": "paper", "runs": 70, "error": "", "done": 70, "missing": [],
+    "failures": [], "decided": 9, "decided_before": 9,
+    "claims": [{"id": "LN-F4", "word": "holds", "verdict": "holds · controls not run", "n": 5,
+                "controls": [{"name": "lr-high", "word": "untested", "n": 0, "command": "normbench reproduce ..."}]}],
+    "files": {"table": "results/ln2016/fig6/paper/table.md", "verdicts": "results/ln2016/fig6/paper/verdicts.json"}}],
    "report": "results/report/index.html"}
 "files" has "figure" where there is one; of an artifact that is left out, "error" says why.
 """
-
-
-def existing_results(text: str) -> Path:
-    folder = runs.root(text)
-    if not folder.is_dir():
-        raise BadInput(f"--from {text}: there is no such folder.")
-    return folder
-
-
-def seeds_of(text: str) -> int | range:
-    """`5` or `6-10`."""
-    if match := re.fullmatch(r"([1-9]\d*)(?:-(\d+))?", text):
-        first, last = int(match[1]), int(match[2] or 0)
-        if not match[2] or last >= first:
-            return range(first, last + 1) if match[2] else first
-    raise BadInput(f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +68,22 @@ class Reproduce(Judging):
     ]
     fidelity: Fidelity = "paper"
     seeds: Annotated[
-        Any, option("seeds per arm, or seeds A to B", "N|A-B", parser=seeds_of, show_default="as the artifact plans")
+        Any,
+        option("seeds per arm, or seeds A to B", "N|A-B", parser=format.seeds, show_default="as the artifact plans"),
     ] = None
     jobs: Jobs = 0
     device: Device = "cpu"
     only: Annotated[list[str], repeatable("only this arm, axis value or claim", "WHAT")]
     controls: Annotated[bool, flag("--controls", "also run the controls of the experiment")] = False
+    control: Annotated[list[str], repeatable("only this control, without the paper's setting", "NAME")]
     max_time: Annotated[
         float | None, option("stop after 90s, 30m, 2h; 0 trains nothing", "TIME", parser=format.seconds)
     ] = None
     retry_failed: Annotated[bool, flag("--retry-failed", "train failed runs again")] = False
     dry_run: Annotated[bool, flag("--dry-run", "show what would run")] = False
     others: Annotated[
-        list[Path], repeatable("take runs from this results folder too", "DIR", "--from", parser=existing_results)
+        list[Path],
+        repeatable("take runs from this results folder too", "DIR", "--from", parser=format.existing_results),
     ]
 
     @property
@@ -105,39 +94,28 @@ class Reproduce(Judging):
         """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
         names = [word for word in self.words if "=" not in word]
         words = [word for word in self.words if "=" in word]
-        if not names:
-            raise BadInput("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
-        for word in words:
-            if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
-                raise BadInput(
-                    f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
-                    "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
-                )
+        self._check(names, words)
         # typos fail before anything starts
         launcher = training.launcher(self.jobs, words, self.config_dir)
         logger = plan.command_options("logger", words, self.config_dir)
         launcher, watch = training.watched(self.console, logger, self.results, launcher)
         plans = [artifacts.Plan(artifact, self.fidelity) for artifact in self._chosen(names)]
-        specs = [self.asked_specs(planned) for planned in plans]
-        shipped = any(planned.artifact.config_dir is None for planned in plans) and self.fidelity != "smoke"
-        if shipped and not self.dry_run and self.results == runs.root("results"):
-            for paper in shipped_results.bring(self.results):
-                self.say(f"  note: the published results of {paper} are now in {self.results / paper}")
+        specs = [self.planned_specs(planned) for planned in plans]
+        self._bring_shipped(plans)
         answers: list[dict[str, Any]] = []
         codes, started = [0], time.monotonic()
-        for planned, own_specs in zip(plans, specs, strict=True):
+        for planned, planned_specs in zip(plans, specs, strict=True):
             name = planned.artifact.id
-            answers.append({"id": name, "fidelity": self.fidelity, "runs": len(own_specs), "error": ""})
             left = None if self.max_time is None else max(0.0, self.max_time - (time.monotonic() - started))  # of all
             try:
-                code, answer = self._artifact(planned, own_specs, launcher, watch, left, judged)
+                code, answer = self._artifact(planned, planned_specs, launcher, watch, left, judged)
             except NormbenchError as error:  # such as missing data, which the others may not need
                 if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                     raise
                 self.say(f"  {name} is left out: {error}")
                 code, answer = error.code, {"error": str(error)}
                 judged.append(Judged(name, failed=True))
-            answers[-1] |= answer
+            answers.append({"id": name, "fidelity": self.fidelity, "runs": len(planned_specs), "error": ""} | answer)
             codes.append(code)
             if code == 130:
                 break
@@ -150,19 +128,38 @@ class Reproduce(Judging):
             terminal.say_json({"artifacts": answers, "report": index})
         return max(codes)
 
+    def _check(self, names: Sequence[str], words: Sequence[str]) -> None:
+        if not names:
+            raise BadInput("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
+        if self.control and self.controls:
+            raise BadInput("--controls runs all controls, --control one alone. Give one of the two.")
+        for word in words:
+            if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
+                raise BadInput(
+                    f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
+                    "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
+                )
+
+    def _bring_shipped(self, plans: Sequence[artifacts.Plan]) -> None:
+        """Copy the published results of the papers to where none are."""
+        is_shipped = any(planned.artifact.config_dir is None for planned in plans) and self.fidelity != "smoke"
+        if is_shipped and not self.dry_run and self.results == runs.root("results"):
+            for paper in shipped_results.bring(self.results):
+                self.say(f"  note: the published results of {paper} are now in {self.results / paper}")
+
     def _chosen(self, names: Sequence[str]) -> list[Artifact]:
         """The named artifacts, without those of a paper or of `all` that lack the fidelity."""
         chosen = [artifacts.load(name, self.config_dir) for name in artifacts.select(names, self.config_dir)]
-        has = {a.id: self.fidelity in plan.experiment(a.experiment, self.config_dir).fidelities for a in chosen}
-        if not any(has.values()) or not all(has.get(name, True) for name in names):
-            return chosen
-        for artifact in chosen:
-            if not has[artifact.id]:
-                self.say(f"{artifact.id} has no fidelity {self.fidelity}: left out")
-        return [artifact for artifact in chosen if has[artifact.id]]
+        fidelities = {a.id: plan.experiment(a.experiment, self.config_dir).fidelities for a in chosen}
+        lacking = [a.id for a in chosen if self.fidelity not in fidelities[a.id]]
+        if len(lacking) == len(chosen) or {*names} & {*lacking}:
+            return chosen  # the plan of the first that lacks it refuses
+        for name in lacking:
+            self.say(f"{name} has no fidelity {self.fidelity}: left out")
+        return [artifact for artifact in chosen if artifact.id not in lacking]
 
-    def asked_specs(self, planned: artifacts.Plan) -> list[Spec]:
-        specs = planned.specs(self.seeds, self.only, self.controls)
+    def planned_specs(self, planned: artifacts.Plan) -> list[Spec]:
+        specs = planned.specs(self.seeds, self.only, self.control or self.controls)
         return [replace(spec, config={**spec.config, "device": self.device}) for spec in specs]
 
     def _artifact(
@@ -199,7 +196,7 @@ class Reproduce(Judging):
         judged.append(Judged(planned.artifact.id, claims))
         answer |= {
             "failures": failures,
-            "claims": [{key: getattr(claim, key) for key in ("id", "word", "verdict", "n")} for claim in claims],
+            "claims": [_as_json(claim, published.verdicts) for claim in claims],
             "files": files,
             "decided": describe.decided(claims),
             "decided_before": describe.decided(published.before.claims if published.before else ()),
@@ -218,20 +215,16 @@ class Reproduce(Judging):
         self.say(f"\n{artifact.title} · {self.fidelity}")
         self.say(f"  data: {data} · choices and deviations: {stamp}, listed with the verdicts")
         counts = f"{format.plural(len(specs), 'run')} · {len(finished)} done"
-        counts += f", {len(to_train)} to run" if to_train else ""
-        failed = sum(stored.state(spec) == "failed" for spec in specs)
-        if failed and not self.retry_failed:
-            counts += f", {failed} failed (--retry-failed tries again)"
+        failed = 0 if self.retry_failed else sum(stored.state(spec) == "failed" for spec in specs)
+        retried = f", {failed} failed (--retry-failed tries again)" if failed else ""
         if to_train:
             jobs = min(processes, len(to_train))
-            to_come = [
-                (pace.Place(s.experiment, s.fidelity, s.config["model"]["name"], s.axes, artifact.config_dir), s.steps)
-                for s in to_train
-            ]
+            to_come = [(pace.Place.of(spec, artifact.config_dir), spec.steps) for spec in to_train]
             seconds = pace.seconds(to_come, finished)
             about = "" if seconds is None else f"about {format.duration(seconds / jobs)} "
-            counts += f" · {about}on {format.plural(jobs, 'process')}"
-        self.say(f"  {counts}\n")
+            self.say(f"  {counts}, {len(to_train)} to run{retried} · {about}on {format.plural(jobs, 'process')}\n")
+        else:
+            self.say(f"  {counts}{retried}\n")
         damaged = [*map(left_out, stored.damaged)]
         notes = [f"note: {line} Delete it to train it again." for line in damaged]
         notes += [f"note: {note}" for note in stored.notes if note not in damaged]
@@ -278,10 +271,16 @@ class Reproduce(Judging):
         except NormbenchError as error:
             self.say(f"  note: {error}")
             return None
-        for note in written.notes:
-            self.say(f"  note: {note}")
-        self.say(f"  report    {written.index}")
+        self.say("".join(f"  note: {note}\n" for note in written.notes) + f"  report    {written.index}")
         return str(written.index)
+
+
+def _as_json(claim: Verdict, verdicts: Verdicts) -> dict[str, Any]:
+    controls = [
+        {"name": c.name, "word": c.word, "n": c.n, "command": verdicts.control_command(claim.id, c.name)}
+        for c in claim.controls
+    ]
+    return {"id": claim.id, "word": claim.word, "verdict": claim.verdict, "n": claim.n, "controls": controls}
 
 
 command = Reproduce

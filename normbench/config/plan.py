@@ -37,34 +37,42 @@ def artifact_specs(
     fidelity: str,
     seeds: int | Sequence[int],
     only: Sequence[str] = (),
-    controls: bool = False,
+    controls: bool | Sequence[str] = False,
     config_dir: Path | None = None,
     limited: bool = True,
     groups: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> list[Spec]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
-    `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), controls, names of
-    `groups`; of each kind, all where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and
-    no more than its `limits` allow; cells that have 0 there do not exist. `groups`: by name, the places where runs may
-    lie, as values, or lists of them, of arm, control, seed and axes.
+    `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), names of `groups`;
+    of each kind, all where none is named. `controls`: all of them as well; or these alone, without the paper's setting.
+    `limited`: the seeds that the experiment's `seeds` give a cell, and no more than its `limits` allow; cells that have
+    0 there do not exist. `groups`: by name, the places where runs may lie, as values, or lists of them, of arm,
+    control, seed and axes.
     """
     node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
+    alone = () if isinstance(controls, bool) else controls
+    for control in alone:
+        if control not in node.controls:
+            raise unknown(f"--control {control}: {name} has no such control.", control, [*node.controls])
     kinds: list[Mapping[str, Sequence[Mapping[str, Any]]]] = [
         {arm: [{"arm": arm}] for arm in node.arms},
         *({f"{key}={value}": [{key: value}] for value in values} for key, values in node.axes.items()),
-        {control: [{"control": control}] for control in node.controls},
         groups,
     ]
     for word in only:
-        if not any(word in kind for kind in kinds):
-            what = "value" if "=" in word else "arm, control or claim" if groups else "arm or control"
-            raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
+        if any(word in kind for kind in kinds):
+            continue
+        if word in node.controls:
+            raise BadInput(f"--only {word}: it is a control. Run it alone with --control {word}.")
+        what = "value" if "=" in word else "arm or claim" if groups else "arm"
+        raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
     wanted = [[at for word in only for at in kind.get(word, ())] for kind in kinds if kind.keys() & {*only}]
-    controls = controls or not {*only}.isdisjoint(node.controls)
+    wanted += [[{"control": control} for control in alone]] if alone else []
     runs = []
-    for number, (cell, planned) in enumerate(planned_seeds(name, fidelity, seeds, config_dir, controls, limited)):
+    cells = planned_seeds(name, fidelity, seeds, config_dir, bool(controls), limited)
+    for number, (cell, planned) in enumerate(cells):
         place, arm = divmod(number, len(node.arms))
         for run in ({**cell, "seed": seed} for seed in {*planned}):
             if all(any(_lies(run, at) for at in places) for places in wanted):
@@ -73,7 +81,8 @@ def artifact_specs(
     for *_, run in sorted(runs):
         specs.append(run_spec(name, fidelity, run, config_dir))
     if not specs:
-        raise BadInput(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
+        words = " ".join([*(f"--only {word}" for word in only), *(f"--control {control}" for control in alone)])
+        raise BadInput(f"{words}: no run of {name} is in all of them.")
     return specs
 
 

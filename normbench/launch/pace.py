@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import plan
+from normbench.config.spec import Spec
 from normbench.runs.run import Run
 
 
@@ -21,6 +22,10 @@ class Place:
     model: str
     axes: Mapping[str, Any] = field(default_factory=dict)
     config_dir: Path | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, config_dir: Path | None) -> Place:
+        return cls(spec.experiment, spec.fidelity, spec.config["model"]["name"], spec.axes, config_dir)
 
 
 def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[Run]) -> float | None:

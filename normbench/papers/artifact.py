@@ -194,7 +194,9 @@ class Plan:
         shared = set.intersection(*(self._seeds(cell, control) for _, cell in part.contrast))
         return sorted(shared if alone is None else shared & set(alone))
 
-    def specs(self, seeds: int | Sequence[int] | None, only: Sequence[str], controls: bool) -> list[Spec]:
+    def specs(
+        self, seeds: int | Sequence[int] | None, only: Sequence[str], controls: bool | Sequence[str]
+    ) -> list[Spec]:
         """The runs to make, as `artifact_specs` has them; without `seeds` those of the planned ones.
 
         `only` takes claims, too: the runs that they compare, of the seeds that decide them.

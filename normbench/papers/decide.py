@@ -40,6 +40,11 @@ class ControlVerdict:
     share: int | None  # as of a verdict
     parts: tuple[PartResult, ...]
 
+    @property
+    def n(self) -> int:
+        """Of the part that decides; 0 without runs."""
+        return self.parts[self.deciding].n if self.parts else 0
+
 
 @dataclass(frozen=True)
 class Verdict:

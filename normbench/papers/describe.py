@@ -124,7 +124,9 @@ def _controls(claim: Verdict) -> list[str]:
         if found not in (*rules.DECIDED, *gaps):
             found = rules.UNDECIDED
         number = "" if found == rules.NOT_RUN else _under(claim, control, named)
-        names.setdefault("the same" if found == word else found, []).append(control.name + number)
+        notes = ", ".join(filter(None, [number, f"n = {control.n}" if control.n else ""]))
+        text = f"{control.name} ({notes})" if notes else control.name
+        names.setdefault("the same" if found == word else found, []).append(text)
     texts = [f"{found} under {', '.join(own)}" for found, own in names.items()]
     texts += ["no comparison is negligible under all of them"] if claim.scattered else []
     suggested = claim.suggestion and claim.suggestion.kind == "control"  # which says so
@@ -134,11 +136,11 @@ def _controls(claim: Verdict) -> list[str]:
 
 
 def _under(claim: Verdict, control: ControlVerdict, named: set[str]) -> str:
-    """` (0.9 times)`: of the part that decides at the paper's setting; where the control has another word, of one that
+    """`0.9 times`: of the part that decides at the paper's setting; where the control has another word, of one that
     has it or leaves it open, with what it compares unless that has been `named`; of how many parts, where negligible.
     """
     if control.share is not None:
-        return f" ({control.share} of {len(claim.parts)})"
+        return f"{control.share} of {len(claim.parts)}"
     other = control.word in rules.DECIDED and control.word != claim.word
     if not control.parts:
         return ""
@@ -150,7 +152,7 @@ def _under(claim: Verdict, control: ControlVerdict, named: set[str]) -> str:
         return ""
     full = other and len(claim.parts) > 1 and part.id not in named
     named |= {part.id} if full else set()
-    return f" ({_compared(part) if full else size(part, part.effect)})"
+    return _compared(part) if full else size(part, part.effect)
 
 
 def suggestion(claim: Verdict) -> str:
@@ -485,8 +487,8 @@ def settings(claims: Sequence[Verdict]) -> list[list[str]]:
 
 
 def _cell(part: PartResult | None, over_examples: bool) -> str:
-    """`0.02 nats better (…): undecided`."""
+    """`0.02 nats better (…), n = 5: undecided`."""
     if part is None or not part.n:
         return rules.NOT_RUN
     alone = " (over seeds alone)" if over_examples and not part.examples else ""
-    return f"{effect(part)}{alone}: {part.word}"
+    return f"{effect(part)}{alone}, n = {part.n}: {part.word}"

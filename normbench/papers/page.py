@@ -51,6 +51,10 @@ def _page(artifact: Artifact, judged: Verdicts, drawn: Drawing) -> str:
     across = (
         f"Each comparison, at the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
     )
+    controlled = next((claim for claim in judged.claims if claim.controls), None)
+    if controlled:
+        command = judged.control_command(controlled.id, controlled.controls[0].name)
+        across += f"The runs of one control of one claim alone, for example: `{command}`\n\n"
     of_seeds = _describe_seeds(drawn.entries)
     wrong = judged.expected_wrong  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,10 @@ class Verdicts:
     expected_wrong: float  # at most so many words at the paper's setting are wrong by chance
     claims: tuple[Verdict, ...]
     samples_sha256: str | None = None  # of the samples, if there are any
+
+    def control_command(self, claim: str, control: str) -> str:
+        """The command that makes the runs of one control of a claim."""
+        return f"{self.command.removesuffix(' --controls')} {shlex.join(['--only', claim, '--control', control])}"
 
 
 def judge(

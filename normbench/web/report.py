@@ -389,7 +389,7 @@ def _claim(claim: Verdict, entry: Published) -> dict[str, Any]:
         "hows": list(dict.fromkeys(site.how(part) for part in claim.parts)),
         "reported": forest.plots(("", part) for part in claim.reported),
         "controls": forest.plots(of_controls),
-        "not_run": [control.name for control in claim.controls if not control.parts],
+        "commands": [(c.name, entry.verdicts.control_command(claim.id, c.name)) for c in claim.controls],
         "amendments": [(a.change, a.reason) for a in entry.verdicts.amendments if a.claim == claim.id],
         "runs": " ".join(claim.runs),
     }

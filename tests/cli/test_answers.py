@@ -20,7 +20,7 @@ ONE = (*tiny.WORDS, "train.epochs=1")
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "list": [()],
     "train": [ONE, (*ONE, "-m", "norm=none,layer", "--dry-run"), (*ONE, "--cfg", "job")],
-    "reproduce": [("ln2016/fig6", "--dry-run"), ("ln2016/table1", "--jobs", "1")],
+    "reproduce": [("ln2016/fig6", "--dry-run"), ("ln2016/table1", "--jobs", "1"), ("ln2016/fig6", "--max-time", "0")],
     "status": [()],
     "compare": [()],
     "show": [(SPECS[0].id,)],

@@ -41,11 +41,25 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
     assert normbench("reproduce", *own, "mine/rms", "--max-time", "0") == 0
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
+    assert normbench("reproduce", *own, "mine/rms", "--control", "lr-high", "--controls") == 2
+    one_control = ("--only", "MINE-1", "--control", "lr-high")
+    assert normbench("reproduce", *own, "mine/rms", *one_control, "--jobs", "1") == 0
+    capfd.readouterr()
+    assert normbench("reproduce", *own, "mine/rms", *one_control, "--max-time", "0", "--json") == 0
+    answer = json.loads(capfd.readouterr().out)["artifacts"][0]
+    assert answer["done"] == 10, "two arms, five seeds, without the paper's setting"
+    controls = {control["name"]: control for control in answer["claims"][0]["controls"]}
+    assert {name: control["n"] for name, control in controls.items()} == {"lr-high": 5, "lr-low": 0}
+    alone = f"{command} --fidelity paper --only MINE-1 --control lr-low"
+    assert controls["lr-low"]["command"] == alone
+    table = (place / "table.md").read_text()
+    assert alone in table and ", n = 5: " in table
+
     assert normbench("status") == 0
-    assert "own/mine/rms/paper: 15 runs in a pack" in capfd.readouterr().out
+    assert "own/mine/rms/paper: 25 runs in a pack" in capfd.readouterr().out
     for words, expected, without in (
         (("list", "artifacts"), "mine/rms ", ""),
-        (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
+        (("check",), "whole: 25 published runs", "(one's own: --config-dir DIR)"),
         (("report",), "report", "report"),
     ):
         capfd.readouterr()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,7 @@ def test_a_group_has_the_runs_of_its_places_and_no_others() -> None:
         {"arm": "none", "train.batch_size": 4, "control": ""},
     ]
 
-    def runs(*only: str, controls: bool = True) -> list[tuple[str, int, int, str]]:
+    def runs(*only: str, controls: bool | Sequence[str] = True) -> list[tuple[str, int, int, str]]:
         specs = plan.artifact_specs(
             "ln2016/fig6", "paper", 3, only, controls, limited=False, groups={"some": places, "more": [{"arm": "bn"}]}
         )
@@ -195,6 +196,7 @@ def test_a_group_has_the_runs_of_its_places_and_no_others() -> None:
     assert runs("some") == sorted([*near, *far])
     assert runs("some", controls=False) == sorted([*near[::2], *far])
     assert runs("some", "none") == far, "an arm beside it narrows it"
+    assert runs("some", controls=["tanh"]) == [run for run in near if run[3]], "without the paper's setting"
     assert runs("some", "more", controls=False) == sorted([*near[::2], *far, *runs("bn", controls=False)])
 
 

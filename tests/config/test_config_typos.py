@@ -169,10 +169,16 @@ def test_a_sweep_without_a_list_of_values_is_refused(word: str) -> None:
 def test_artifact_requests_are_checked() -> None:
     for keywords, wanted in (
         ({"fidelity": "smok"}, "--fidelity smok: ln2016/fig6 does not have it. Did you mean 'smoke'?"),
-        ({"only": ["lnn"]}, "--only lnn: ln2016/fig6 has no such arm or control. Did you mean 'ln'?"),
+        ({"only": ["lnn"]}, "--only lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
+        ({"only": ["lr-high"]}, "--control lr-high"),
+        ({"controls": ["lr-hihg"]}, "--control lr-hihg: ln2016/fig6 has no such control. Did you mean 'lr-high'?"),
+        (
+            {"only": ["LN-F1"], "controls": ["tanh"], "groups": {"LN-F1": [{"control": ""}]}},
+            "--only LN-F1 --control tanh: no run of ln2016/fig6 is in all of them.",
+        ),
         (
             {"only": ["LN-F11"], "groups": {"LN-F1": [{}]}},
-            "--only LN-F11: ln2016/fig6 has no such arm, control or claim. Did you mean 'LN-F1'?",
+            "--only LN-F11: ln2016/fig6 has no such arm or claim. Did you mean 'LN-F1'?",
         ),
         ({"only": ["LN-F9"], "groups": {"LN-F9": []}}, "--only LN-F9: no run of ln2016/fig6 is in all of them."),
         (
