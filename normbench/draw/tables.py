@@ -15,7 +15,7 @@ from normbench.runs.run import LOSSES, Run
 from normbench.stats.series import CLOCKS, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
-from normbench.stats.statistics import Interval, t_interval
+from normbench.stats.statistics import Interval, rate_interval, t_interval, time_interval
 
 Form = Callable[[float], str]  # of the numbers of a column
 
@@ -158,9 +158,15 @@ def estimate_entry(
     paper: str = "",
     log: bool = False,
 ) -> Entry:
-    """Mean and interval of one number per run; None and what is not finite count as diverged. `log`: as above."""
+    """Mean and interval of one number per run; None and what is not finite count as diverged. `log`: as above.
+
+    Of the unit % they are rates: the interval stays between 0 and 100; differences of rates have the unit points.
+    """
     finite = [value for value in values if value is not None and math.isfinite(value)]
-    estimate = geometric(finite) if log else t_interval(finite)
+    if log:
+        estimate = geometric(finite)
+    else:
+        estimate = rate_interval(finite, 100.0) if unit == "%" else t_interval(finite)
     lost = len(values) - len(finite)
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
@@ -188,10 +194,8 @@ def value_entry(
 ) -> Entry:
     """The number that a probe logged under `key`, times `factor`, over its seeds."""
     found = [factor * float(record[key]) for run in runs for record in run.records if key in record]
-    estimate = t_interval([value for value in found if math.isfinite(value)])
-    return Entry(
-        group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, diverged=len(runs) - estimate.n
-    )
+    entry = estimate_entry(found, group, row, quantity, unit)
+    return replace(entry, diverged=len(runs) - entry.n)
 
 
 def levels_by_seed(
@@ -240,7 +244,7 @@ def times_entry(
     if bounds := [time.at for time in times if isinstance(time, Censored)]:
         n, at_least = len(times) + lost, min(bounds)
         return Entry(group, row, quantity, unit, n, paper=paper, diverged=lost, censored=len(bounds), at_least=at_least)
-    estimate = t_interval([time.x for time in times if isinstance(time, Reached)])
+    estimate = time_interval([time.x for time in times if isinstance(time, Reached)])
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 

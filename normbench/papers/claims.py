@@ -429,7 +429,8 @@ class Column:
     @property
     def shown_unit(self) -> str:
         timed = CLOCKS[self.endpoint.clock] if self.endpoint.kind == "time_to_level" else ""
-        return self.unit or timed or ("%" if self.scale == "percent" else "")
+        share = "points" if self.endpoint.kind == "gain" else "%"  # a gain is a difference of rates
+        return self.unit or timed or (share if self.scale == "percent" else "")
 
     def paper_text(self, row: str, group: str) -> str:
         given = self.paper.get(row, "")

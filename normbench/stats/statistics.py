@@ -43,6 +43,31 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     return Estimate(mean, interval, level, sd, n, freedom=None if interval is None else n - 1)
 
 
+def rate_interval(values: Sequence[float], whole: float = 1.0, level: float = 0.95) -> Estimate:
+    """The mean of rates between 0 and `whole`, with an interval that stays there: t on the logit of the mean.
+
+    Its standard error there is that of the mean times the slope of the logit (the delta method). Values that are no
+    rates have the interval of `t_interval`.
+    """
+    estimate = t_interval(values, level)
+    mean = estimate.mean or 0.0
+    if not estimate.sd or estimate.interval is None or min(values) < 0 or max(values) > whole or not 0 < mean < whole:
+        return estimate
+    half = (estimate.interval[1] - mean) * whole / (mean * (whole - mean))
+    odds = mean / (whole - mean)
+    low, high = (whole / (1 + math.exp(-end) / odds) for end in (-half, half))
+    return replace(estimate, interval=(low, high))
+
+
+def time_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """The mean of times, which are not negative, with an interval above 0: t on the logarithm of the mean, as above."""
+    estimate = t_interval(values, level)
+    if not estimate.sd or estimate.interval is None or not estimate.mean:
+        return estimate
+    factor = math.exp((estimate.interval[1] - estimate.mean) / estimate.mean)
+    return replace(estimate, interval=(estimate.mean / factor, estimate.mean * factor))
+
+
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
     """Student t interval of mean(first − second), item i of both from the same seed, with the correlation of the pairs.
 

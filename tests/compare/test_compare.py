@@ -154,7 +154,7 @@ def test_numbers_are_those_of_curves_statistics() -> None:
     (group,) = found.groups
     layer, none = group.rows
     values = [100 * v for v in (run.records[-1]["error"] for run in layer.cell.runs)]
-    estimate = stats.t_interval(values)
+    estimate = stats.rate_interval(values, 100.0)
     assert (layer.at.mean, layer.at.interval, layer.at.n) == (estimate.mean, estimate.interval, 6)
     base = [100 * run.records[-1]["error"] for run in none.cell.runs]
     pair = stats.paired(values, base)
@@ -334,7 +334,7 @@ def test_a_number_without_an_interval_keeps_its_digits_and_sentences_have_those_
         for row, texts in zip(found.groups[0].rows, describe.table(found.groups[0].rows, found), strict=True)
     }
     assert (rows["rms"].at, rows["rms"].difference) == ("25.8", "\N{MINUS SIGN}9.2 (n = 1)")
-    assert rows["layer"].at.startswith("40 [") and rows["none"].at.startswith("35 [")
+    assert rows["layer"].at == "40.0 [0.3, 99.3]" and rows["none"].at.startswith("35.0 [")
     decided = asked(sweep({"none": 0.2, "layer": 0.1}))
     assert (
         f"ahead of none ({describe.table(decided.groups[0].rows, decided)[0].difference} points)"

@@ -103,9 +103,9 @@ def test_fig6_table_golden():
     assert len(entries) == 5 * 2 * 6
     header, rows = tables.headline(entries)
     assert header == ["final test error, %", "batch 128: paper", "ours", "batch 4: paper", "ours"]
-    assert rows[0] == ["none", "figure only", "0.020 [-0.005, 0.045] (n = 3)", "figure only", "not run"]
+    assert rows[0] == ["none", "figure only", "0.0200 [0.0058, 0.0692] (n = 3)", "figure only", "not run"]
     assert tables.as_csv(entries).splitlines()[1] == (
-        "batch 128,none,final test error,%,figure only,3,0,0,0.02,-0.00484138,0.0448414"
+        "batch 128,none,final test error,%,figure only,3,0,0,0.02,0.00577511,0.0692385"
     )
 
 

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,3 +254,57 @@ def test_an_interval_moves_with_its_values_and_mirrors_with_their_sign(values: l
     mirrored = stats.t_interval([-value for value in values]).interval
     assert moved == pytest.approx((low + shift, high + shift), abs=1e-6)
     assert mirrored == pytest.approx((-high, -low), abs=1e-9)
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.5, 0.1], [97.0, 99.5, 100.0], [2.1, 2.4, 2.2, 2.3, 2.0]])
+def test_the_interval_of_rates_is_that_of_scipy_on_the_logit(values: list[float]) -> None:
+    """By the delta method: the standard error of logit(p) is that of p over p(1 − p)."""
+    share = np.mean(values) / 100
+    error = scipy.stats.sem(values) / 100 / (share * (1 - share))
+    wanted = 100 * scipy.special.expit(
+        scipy.stats.t.interval(0.95, len(values) - 1, loc=scipy.special.logit(share), scale=error)
+    )
+    estimate = stats.rate_interval(values, 100.0)
+    assert estimate.interval == pytest.approx(tuple(wanted))
+    assert (estimate.mean, estimate.n) == (pytest.approx(np.mean(values)), len(values))
+
+
+@pytest.mark.parametrize("values", [[40.0, 900.0, 4000.0], [0.0, 3.0, 1.0], [11.0, 11.5, 10.8, 11.2]])
+def test_the_interval_of_times_is_that_of_scipy_on_the_logarithm(values: list[float]) -> None:
+    mean = np.mean(values)
+    wanted = scipy.stats.t.interval(0.95, len(values) - 1, loc=np.log(mean), scale=scipy.stats.sem(values) / mean)
+    assert stats.time_interval(values).interval == pytest.approx(tuple(np.exp(wanted)))
+
+
+RATES = st.lists(st.floats(0, 100), min_size=1, max_size=12)
+
+
+@given(RATES)
+def test_an_interval_of_rates_lies_among_them_and_mirrors(values: list[float]) -> None:
+    estimate, linear = stats.rate_interval(values, 100.0), stats.t_interval(values)
+    mirrored = stats.rate_interval([100 - value for value in values], 100.0)
+    assert estimate.mean == linear.mean
+    if estimate.interval is None or mirrored.interval is None:
+        assert len(values) == 1
+        return
+    low, high = estimate.interval
+    assert 0 <= low <= linear.mean + 1e-9 and linear.mean - 1e-9 <= high <= 100
+    assert (100 - mirrored.interval[1], 100 - mirrored.interval[0]) == pytest.approx((low, high), abs=1e-6)
+    assert stats.time_interval(values).interval[0] >= 0
+
+
+def test_numbers_that_are_no_rates_and_those_without_a_spread_have_their_interval() -> None:
+    for values in ([-1.0, 0.5, 0.7], [0.5, 1.2], [0.3, 0.3], [0.0, 0.0, 0.0], [1.0, 1.0]):
+        assert stats.rate_interval(values) == stats.t_interval(values)
+    assert stats.time_interval([0.0, 0.0]) == stats.t_interval([0.0, 0.0])
+    assert stats.rate_interval([]).mean is None and stats.time_interval([2.0]).interval is None
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_the_interval_of_rates_covers_the_mean_of_skewed_ones(n: int) -> None:
+    """Errors of a few per cent: as often as the interval of Student's t, or more."""
+    rng = np.random.default_rng(n)
+    samples, mean = rng.beta(2, 98, (4000, n)), 0.02
+    within = [[f(list(s)).interval for s in samples] for f in (stats.rate_interval, stats.t_interval)]
+    logit, linear = (np.mean([low <= mean <= high for low, high in intervals]) for intervals in within)
+    assert 0.92 < logit < 0.97 and logit > linear - 0.005

@@ -12,7 +12,7 @@ from normbench.papers import default_artifact
 from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
 from normbench.stats.series import Point, at_epoch
-from normbench.stats.statistics import t_interval
+from normbench.stats.statistics import rate_interval
 
 TABLES = {
     "Table 8": {"without tanh": "identity", "tanh": "dyt", "hardtanh": "hardtanh", "sigmoid": "sigmoid"},
@@ -31,7 +31,7 @@ def _bars(runs: Sequence[Run], column: str, name: str, arms: dict[str, str]) -> 
     for place, arm in enumerate(arms.values(), 1):
         cell = within(runs, {"arm": arm})
         errors = [at_epoch(run, "test", "error", "last") for run in cell if run.status != "diverged"]
-        estimate = t_interval([100 * error for error in errors if error is not None])
+        estimate = rate_interval([100 * error for error in errors if error is not None], 100.0)
         if estimate.n:
             points.append(Point(place, estimate.mean, estimate.interval, estimate.n, len(cell) - len(errors)))
     lines = [Line("dyt", Look("DyT", COLOURS["dyt"]), points, [], sum(point.diverged for point in points))]
