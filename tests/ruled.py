@@ -9,7 +9,7 @@ import yaml
 
 from normbench.papers import rules
 from normbench.papers.claims import Part
-from normbench.papers.observed import Observed
+from normbench.papers.parts import Observed
 from normbench.runs.run import Run
 from normbench.stats.statistics import t_interval
 
@@ -30,7 +30,8 @@ def seen(
     part: Part, values: Sequence[float | tuple[float, float]], delta: float | None = None, **more: Any
 ) -> Observed:
     bounds = tuple(v if isinstance(v, tuple) else (v, v) for v in values)
-    return Observed(part, **{"complete": True, "effects": bounds, "delta": delta, "seeds": range(len(bounds)), **more})
+    common = {"complete": True, "pairs": bounds, "delta": delta, "seeds": range(len(bounds))}
+    return Observed(part=part, **{**common, **more})
 
 
 def word(values: Sequence[float | tuple[float, float]], delta: float | None = None, **more: Any) -> str:

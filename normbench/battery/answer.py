@@ -148,13 +148,12 @@ def _compare(
     first, second = (_finals(runs, split, metric) for runs in (ours, theirs))
     lost = len(ours) - len(first), len(theirs) - len(second)
     difference = difference_of(first, second, names, bool(metric.rising), lost)
-    not_yet = "" if difference.sd else "all seeds alike"
+    not_yet = "all seeds alike" if difference.flat else ""
     if difference.n < FEWEST:
         not_yet = f"{difference.n} of {FEWEST} seeds{f', {sum(lost)} diverged' if any(lost) else ''}"
     elif not any(_learned(runs, split, metric) for runs in (ours, theirs)):
         not_yet = "at chance: no better than before training"
     unit = "log ratio" if metric.loss else metric.step_unit or "difference"
-    difference = replace(difference, p=None) if not_yet else difference  # no test of Holm's family
     return Comparison(format_metric(split, metric.name), unit, difference, not_yet)
 
 
@@ -183,19 +182,12 @@ def decide(outcomes: Sequence[Outcome]) -> list[Outcome]:
     The comparisons with one opponent share Holm's adjustment. First come outcomes with the most decided comparisons,
     then with the most undecided ones; among equals the surest difference.
     """
-    words: dict[tuple[int, str], Comparison] = {}
+    words: dict[int, Comparison] = {}  # by the identity of the comparison before it had one
     for other in dict.fromkeys(c.against for outcome in outcomes for c in outcome.chief):
-        family = {i: c for i, outcome in enumerate(outcomes) for c in outcome.chief if c.against == other}
-        judged = judge([c.difference for c in family.values()])
-        for (i, c), difference in zip(family.items(), judged, strict=True):
-            words[i, other] = replace(c, difference=difference)
-    decided = [
-        replace(
-            outcome,
-            comparisons=[words[i, c.against] if c in outcome.chief else c for c in outcome.comparisons],
-        )
-        for i, outcome in enumerate(outcomes)
-    ]
+        family = [c for outcome in outcomes for c in outcome.chief if c.against == other and not c.not_yet]
+        judged = judge([c.difference for c in family])
+        words |= {id(c): replace(c, difference=d) for c, d in zip(family, judged, strict=True)}
+    decided = [replace(o, comparisons=[words.get(id(c), c) for c in o.comparisons]) for o in outcomes]
     return sorted(decided, key=_importance)
 
 

@@ -159,7 +159,7 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
         ]
     )
     if why := _why_none(cells, question):
-        pairs = [replace(pair, word=UNDECIDED, why=why, sd=None) for pair in pairs]
+        pairs = [replace(pair, word=UNDECIDED, why=why) for pair in pairs]
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
-from normbench.stats.statistics import detectable_effect, holm, p_value, paired, seeds_needed, welch
+from normbench.stats.effects import Effects
+from normbench.stats.statistics import Interval, detectable_effect, holm, seeds_needed
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
 # reasons for no word
@@ -17,35 +16,31 @@ ALONE, ALIKE, FEW, SURVIVORS, UNDIRECTED = "alone", "alike", "few", "survivors",
 UNEVEN, CHOSEN, SHORT = "uneven", "chosen", "short"
 LEAST = 0.8  # of the median length of logged runs: with one that ends before it there is no word
 MOST_UNEVEN = 2  # times as many runs on one side: beyond it Welch's test has no word (results/check/judge_null.md)
-ROUNDING = 1e-12  # times the largest number: a narrower interval belongs to numbers without spread
+HOPELESS = (UNDIRECTED, CHOSEN, SHORT)  # of these more seeds would not help
 Values = Mapping[int, float | None]  # by seed; None without a number
 
 
-@dataclass(frozen=True)
-class Difference:
-    """First minus second, in the unit of the page; p of no difference, and p adjusted by Holm for its family of tests.
+@dataclass(frozen=True, kw_only=True)
+class Difference(Effects):
+    """The effects of a first arm against a second one, in the unit of the page, and its word.
 
-    `rising`: whether higher is better; None where nothing says so. `lost`: the diverged runs of each side. `sd`: of one
-    pair, also of two runs that are none. `n`: seeds of the smaller side, `most`: of the larger one. `word`: of the
-    first against the second; `why`: the reason for no word, "" for a lack of power. `tests`: how many share Holm's
-    adjustment.
+    `rising`: whether higher is better; None where nothing says so. `lost`: the diverged runs of each side. `tests`: how
+    many share Holm's adjustment, `holm`: p after it. `word`: of the first against the second; `why`: the reason for no
+    word, "" for a lack of power.
     """
 
-    first: str
-    second: str
-    paired: bool
-    n: int
-    mean: float | None
-    interval: tuple[float, float] | None
-    p: float | None
-    sd: float | None = None
-    most: int = 0
+    first: str = ""
+    second: str = ""
     rising: bool | None = False
     lost: tuple[int, int] = (0, 0)
+    tests: int = 1
     holm: float | None = None
     word: str = UNDECIDED
     why: str = ""
-    tests: int = 1
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.mean_interval(1 - ALPHA)
 
     @property
     def leader(self) -> int:
@@ -55,12 +50,16 @@ class Difference:
     @cached_property
     def detectable(self) -> float | None:
         """The effect that this many seeds detect with 80 % power at the level ALPHA / tests."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER) if self.sd else None
+        if not self.sd or self.flat or self.why in HOPELESS:
+            return None
+        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.tests, POWER)
 
     @cached_property
     def needed(self) -> int | None:
         """The number of seeds that would detect the observed difference, at the same power and level."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER) if self.sd else None
+        if not self.sd or self.detectable is None:
+            return None
+        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.tests, POWER)
 
     @property
     def reversed(self) -> Difference:
@@ -69,8 +68,9 @@ class Difference:
             self,
             first=self.second,
             second=self.first,
-            mean=None if self.mean is None else -self.mean,
-            interval=self.interval and (-self.interval[1], -self.interval[0]),
+            pairs=tuple((-high, -low) for low, high in self.pairs),
+            groups=self.groups[::-1],
+            sides=tuple((minus, plus) for plus, minus in self.sides),
             lost=self.lost[::-1],
             word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
         )
@@ -89,30 +89,20 @@ def difference_of(
     No word yet: see `judge`.
     """
     a, b = ({seed: v for seed, v in values.items() if v is not None} for values in (first, second))
-    pairs = bool(a) and a.keys() == b.keys()
-    if pairs:
-        estimate = paired([a[seed] for seed in sorted(a)], [b[seed] for seed in sorted(a)], 1 - ALPHA)
-    else:
-        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
-        if min(len(a), len(b)) > 1:
-            estimate = replace(estimate, sd=math.hypot(statistics.stdev(a.values()), statistics.stdev(b.values())))
-    interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
-    if interval and interval[1] - interval[0] <= ROUNDING * largest:
-        estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
-    return Difference(
-        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), estimate.sd,
-        max(len(a), len(b)), rising, lost,
-    )  # fmt: skip
+    named = Difference(first=names[0], second=names[1], rising=rising, lost=lost)
+    if a and a.keys() == b.keys():
+        sides = tuple((a[seed], b[seed]) for seed in sorted(a))
+        return replace(named, sides=sides, pairs=tuple((x - y, x - y) for x, y in sides))
+    groups = (tuple((number, number) for number in side.values()) for side in (a, b))
+    return replace(named, groups=tuple(groups))
 
 
 def judge(differences: Sequence[Difference]) -> list[Difference]:
     """The differences with Holm's p over all of them, and a word each."""
-    tested = [d.p for d in differences if d.p is not None]
-    adjusted = iter(holm(tested))
-    return [
-        _judge_one(replace(d, holm=None if d.p is None else next(adjusted), tests=max(1, len(tested))))
-        for d in differences
-    ]
+    tested = [d for d in differences if d.p is not None]
+    adjusted = dict(zip(map(id, tested), holm([d.p for d in tested if d.p is not None]), strict=True))
+    family = max(1, len(tested))
+    return [_judge_one(replace(d, holm=adjusted.get(id(d)), tests=family)) for d in differences]
 
 
 def _judge_one(d: Difference) -> Difference:
@@ -123,7 +113,7 @@ def _judge_one(d: Difference) -> Difference:
     of survivors.
     """
     if d.rising is None:
-        return replace(d, why=UNDIRECTED, sd=None)  # more seeds would not help
+        return replace(d, why=UNDIRECTED)
     if d.n < FEWEST:
         return replace(d, why=FEW)
     if d.most > MOST_UNEVEN * d.n:

@@ -9,9 +9,8 @@ too narrow on one side (results/check/judge_null.md). Runs of one cell have one 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import configuration
@@ -23,64 +22,24 @@ from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
 from normbench.papers.claims import Part, format_cell
-from normbench.papers.endpoints import outcome_of, paired_runs, sides_of
-from normbench.papers.observed import Observed
-from normbench.papers.parts import gather
+from normbench.papers.endpoints import Outcome, bounds_of, outcome_of, paired_runs
+from normbench.papers.parts import Observed, gather
 from normbench.papers.rules_file import FEWEST
 from normbench.runs.run import Run
 from normbench.stats.series import series
-from normbench.stats.statistics import Interval, welch
 
 Cells = Sequence[Mapping[int, Run]]  # of each cell of the contrast the run of a seed
 
 
 @dataclass(frozen=True)
-class Logged(Observed):
-    """Observations on logged runs. `lost`: how many runs of each cell diverged; `compared`: how runs were compared, and
+class Logged:
+    """A part against logged runs. `lost`: how many runs of each cell diverged; `compared`: how runs were compared, and
     what else a reader has to know, in sentences. `step`: where the end is compared, None where all runs end there."""
 
+    observed: Observed
     lost: tuple[int, ...] = ()
     compared: tuple[str, ...] = ()
     step: float | None = None
-
-
-@dataclass(frozen=True)
-class Unpaired(Logged):
-    """Of two cells whose seeds are not shared: `groups` has the numbers of each, on the part's scale and times its
-    weight; `lacks`: a run has no number."""
-
-    groups: tuple[tuple[float, ...], ...] = ()
-    lacks: bool = False
-
-    @property
-    def whole(self) -> bool:
-        return not self.lacks
-
-    @property
-    def flat(self) -> bool:
-        if self.lacks:
-            return False
-        spread = max(max(group) - min(group) for group in self.groups)
-        return spread <= 1e-12 * max(abs(number) for group in self.groups for number in group)
-
-    @property
-    def effect(self) -> float | None:
-        return None if self.lacks else welch(self.groups[0], [-x for x in self.groups[1]]).mean
-
-    def interval(self, level: float) -> Interval | None:
-        if self.lacks or self.flat:
-            return None
-        return welch(self.groups[0], [-x for x in self.groups[1]], level).interval
-
-    def prediction(self, level: float) -> Interval | None:
-        return None
-
-    @property
-    def sd(self) -> float | None:
-        """Of the difference of a run of each cell."""
-        if self.lacks or min(map(len, self.groups)) < 2:
-            return None
-        return math.hypot(*map(statistics.stdev, self.groups))
 
 
 def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Sequence[int] | None) -> Logged:
@@ -92,36 +51,36 @@ def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Seq
     counted = [run for run in runs if alone is None or run.seed in alone]
     cells, shared = paired_runs(part, counted)
     if part.kind == "exact" or not all(cells):
-        return _as_logged(gather(part, counted, least=least, delta=_delta(part)))
+        return Logged(gather(part, counted, least=least, delta=_delta(part)))
     _check_cells(part, cells)
     compared = [*{run.id: run for cell in cells for run in cell.values()}.values()]
-    ids = tuple(run.id for run in compared)
     part = declared(part, compared)
     end, monitor = part.endpoint, compared[0].monitor
+    undecidable = Observed(part=part, gap=rules.NOT_DECIDABLE, runs=tuple(run.id for run in compared))
     if at_best(end) and monitor["split"] == end.split:
-        return Logged(part, rules.NOT_DECIDABLE, "chosen by itself", (end.split,), runs=ids)
+        return Logged(replace(undecidable, why="chosen by itself", about=(end.split,)))
     at_common = at_common_steps(part, compared, length)
     if not at_common.runs:
-        return Logged(part, rules.NOT_DECIDABLE, "no common steps", runs=ids)
+        return Logged(replace(undecidable, why="no common steps"))
     same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
     pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
     is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
     if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
-        return Logged(part, rules.NOT_DECIDABLE, "no pairs", runs=ids, compared=(_not_paired(cells, part),))
+        return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
     cells = paired_runs(part, at_common.runs)[0]
     if pairs:
-        seen = _as_logged(gather(part, at_common.runs, shared, least, _delta(part)))
+        observed = gather(part, at_common.runs, shared, least, _delta(part))
     else:
-        seen = _unpaired(part, cells, least)
-    if seen.why == "no record":
-        seen = replace(seen, about=(_lacking(seen, at_common.runs),))
-    if not seen.gap and (copies := _copies(part, cells)):
-        seen = replace(seen, complete=False, why="copies", about=(copies,))
-    if at_common.short and not seen.gap:
-        seen = replace(seen, complete=False, why="cut short", about=at_common.short)
+        observed = _two_groups(part, cells, least)
+    if observed.why == "no record":
+        observed = replace(observed, about=(_lacking(observed, at_common.runs),))
+    if not observed.gap and (copies := _copies(part, cells)):
+        observed = replace(observed, complete=False, why="copies", about=(copies,))
+    if at_common.short and not observed.gap:
+        observed = replace(observed, complete=False, why="cut short", about=at_common.short)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)
     step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
-    return replace(seen, lost=lost, step=step, compared=tuple(_compared(part, cells, pairs, at_common, lost)))
+    return Logged(observed, lost, tuple(_compared(part, cells, pairs, at_common, lost)), step)
 
 
 def _copies(part: Part, cells: Cells) -> str:
@@ -177,31 +136,27 @@ def _delta(part: Part) -> float | None:
     return None if part.delta is None else part.delta.is_
 
 
-def _as_logged(seen: Observed) -> Logged:
-    return Logged(**{field.name: getattr(seen, field.name) for field in fields(Observed) if field.init})
-
-
-def _unpaired(part: Part, cells: Cells, least: int) -> Logged:
+def _two_groups(part: Part, cells: Cells, least: int) -> Observed:
     """All runs of both cells, each cell by itself."""
-    rows = []  # of each cell the outcomes
-    for (_, cell), found in zip(part.contrast, cells, strict=True):
-        variant = cell.get("variant", part.endpoint.variant)
-        rows.append({run.id: outcome_of(part.endpoint, run, variant) for run in found.values()})
-    runs = tuple(run for row in rows for run in row)
-    if lacking := sorted(run for row in rows for run, outcome in row.items() if outcome is None):
-        return Logged(part, rules.NOT_DECIDABLE, "no record", tuple(lacking), runs=runs)
-    seen = [[outcome for outcome in row.values() if outcome is not None] for row in rows]
-    groups, values = [], []
-    for term, outcomes in zip(part.contrast, seen, strict=True):
-        sides = (sides_of(replace(part, contrast=(term,)), [outcome]) for outcome in outcomes)
-        groups.append(tuple(side[0] - side[1] for side in sides if side is not None))
-        values.append({"cell": dict(term[1]), "weight": term[0], "values": [*map(str, outcomes)]})
+    groups, values, lacking = [], [], []
+    outcomes: list[Outcome] = []
+    for (weight, cell), runs in zip(part.contrast, cells, strict=True):
+        alone, variant = replace(part, contrast=((1, cell),)), cell.get("variant", part.endpoint.variant)
+        of_cell = {run.id: outcome_of(part.endpoint, run, variant) for run in runs.values()}
+        lacking += [run for run, outcome in of_cell.items() if outcome is None]
+        recorded = [outcome for outcome in of_cell.values() if outcome is not None]
+        groups.append((weight, tuple(bounds_of(alone, [outcome]) for outcome in recorded)))
+        values.append({"cell": dict(cell), "weight": weight, "values": [*map(str, recorded)]})
+        outcomes += recorded
+    ids = tuple(run.id for cell in cells for run in cell.values())
+    if lacking:
+        return Observed(part=part, gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)), runs=ids)
     timed, smaller, larger = part.endpoint.kind == "time_to_level", min(map(len, cells)), max(map(len, cells))
-    every = [outcome for outcomes in seen for outcome in outcomes]
     enough = smaller >= max(least, FEWEST)
     uneven = enough and larger > MOST_UNEVEN * smaller
-    return Unpaired(
+    return Observed(
         part=part,
+        groups=tuple(group for _, group in sorted(groups, key=lambda group: -group[0])),  # first minus second
         why="uneven" if uneven else "",
         about=(f"{smaller}", f"{larger}", f"{math.ceil(larger / MOST_UNEVEN)}") if uneven else (),
         complete=enough and not uneven,
@@ -209,19 +164,17 @@ def _unpaired(part: Part, cells: Cells, least: int) -> Logged:
         seeds=next(tuple(sorted(cell)) for cell in cells if len(cell) == smaller),
         least=least,
         cells=tuple(values),
-        runs=runs,
-        diverged=sum(outcome.diverged for outcome in every),
-        censored=sum(outcome.value is None for outcome in every) if timed else 0,
-        groups=tuple(groups),
-        lacks=sum(map(len, groups)) < len(runs),
+        runs=ids,
+        diverged=sum(outcome.diverged for outcome in outcomes),
+        censored=sum(outcome.value is None for outcome in outcomes) if timed else 0,
     )
 
 
-def _lacking(seen: Observed, runs: Sequence[Run]) -> str:
+def _lacking(observed: Observed, runs: Sequence[Run]) -> str:
     """Which runs have no number, by their names."""
-    names = [named(run) for run in runs if run.id in seen.about]
+    names = [named(run) for run in runs if run.id in observed.about]
     more = f" and {len(names) - 1} more runs" if len(names) > 1 else ""
-    end = seen.part.endpoint
+    end = observed.part.endpoint
     return f"{names[0]}{more} ({end.split} {end.metric})"
 
 

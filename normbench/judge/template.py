@@ -63,10 +63,10 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
 
     (claim,) = content["claims"]
     (part,) = claims.built(content, Path("--init")).claims[0].parts
-    seen = observe(part, [run for run in runs if not run.control], content["length"], FEWEST, None)
+    effects = observe(part, [run for run in runs if not run.control], content["length"], FEWEST, None).observed
     margin = None
-    if seen.sd is not None and not seen.flat:
-        margin = detectable_effect(seen.sd, len(seen.seeds), 1 - ALPHA, POWER)
+    if effects.sd is not None and not effects.flat:
+        margin = detectable_effect(effects.sd, effects.n, 1 - ALPHA, POWER)
     second = copy.deepcopy(claim) | {"id": "C2", "kind": "no_worse"}
     second["statement"] = second["statement"].replace("better than", "no worse than")
     second["parts"][0]["within"] = margin and float(f"{margin:.3g}")

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from normbench.errors import BadInput
 from normbench.files.stored import LOGGED
-from normbench.judge.evidence import Logged, Unpaired, observe
+from normbench.judge.evidence import Logged, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
-from normbench.papers.observed import Observed
+from normbench.papers.parts import Observed
 from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 
@@ -31,20 +31,22 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
         runs = [replace(run, control="") for run in runs]
     elif settings and "" not in settings:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
-    seen = [_Seen(claim, claims, runs) for claim in claims.claims]
-    found = [one.verdict(ALPHA) for one in seen]
-    testable = [place for place, claim in enumerate(found) if claim.spent]
+    claimed = [_Evidence(claim, claims, runs) for claim in claims.claims]
+    verdicts = [evidence.verdict(ALPHA) for evidence in claimed]
+    testable = [place for place, verdict in enumerate(verdicts) if verdict.spent]
     decided: list[int] = []
     while True:
         alpha = ALPHA / max(1, len(testable) - len(decided))
-        found = [found[place] if place in decided else one.verdict(alpha) for place, one in enumerate(seen)]
-        new = [place for place in testable if place not in decided and found[place].word in rules.DECIDED]
-        if not new:
-            return found
-        decided += new
+        for place, evidence in enumerate(claimed):
+            if place not in decided:
+                verdicts[place] = evidence.verdict(alpha)
+        newly = [place for place in testable if place not in decided and verdicts[place].word in rules.DECIDED]
+        if not newly:
+            return verdicts
+        decided += newly
 
 
-class _Seen:
+class _Evidence:
     """What the runs show of a claim."""
 
     def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[Run]) -> None:
@@ -65,29 +67,31 @@ class _Seen:
 
     def verdict(self, alpha: float) -> Verdict:
         setting, reported = _with_parts(self.setting), _with_parts(self.reported)
-        controls = {name: _with_parts(seen) for name, seen in self.controls.items()}
+        controls = {name: _with_parts(logged) for name, logged in self.controls.items()}
         verdict = decide(self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=ALPHA)
         parts = []
-        for seen, part in zip(self.setting, verdict.parts, strict=True):
-            unpaired = tuple(len(cell["values"]) for cell in seen.cells) if isinstance(seen, Unpaired) else None
+        for logged, part in zip(self.setting, verdict.parts, strict=True):
+            counts = tuple(len(cell["values"]) for cell in logged.observed.cells)
             quantity = part.quantity
-            if seen.step is not None:
-                quantity = f"{quantity.removeprefix('final ')} at step {seen.step:g}"
+            if logged.step is not None:
+                quantity = f"{quantity.removeprefix('final ')} at step {logged.step:g}"
+            unpaired = None if logged.observed.paired else counts
             parts.append(replace(part, logged=True, unpaired=unpaired, quantity=quantity))
-        worse = any(_lost(seen, 1) > _lost(seen, -1) for seen in self.setting)
+        worse = any(_lost(logged, 1) > _lost(logged, -1) for logged in self.setting)
         if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:
             words = rules.verdict(rules.UNDECIDED, rules.DIVERGED, rules.AS_LOGGED, "")
             verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
-        compared = dict.fromkeys(text for seen in self.setting for text in seen.compared)
+        compared = dict.fromkeys(text for logged in self.setting for text in logged.compared)
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
         return replace(verdict, answer=describe.evidence(verdict))
 
 
-def _with_parts(seen: Sequence[Logged]) -> list[tuple[Part, Observed]]:
-    return [(one.part, one) for one in seen]
+def _with_parts(logged: Sequence[Logged]) -> list[tuple[Part, Observed]]:
+    return [(each.observed.part, each.observed) for each in logged]
 
 
-def _lost(seen: Logged, sign: int) -> int:
+def _lost(logged: Logged, sign: int) -> int:
     """How many of the runs on one side of the comparison diverged."""
-    return sum(lost for lost, (weight, _) in zip(seen.lost, seen.part.contrast, strict=False) if weight * sign > 0)
+    contrast = logged.observed.part.contrast
+    return sum(lost for lost, (weight, _) in zip(logged.lost, contrast, strict=False) if weight * sign > 0)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from normbench.files.stored import LOGGED
 from normbench.papers import rules
 from normbench.papers.claims import Amendment, Claim, Part
-from normbench.papers.observed import Observed
-from normbench.papers.parts import PartResult, result
+from normbench.papers.parts import Observed, PartResult, result
 from normbench.papers.rules_file import ALPHA
 from normbench.stats.statistics import Interval
 

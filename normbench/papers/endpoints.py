@@ -10,6 +10,7 @@ from normbench.draw.text import show
 from normbench.errors import BadInput
 from normbench.papers.claims import BEST, Cell, Endpoint, Level, Part, format_cell
 from normbench.runs.run import Run
+from normbench.stats.effects import Bounds
 from normbench.stats.series import (
     Reached,
     Series,
@@ -26,7 +27,6 @@ from normbench.stats.series import (
     trapezoid,
 )
 
-Bounds = tuple[float, float]  # of a number: itself twice, or an end at infinity
 _SCALES: Mapping[str, Callable[[float], float]] = {
     "log": log_floored,
     "percent": lambda value: 100 * value,
@@ -142,7 +142,10 @@ def sides_of(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
 
 
 def bounds_of(part: Part, row: Sequence[Outcome]) -> Bounds:
-    """Bounds of a seed's effect where a run has no number: interval arithmetic with infinite ends."""
+    """One seed's effect; where a run has no number its bounds, by interval arithmetic with infinite ends."""
+    sides = sides_of(part, row)
+    if sides is not None:
+        return (sides[0] - sides[1],) * 2
     low = high = 0.0
     for (weight, _), outcome in zip(part.contrast, row, strict=True):
         ends = [weight * end for end in _ends(part, outcome)]

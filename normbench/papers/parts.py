@@ -15,18 +15,49 @@ from typing import Any
 from normbench.papers import rules
 from normbench.papers.claims import Part, compared, format_cell
 from normbench.papers.endpoints import Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
-from normbench.papers.observed import Observed
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.runs.run import Run
+from normbench.stats.effects import Effects
 from normbench.stats.examples import Spread
-from normbench.stats.statistics import (
-    Interval,
-    detectable_effect,
-    paired,
-    sign_test,
-    signed_rank,
-    within,
-)
+from normbench.stats.statistics import Interval, detectable_effect, paired, sign_test, signed_rank, within
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed(Effects):
+    """What the runs show of one part at one setting, for `rules` and for pages.
+
+    `gap` is "not run" or "not decidable here" where there are no observations; `complete`: all planned seeds are there;
+    `planned`: the look at them was planned, else nothing is negligible or equivalent; `fresh`: the seeds had not been
+    seen when the smallest effect was declared; unless this is true, and every seed has a number, nothing is negligible.
+    """
+
+    part: Part
+    gap: str = ""
+    why: str = ""  # of the gap, a key of `describe.WHY`
+    about: tuple[str, ...] = ()  # the cells, runs or numbers that `why` speaks of
+    complete: bool = False
+    planned: bool = True
+    fresh: bool = True
+    delta: float | None = None
+    exact: bool | None = None
+    number: float | None = None  # of an exact part
+    censored: int = 0
+    diverged: int = 0
+    seeds: tuple[int, ...] = ()
+    least: int = 0
+    cells: tuple[Mapping[str, Any], ...] = ()
+    runs: tuple[str, ...] = ()
+
+    @property
+    def effect(self) -> float | None:
+        """Mean, or median where the sign test decides; None where a seed without a number leaves it open."""
+        if self.number is not None:
+            return self.number
+        return self.median if self.part.test == "sign" else self.mean
+
+    def interval(self, level: float) -> Interval | None:
+        """Two-sided, of the mean effect, or of its median where the sign test decides."""
+        return self.median_interval(level) if self.part.test == "sign" else self.mean_interval(level)
 
 
 def gather(
@@ -84,10 +115,7 @@ def gather(
         common["delta"] = None
     return Observed(
         complete=len(shared) >= max(least, FEWEST),
-        effects=tuple(
-            bounds_of(part, row) if side is None else (side[0] - side[1],) * 2
-            for row, side in zip(rows, sides, strict=True)
-        ),
+        pairs=tuple(bounds_of(part, row) for row in rows),
         sides=tuple(side for side in sides if side is not None),
         spread=spread if whole else None,
         censored=censored,
@@ -106,15 +134,15 @@ def _gather_exact(part: Part, runs: Sequence[Run]) -> Observed:
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
     ids = tuple(run.id for run in found)
     if not found:
-        return Observed(part, rules.NOT_RUN, "no runs", (format_cell(cell),))
+        return Observed(part=part, gap=rules.NOT_RUN, why="no runs", about=(format_cell(cell),))
     numbers = []
     for run in found:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
         if len(values) != 1:
-            return Observed(part, rules.NOT_DECIDABLE, "no record", (run.id,), runs=ids)
+            return Observed(part=part, gap=rules.NOT_DECIDABLE, why="no record", about=(run.id,), runs=ids)
         numbers += values
     worst = max(numbers, key=lambda number: _miss(part, number))
-    return Observed(part, complete=True, exact=_miss(part, worst) <= 0, number=worst, runs=ids)
+    return Observed(part=part, complete=True, exact=_miss(part, worst) <= 0, number=worst, runs=ids)
 
 
 def _miss(part: Part, number: float) -> float:
@@ -178,7 +206,7 @@ def result(seen: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, 
     """
     part = seen.part
     above, below = seen.signs
-    by_order = seen.effects and (part.test == "sign" or not seen.whole)
+    by_order = seen.pairs and (part.test == "sign" or not seen.whole)
     plus, minus = ([side[place] for side in seen.sides] for place in (0, 1))
     statistical = part.kind != "exact"
     return PartResult(

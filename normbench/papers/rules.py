@@ -21,7 +21,7 @@ from normbench.papers.rules_file import ALPHA, RULES
 from normbench.stats.statistics import Interval, sign_test, within
 
 if TYPE_CHECKING:  # it takes a tenth of a second, and `list` judges nothing
-    from normbench.papers.observed import Observed
+    from normbench.papers.parts import Observed
 
 WORDS = HOLDS, FAILS, NEGLIGIBLE, UNDECIDED, UNTESTED = "holds", "fails", "negligible", "undecided", "untested"
 DECIDED = (HOLDS, FAILS, NEGLIGIBLE)

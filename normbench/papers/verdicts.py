@@ -19,8 +19,7 @@ from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Amendment, Artifact, Claim, Part
 from normbench.papers.decide import Verdict, decide
 from normbench.papers.endpoints import paired_runs
-from normbench.papers.observed import Observed
-from normbench.papers.parts import gather
+from normbench.papers.parts import Observed, gather
 from normbench.runs import files
 from normbench.runs.run import Run
 from normbench.stats.examples import Spread

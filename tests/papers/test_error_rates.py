@@ -12,7 +12,7 @@ import pytest
 from normbench.core.streams import stream
 from normbench.papers import rules
 from normbench.papers.claims import Endpoint, Part
-from normbench.papers.observed import Observed
+from normbench.papers.parts import Observed
 from normbench.stats.statistics import median_interval
 
 SLOW = pytest.param(6_000, marks=pytest.mark.slow)
@@ -37,7 +37,7 @@ def together(draw: np.random.Generator, n: int, k: int) -> np.ndarray:
 def evidence(parts: Sequence[Part], effects: np.ndarray, delta: float | None) -> list[tuple[Part, Observed]]:
     columns = effects.T.tolist()
     return [
-        (part, Observed(part, complete=True, effects=tuple((e, e) for e in column), delta=delta))
+        (part, Observed(part=part, complete=True, pairs=tuple((e, e) for e in column), delta=delta))
         for part, column in zip(parts, columns, strict=True)
     ]
 
@@ -171,7 +171,7 @@ def test_the_sign_test_is_rarely_wrong_on_medians_of_heavy_tails(word: str, k: i
         if word == "negligible":
             low = high = DELTA + 0.01 * draw.standard_cauchy((n, k))
         judged = [
-            (p, Observed(p, complete=True, effects=tuple(zip(*ends, strict=True)), delta=DELTA))
+            (p, Observed(part=p, complete=True, pairs=tuple(zip(*ends, strict=True)), delta=DELTA))
             for p, *ends in zip(parts, low.T.tolist(), high.T.tolist(), strict=True)
         ]
         return rules.claim_word(judged) == word

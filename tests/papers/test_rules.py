@@ -12,8 +12,7 @@ from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effect
 
 from normbench.papers import rules
 from normbench.papers.claims import Delta, load
-from normbench.papers.observed import Observed
-from normbench.papers.parts import result
+from normbench.papers.parts import Observed, result
 from normbench.stats.statistics import t_interval
 
 # --- a direction -----------------------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ def test_only_a_direction_makes_a_claim_negligible() -> None:
 
 
 def test_a_part_that_was_not_run_comes_before_one_that_is_not_decidable() -> None:
-    gaps = [(direction(), Observed(direction(), gap=gap)) for gap in ("not run", "not decidable here")]
+    gaps = [(direction(), Observed(part=direction(), gap=gap)) for gap in ("not run", "not decidable here")]
     sure = [(direction(), seen(direction(), effects(5.0, 0.4)))]
     for parts in (gaps, gaps[::-1], sure + gaps, gaps[::-1] + sure):
         assert rules.claim_word(parts) == "not run"
@@ -289,7 +288,7 @@ def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
 
 def test_a_control_whose_runs_cannot_tell_is_not_one_without_runs() -> None:
     sure = (direction(), seen(direction(), effects(5.0, 0.4)))
-    gaps = [(direction(), Observed(direction(), gap=gap)) for gap in ("not run", "not decidable here")]
+    gaps = [(direction(), Observed(part=direction(), gap=gap)) for gap in ("not run", "not decidable here")]
     assert rules.control_words([sure, gaps[0]], 2) == ("not run", "not run")
     assert rules.control_words([sure, gaps[1]], 2) == ("not decidable here", "not decidable here")
     assert rules.robustness(H, [(H, H), ("not decidable here",) * 2]) == "undecided"

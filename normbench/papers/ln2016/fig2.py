@@ -193,7 +193,7 @@ def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     part = claim.parts[-1]
     level = part.endpoint.relative
     seen = gather(part, [run for run in runs if not run.control])
-    if not seen.effects or not level:
+    if not seen.pairs or not level:
         return []
     where = f"BN-everywhere comes to {100 * level.share:g} % of the way before LN-LSTM"
     return [f"{where} in {seen.signs[0]} of {len(seen.seeds)} published seeds."]
