@@ -26,58 +26,64 @@ MOST = 4  # comparisons
 
 
 def suggested_commands(c: Comparison, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
-    """Commands for the seeds that both sides of an open comparison lack, for the comparisons that need the fewest.
+    """Commands for the seeds that arms of open comparisons lack, for the comparisons that need the fewest.
 
-    First those that the other side has, so that there are pairs, then the lowest that no side has. Runs under way count
-    as there. Empty where all is decided, under way or out of reach. Seeds that a filter would leave out get a line that
-    says so. `given`: options that are added to all commands.
+    All arms of a group get the same seeds, so that they stay pairs: first those that another has, then the lowest that
+    none has. Runs under way count as done. Empty where all is decided, under way or out of reach. Seeds that a filter
+    would leave out get a line that says so. `given`: options that are added to all commands.
     """
-    lacking, found = _lacking(c)[0], []
+    lacking, lines = _lacking(c), []
     further = [replace(cells[0].runs[0], id="", seed=seeds[-1]) for seeds, cells in lacking.items()]
     fitting = c.task.fitting(further)
     for run, (seeds, cells) in zip(further, lacking.items(), strict=True):
         if run in fitting:
-            found += commands(cells, seeds, config_dir, given)
+            lines += commands(cells, seeds, config_dir, given)
         else:
-            found.append(f"# The filter leaves out {format_seeds(seeds)}, which a verdict needs.")
-    return list(dict.fromkeys(found))
+            lines.append(f"# The filter leaves out {format_seeds(seeds)}, which a verdict needs.")
+    return list(dict.fromkeys(lines))
 
 
 def under_way(c: Comparison) -> int:
     """How many runs are under way that the open comparisons need."""
-    return _lacking(c)[1]
+    return sum(len(cell.under_way) for cells, _ in _open_groups(c) for cell in cells)
 
 
-def _lacking(c: Comparison) -> tuple[dict[tuple[int, ...], list[Cell]], int]:
-    """The cells by the seeds that they lack, the fewest first; and how many others are coming."""
-    asked: list[tuple[int, Cell, Cell]] = []  # (seeds needed, the two cells)
+def _open_groups(c: Comparison) -> list[tuple[list[Cell], int]]:
+    """The cells of the groups with open comparisons, and the seeds that each cell needs."""
+    needed = []
     for group in c.groups:
-        cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
-            wanted = FEWEST if d.n < FEWEST else math.ceil(d.most / MOST_UNEVEN) if d.why == UNEVEN else d.needed
-            if wanted and d.n < wanted <= REACH:
-                asked.append((wanted, cells[d.first], cells[d.second]))
-    has = {cell.key: {run.seed for run in (*cell.done, *cell.under_way)} for cell in c.task.cells}
-    taken = {cell.key: {run.seed for run in cell.runs} | cell.left_out for cell in c.task.cells}
-    done = {cell.key: len(cell.done) for cell in c.task.cells}
-    added: dict[str, list[int]] = {key: [] for key in has}
-    coming: dict[str, int] = {}
-    for wanted, *pair in sorted(asked, key=lambda one: one[0])[:MOST]:
-        first, second = sorted((cell.key for cell in pair), key=lambda key: -len(has[key]))
-        for key, other in ((first, second), (second, first)):
-            coming[key] = max(coming.get(key, 0), min(wanted, len(has[key])) - done[key])
-            of_other = (*sorted(has[other]), *added[other])
-            free = (seed for seed in itertools.count(1) if seed not in taken[key] | taken[other])
-            for seed in itertools.chain(of_other, free):
-                if len(has[key]) + len(added[key]) >= wanted:
-                    break
-                if seed not in taken[key] and seed not in added[key]:
-                    added[key].append(seed)
+            seeds = FEWEST if d.n < FEWEST else math.ceil(d.most / MOST_UNEVEN) if d.why == UNEVEN else d.needed
+            if seeds and d.n < seeds <= REACH:
+                needed.append((seeds, group.place))
+    most = dict((place, seeds) for seeds, place in sorted(needed)[:MOST])
+    groups = []
+    for group in c.groups:
+        if not group.tuned and group.place in most:
+            trainable = {row.cell.key for row in group.rows if not (row.lost or row.unlogged)}
+            groups.append(([cell for cell in c.task.cells if cell.key in trainable], most[group.place]))
+    return groups
+
+
+def _lacking(c: Comparison) -> dict[tuple[int, ...], list[Cell]]:
+    """The cells by the seeds that they lack, the fewest first."""
     lacking: dict[tuple[int, ...], list[Cell]] = {}
-    for cell in c.task.cells:
-        if seeds := tuple(sorted(added[cell.key])):
-            lacking.setdefault(seeds, []).append(cell)
-    return dict(sorted(lacking.items(), key=lambda item: len(item[0]))), sum(coming.values())
+    for cells, needed in _open_groups(c):
+        for cell, seeds in zip(cells, _further_seeds(cells, needed), strict=True):
+            if seeds:
+                lacking.setdefault(seeds, []).append(cell)
+    return dict(sorted(lacking.items(), key=lambda item: len(item[0])))
+
+
+def _further_seeds(cells: Sequence[Cell], needed: int) -> list[tuple[int, ...]]:
+    """For each cell the seeds that it lacks, so that all have the same, and as many as needed."""
+    counting = [{run.seed for run in (*cell.done, *cell.under_way)} for cell in cells]
+    taken = [{run.seed for run in cell.runs} | cell.left_out for cell in cells]
+    common: set[int] = set().union(*counting)
+    usable = min(len(common - (seeds - counts)) for seeds, counts in zip(taken, counting, strict=True))
+    free = (seed for seed in itertools.count(1) if not any(seed in seeds for seeds in taken))
+    common |= {*itertools.islice(free, max(0, needed - usable))}
+    return [tuple(sorted(common - seeds)) for seeds in taken]
 
 
 def out_of_reach(c: Comparison) -> list[str]:
@@ -123,21 +129,21 @@ def commands(
             without.setdefault(gone, {})[cell.norm] = None
         else:
             trained.setdefault(tuple(words), []).append(words)
-    found = []
+    reproduced, trains = [], []
     for (head, axes_words), names in arms.items():
         only = [part for name in dict.fromkeys((*names, *axes_words)) for part in ("--only", name)]
-        found += [["reproduce", *head, *only, "--seeds", f"{part[0]}-{part[-1]}"] for part in ranges(seeds)]
+        reproduced += [["reproduce", *head, *only, "--seeds", f"{part[0]}-{part[-1]}"] for part in ranges(seeds)]
     is_range = len(seeds) > 1 and len(ranges(seeds)) == 1
     word = f"seed=range({seeds[0]},{seeds[-1] + 1})" if is_range else f"seed={','.join(map(str, seeds))}"
     for sweep in itertools.chain.from_iterable(map(_sweeps, trained.values())):
-        found.append(["train", "-m", *sweep, word, "launcher=pool"])
+        trains.append(["train", "-m", *sweep, word, "launcher=pool"])
     reasons = (f"# {format_seeds(seeds)} of {', '.join(norms)}: {why}" for why, norms in without.items())
-    return [*(shlex.join(["normbench", *words, *given]) for words in found), *reasons]
+    return [*(shlex.join(["normbench", *words, *given]) for words in (*reproduced, *trains)), *reasons]
 
 
-def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:
+def _sweeps(configs: Sequence[Mapping[str, str]]) -> list[list[str]]:
     """The words of one sweep where the configurations are a full product of their values, else of one sweep each."""
-    choices = {key: list(dict.fromkeys(words[key] for words in asked)) for key in asked[0]}
-    if math.prod(map(len, choices.values())) == len({tuple(words.values()) for words in asked}):
+    choices = {key: list(dict.fromkeys(words[key] for words in configs)) for key in configs[0]}
+    if math.prod(map(len, choices.values())) == len({tuple(words.values()) for words in configs}):
         return [[f"{key}={','.join(values)}" for key, values in choices.items()]]
-    return [configuration.format_words(words) for words in asked]
+    return [configuration.format_words(words) for words in configs]

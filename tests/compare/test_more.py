@@ -127,7 +127,7 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
 
 def _needing(seeds: dict[str, Sequence[int]]) -> dict[str, list[int]]:
     """By normalizer the seeds of the commands that would decide between arms with these seeds."""
-    errors = {"none": 0.5, "layer": 0.1}
+    errors = {"none": 0.5, "layer": 0.1, "batch": 0.11}
     found = asked([run(errors[norm] + 0.001 * k, norm, s) for norm, own in seeds.items() for k, s in enumerate(own)])
     wanted: dict[str, list[int]] = {}
     for line in suggested_seeds.suggested_commands(found):
@@ -144,11 +144,12 @@ def _needing(seeds: dict[str, Sequence[int]]) -> dict[str, list[int]]:
         ({"layer": (1, 2, 3), "none": (1, 2, 3, 4, 5)}, {"layer": [4, 5]}),
         ({"layer": (1, 2**63 - 1), "none": (1,)}, {"layer": [2, 3, 4], "none": [2, 3, 4, 2**63 - 1]}),
         ({"layer": (11, 12), "none": (1, 2)}, {"layer": [1, 2, 3], "none": [3, 11, 12]}),
+        ({"layer": range(1, 6), "batch": range(1, 7), "none": (1, 2)}, {"layer": [6], "none": [3, 4, 5, 6]}),
     ],
     ids=str,
 )
-def test_both_sides_get_the_same_seeds(seeds: dict[str, Sequence[int]], wanted: dict[str, list[int]]) -> None:
-    """Those that the other side has, then the lowest that neither has: as many pairs as there can be."""
+def test_all_arms_get_the_same_seeds(seeds: dict[str, Sequence[int]], wanted: dict[str, list[int]]) -> None:
+    """Those that another arm has, then the lowest that none has: as many pairs as there can be."""
     assert _needing(seeds) == wanted
 
 
