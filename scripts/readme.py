@@ -22,6 +22,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, rules
 from normbench.papers.claims import Artifact
 from normbench.papers.decide import Verdict
+from normbench.papers.page import ClaimText
 from normbench.papers.verdicts import once
 from normbench.runs import pack
 
@@ -60,7 +61,7 @@ def table(results: Path) -> str:
             if claim.id in judged:
                 fidelity, found = judged[claim.id]
                 link = f"[{name}]({name}/{fidelity}/table.md)"
-                verdict, answer = found.verdict, describe.evidence(found)
+                verdict, answer = found.verdict, ClaimText.of(found).evidence
             amended = " (amended)" if any(a.claim == claim.id for a in artifact.amendments) else ""
             statement = escape(f"{claim.id}: {claim.statement}{amended}")
             lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
@@ -144,8 +145,7 @@ def _answer(given: Mapping[str, str], results: Path) -> str:
             raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
         return f"{given['what']}: **{rules.UNTESTED}** ({id})"
     fidelity, claim = judged[id]
-    part = describe.deciding(claim)
-    number = describe.finding(claim)[0] if claim.kind == "exact" else describe.effect(part) if part and part.n else ""
+    number = describe.finding(claim)[0] if claim.kind == "exact" else ClaimText.of(claim).effect
     word = " · ".join([f"**{claim.word}**", *(text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE)])
     texts = [text for text in (word, escape(number)) if text]
     but = f"; {given['but']}" if "but" in given else ""

@@ -121,8 +121,7 @@ class Judge(Judging):
         notes += absent
         for note in notes:
             self.say(f"  note: {note}")
-        answers = ["; ".join(filter(None, [claim.answer, claim.compared])) for claim in claims]
-        print_verdicts(claims, answers, self.console)
+        print_verdicts(claims, self.console)
         if self.as_json:
             said = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
             terminal.say_json({"title": asked.title, "claims": said, "notes": notes})

@@ -81,14 +81,15 @@ class Judging(options.Answering):
             files.atomic_write(self.markdown, ci.markdown(self.asked, judged, words).encode())
 
 
-def print_verdicts(claims: Sequence[Verdict], answers: Sequence[str], console: Console) -> None:
+def print_verdicts(claims: Sequence[Verdict], console: Console) -> None:
     """Print each claim with its verdict and answer: a line of a pipe, which keeps commands in it whole."""
-    from normbench.papers import describe
+    from normbench.papers.page import ClaimText
 
     width = max((len(claim.id) for claim in claims), default=0)
-    for claim, answer in zip(claims, answers, strict=True):
-        verdict = (claim.verdict, COLOURS.get(describe.news(claim), ""))
-        line = Text.assemble(verdict, visible(f" – {claim.statement}: {answer}"))
+    for claim in claims:
+        text = ClaimText.of(claim)
+        verdict = (claim.verdict, COLOURS.get(text.news, ""))
+        line = Text.assemble(verdict, visible(f" – {claim.statement}: {text.in_full}"))
         say_under(console, f"{claim.id:<{width}}  ", line)
     if claims:
         say(console, "")

@@ -240,7 +240,7 @@ class Reproduce(Judging):
 
     def _publish(self, planned: artifacts.Plan, runs: Sequence[Run]) -> tuple[Publication, dict[str, str]]:
         """Publish and print the results; with the files."""
-        from normbench.papers import describe, publish
+        from normbench.papers import publish
 
         place = publish.folder(self.results, planned.artifact, self.fidelity)
         if runs or place.exists():
@@ -252,8 +252,7 @@ class Reproduce(Judging):
         if self.fidelity == publish.SMOKE:
             self.say("  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         else:
-            claims = published.verdicts.claims
-            print_verdicts(claims, [*map(describe.in_full, claims)], self.console)
+            print_verdicts(published.verdicts.claims, self.console)
         for note in published.notes:
             self.say(f"  note: {note}")
         named = {"figure": "figure.svg", "table": "table.md", "verdicts": "verdicts.json"}

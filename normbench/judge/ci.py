@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from normbench.draw.text import visible
 from normbench.errors import BadInput, NormbenchError, unknown
-from normbench.papers import describe, rules
+from normbench.papers import rules
 from normbench.papers.decide import Verdict
+from normbench.papers.page import ClaimText
 from normbench.papers.parts import PartResult
 
 FAILED = 6  # the exit code where a claim has a word of --fail-on
@@ -101,10 +102,10 @@ def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim.verdict)
         cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)
-        part = describe.deciding(claim)
-        effect = describe.effect(part) if part and part.n else "–"
-        row = f"| {' | '.join([*cells, _text(effect), str(claim.n)])} |"
-        entries.append((row, f"**{_text(name)}** {word}: {_text(_evidence(claim))}" if word else ""))
+        text = ClaimText.of(claim)
+        effect = _text(text.effect) if text.effect else "–"
+        row = f"| {' | '.join([*cells, effect, str(claim.n)])} |"
+        entries.append((row, f"**{_text(name)}** {word}: {_text(text.evidence)}" if word else ""))
     room = LONGEST - len("\n".join([*head, LOOKS])) - 200  # the table's head, and the line on what is left out
     kept = 0
     while kept < len(entries) and (room := room - sum(map(len, entries[kept])) - 8) >= 0:
@@ -122,7 +123,3 @@ def _text(text: str) -> str:
     line = str(visible(text))
     line = line if len(line) <= LONGEST_TEXT else f"{line[:LONGEST_TEXT]}…"
     return _MARKUP.sub(r"\\\g<0>", line).replace("@", "@&#8203;")
-
-
-def _evidence(claim: Verdict) -> str:
-    return "; ".join(filter(None, [claim.answer, claim.compared]))

@@ -419,21 +419,16 @@ class Drawing:
     entries: Sequence[Entry] = ()
     panels: Sequence[Panel] = ()
     caution: str = ""
-    plainly: Sequence[str] = ()  # what the figure's curves show beside what was claimed
     explanation: Sequence[str] = ()
     meanings: Sequence[tuple[str, str]] = ()
 
 
 def draw(artifact: claims.Artifact, runs: Sequence[Run]) -> Drawing:
     """As of `table`, `panels`, `caution`, `explanation` and `meanings`."""
-    from normbench.papers import describe  # late: with numpy, which whoever lists artifacts does not need
-
-    drawn = panels(artifact, runs)
     return Drawing(
         entries=table(artifact, runs),
-        panels=drawn,
+        panels=panels(artifact, runs),
         caution=caution(artifact, runs),
-        plainly=describe.curves(drawn, artifact.names),
         explanation=explanation(artifact, runs),
         meanings=meanings(artifact, runs),
     )

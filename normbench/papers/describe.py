@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from normbench.draw.panels import Panel
 from normbench.draw.text import minus, show
 from normbench.papers import rules
 from normbench.papers.rules_file import ALPHA, FEWEST
@@ -21,7 +20,6 @@ if TYPE_CHECKING:  # they take a tenth of a second, and `list` judges nothing
     from normbench.papers.parts import PartResult
 
 MOST_DIGITS = 7  # of the ends of an interval that look alike
-APART = 2.0  # times, from which a difference of curves is plain
 WHY = {  # what keeps a part from a word
     "no runs": "no runs of {about}",
     "no planned runs": "no runs with the planned seeds of {about}",
@@ -65,15 +63,19 @@ _SUGGESTIONS = {
 
 
 def evidence(claim: Verdict) -> str:
-    """The answer, what the controls say, and what else a reader has to know."""
-    texts = [answer(claim), *_controls(claim)]
+    """The answer, and what is beside it."""
+    return "; ".join([answer(claim), *besides(claim)])
+
+
+def besides(claim: Verdict) -> list[str]:
+    """What the controls say, and what else a reader has to know."""
+    texts = _controls(claim)
     texts += [
         f"besides, {_compared(part)} ({part.word})" for part in claim.reported if part.id in claim.beside and part.n
     ]
     alone = {name: "judged" if not name else f"under {name}" for name in claim.alone}
     seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim.alone.items()]
-    texts += [f"{', '.join(seeds)} alone"] if seeds else []
-    return "; ".join(texts)
+    return texts + ([f"{', '.join(seeds)} alone"] if seeds else [])
 
 
 def answer(claim: Verdict) -> str:
@@ -169,13 +171,6 @@ def suggestion(claim: Verdict) -> str:
         seeds=found.seeds,
         under=" and the ".join(found.under) if found.kind == "control" else under,
     )
-
-
-def in_full(claim: Verdict) -> str:
-    """The evidence, and what would decide where something is open."""
-    command = claim.suggestion and claim.suggestion.command
-    texts = (evidence(claim), suggestion(claim) + (f": {command}" if command else ""))
-    return "; ".join(text for text in texts if text)
 
 
 # --- a part ----------------------------------------------------------------------------------------------------------
@@ -385,44 +380,15 @@ def _percent(part: PartResult) -> str:
     return f"{100 * (part.level or 0.0):.3g} %"
 
 
-# --- curves ----------------------------------------------------------------------------------------------------------
-
-
-def curves(panels: Sequence[Panel], names: Mapping[str, str]) -> list[str]:
-    """Where the final losses of one of the paper's arms are plainly below those of all others, by APART or more."""
-    texts: dict[tuple[str, str, str], str] = {}
-    for panel in panels:
-        end, place = panel.quantity, (panel.column, panel.quantity.split, panel.quantity.metric)
-        lines = [line for line in panel.lines if line.look.in_paper and len(line.seeds) >= FEWEST]
-        last = {names.get(line.arm, line.look.name): line.points[-1] for line in lines}
-        ends = {name: (point.mean or 0.0, point.interval) for name, point in last.items()}
-        if not end.log or not end.over_time or len(ends) < 2 or place in texts:
-            continue
-        name, *others = sorted(ends, key=lambda name: ends[name][0])
-        times = [ends[other][0] / ends[name][0] for other in others]
-        high, lows = _end(ends[name][1], 1), [_end(ends[other][1], 0) for other in others]
-        if high < min(lows) and min(times) >= APART:
-            span = " to ".join(dict.fromkeys(_number(end) for end in (min(times), max(times))))
-            than = "the others'" if len(others) > 1 else f"that of {others[0]}"
-            where = f" ({panel.column})" if len({panel.column for panel in panels}) > 1 else ""
-            what = f"{end.name[:1].lower()}{end.name[1:]}"
-            texts[place] = f"Plain in the curves{where}: the final {what} of {name} is {span} times lower than {than}."
-    return list(texts.values())
-
-
-def _end(interval: tuple[float, float] | None, place: int) -> float:
-    return math.nan if interval is None else interval[place]
-
-
 # --- several claims --------------------------------------------------------------------------------------------------
 
 
-def tally(claims: Sequence[Verdict], kind: tuple[str, str] = ("claim", "claims"), named: bool = False) -> str:
-    """`Of 3 claims, 2 hold (1 exact, 1 controls agree); 1 is undecided.`; `kind`: one, several; named: their ids."""
+def tally(claims: Sequence[Verdict], kind: tuple[str, str] = ("claim", "claims")) -> str:
+    """`Of 3 claims, 2 hold (1 exact, 1 controls agree); 1 is undecided.`; `kind`: one, several."""
     clauses = []
     for word in rules.WORDS:
         if group := [claim for claim in claims if claim.word == word]:
-            details = [claim.id for claim in group] if named else facts(group)
+            details = facts(group)
             clauses.append(f"{len(group)} {verb(word, len(group))}" + (f" ({', '.join(details)})" if details else ""))
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
 

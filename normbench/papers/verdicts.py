@@ -47,9 +47,11 @@ class Verdicts:
     claims: tuple[Verdict, ...]
     samples_sha256: str | None = None  # of the samples, if there are any
 
-    def control_command(self, claim: str, control: str) -> str:
-        """The command that makes the runs of one control of a claim."""
-        return f"{self.command.removesuffix(' --controls')} {shlex.join(['--only', claim, '--control', control])}"
+    def control_commands(self, claim: Verdict) -> dict[str, str]:
+        """By control of a claim the command that makes its runs alone."""
+        command = self.command.removesuffix(" --controls")
+        names = [control.name for control in claim.controls]
+        return {name: f"{command} {shlex.join(['--only', claim.id, '--control', name])}" for name in names}
 
 
 def judge(

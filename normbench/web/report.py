@@ -23,7 +23,7 @@ from normbench.files import reading
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, sample_archive
 from normbench.papers.claims import Artifact
-from normbench.papers.decide import Verdict
+from normbench.papers.page import ClaimText, content_of
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, WORDS
 from normbench.papers.verdicts import once
@@ -238,8 +238,8 @@ def _text(path: Path) -> str:
 def _index(pages: Sequence[_Page]) -> dict[str, Any]:
     public, own = [page for page in pages if not page.entry.own], [page for page in pages if page.entry.own]
     counted = {id(claim) for _, claim in once(page.entry.verdicts for page in public).values()}
-    rows = [row for page in public for row in _claims(page) if id(row["claim"]) in counted]
-    counts = Counter(row["claim"].word for row in rows)
+    rows = [row for page in public for row in _claims(page) if id(row["text"].claim) in counted]
+    counts = Counter(row["word"] for row in rows)
     return {
         "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
@@ -262,12 +262,11 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
 def _claims(page: _Page) -> list[dict[str, Any]]:
     """The index entries of the claims of one artifact."""
     entry = page.entry
-    amended = {a.claim for a in entry.verdicts.amendments}
     return [
         {
-            "claim": claim, "page": page.file, "title": page.short_title, "fidelity": entry.fidelity,
-            "paper": page.paper, "ours": claim.ours, "word": claim.word,
-            "amended": claim.id in amended, "exact": claim.kind == "exact", "part": describe.deciding(claim),
+            "text": ClaimText.of(claim, entry.verdicts.amendments), "page": page.file, "title": page.short_title,
+            "fidelity": entry.fidelity, "paper": page.paper, "ours": claim.ours, "word": claim.word,
+            "exact": claim.kind == "exact", "part": describe.deciding(claim),
         }
         for claim in entry.verdicts.claims
     ]  # fmt: skip
@@ -299,7 +298,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "ours": ours,
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
-                "tally": describe.tally([row["claim"] for row in own], kind),
+                "tally": describe.tally([row["text"].claim for row in own], kind),
                 "unfolded": unfolded,
                 "folded": folded,
             }
@@ -309,7 +308,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _place(row: Mapping[str, Any]) -> tuple[bool, bool]:
     """Measured claims before computed ones, of either those first of which nothing is open."""
-    return row["exact"], describe.news(row["claim"]).startswith("half-")
+    return row["exact"], row["text"].news.startswith("half-")
 
 
 def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[forest.Plot]]]:
@@ -347,20 +346,17 @@ def _command(artifact: Artifact) -> str:
 def _content(entry: Published, paper: str) -> dict[str, Any]:
     artifact, runs = entry.artifact, entry.runs
     drawn = artifacts.draw(artifact, runs) if artifact else artifacts.Drawing()
-    panels, entries = drawn.panels, drawn.entries
+    content = content_of(artifact, entry.verdicts, drawn)
+    panels, entries = drawn.panels, content.entries
     everywhere = captions.coinciding_everywhere(panels)
     lines = [line for panel in panels for line in panel.lines]
     looks = {line.look.name: line.look for line in lines}
     return {
         "entry": entry,
+        "content": content,
         "paper": paper,
-        "locator": artifact.locator if artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
-        "claims": [_claim(claim, entry) for claim in entry.verdicts.claims],
-        "question": artifact.question if artifact else "",
-        "findings": _findings(entry, drawn),
-        "words": drawn.explanation,
-        "meanings": drawn.meanings,
+        "claims": [_with_plots(text) for text in content.claims],
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
         "panels": [
             figures.drawing(_by_name(panel), "" if everywhere else captions.coinciding(panel)) for panel in panels
@@ -380,26 +376,16 @@ def _by_name(panel: Panel) -> Panel:
     return replace(panel, lines=[replace(line, arm=line.look.name) for line in panel.lines])
 
 
-def _claim(claim: Verdict, entry: Published) -> dict[str, Any]:
-    """A claim with its effects by axis, and what happened to it."""
-    of_controls = [(control.name, part) for control in claim.controls for part in control.parts]
+def _with_plots(text: ClaimText) -> dict[str, Any]:
+    """A claim with its effects by axis."""
+    parts = [part for parts in text.controls.values() for part in parts]
     return {
-        "claim": claim,
-        "plots": forest.plots(("", part) for part in claim.parts),
-        "hows": list(dict.fromkeys(site.how(part) for part in claim.parts)),
-        "reported": forest.plots(("", part) for part in claim.reported),
-        "controls": forest.plots(of_controls),
-        "commands": [(c.name, entry.verdicts.control_command(claim.id, c.name)) for c in claim.controls],
-        "amendments": [(a.change, a.reason) for a in entry.verdicts.amendments if a.claim == claim.id],
-        "runs": " ".join(claim.runs),
+        "text": text,
+        "plots": forest.plots((part, part.part) for part in text.parts),
+        "reported": forest.plots((part, part.part) for part in text.reported),
+        "controls": forest.plots((part, part.part) for part in parts),
+        "runs": " ".join(text.claim.runs),
     }
-
-
-def _findings(entry: Published, drawn: artifacts.Drawing) -> list[str]:
-    """How many claims have which word, a caution, and what the curves plainly show."""
-    claims = entry.verdicts.claims
-    texts = [describe.tally(claims) if claims else "", drawn.caution, *drawn.plainly]
-    return [text for text in texts if text]
 
 
 def _order(run: Run) -> tuple[Any, ...]:

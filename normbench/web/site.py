@@ -20,23 +20,11 @@ from normbench.draw.text import show, visible
 from normbench.errors import BadInput, class_of
 from normbench.papers import describe
 from normbench.papers.claims import format_cell
-from normbench.papers.decide import Verdict
-from normbench.papers.parts import PartResult
 from normbench.runs import files
 
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _INTERVAL = re.compile(r"\[([\u2212\d][^\s\]]*), ([\u2212\d][^\s\]]*)\]")
-HOW = {
-    "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
-    "sign": "holds when the median lies on the claimed side by the exact sign test at the {level:g} % level, and is "
-    "not negligible: every run has a number, and the median is within ±δ",
-    "size": "holds when the {level:g} % prediction interval of one more run has the paper's number in it, and no more "
-    "than the band around that",
-    "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
-    "no_worse": "holds when the {both:g} % interval ends below the margin (one one-sided test)",
-    "exact": "is computed, without seeds",
-}
 
 
 def put(target: Path, write: Callable[[Path], None]) -> None:
@@ -106,17 +94,10 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "verdict_class": describe.news,
         "word_class": describe.word_news,
-        "facts": _facts,
         "code": _code,
         "number": show,
         "json": htmlsafe_json_dumps,
-        "effect": describe.effect,
-        "sentence": _sentence,
-        "answer": describe.answer,
-        "besides": _besides,
-        "suggestion": describe.suggestion,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),
     }
@@ -126,29 +107,6 @@ def environment() -> jinja2.Environment:
 def _unbroken(value: Any) -> Any:
     """An interval is not broken over lines: its two numbers are one."""
     return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
-
-
-def how(part: PartResult) -> str:
-    """How a part of this kind is decided, at the level it was judged at."""
-    level = part.level or 0.95
-    return HOW.get("sign" if part.test == "sign" else part.kind, "").format(
-        level=100 * level, both=100 * (2 * level - 1)
-    )
-
-
-def _sentence(part: PartResult) -> str:
-    """The sentence of a part, which stands beside its id."""
-    return describe.sentence(part).removeprefix(f"{part.id}: ")
-
-
-def _besides(claim: Verdict) -> str:
-    """The evidence without the answer, which stands above it."""
-    return describe.evidence(claim).removeprefix(describe.answer(claim)).removeprefix("; ")
-
-
-def _facts(claim: Verdict) -> str:
-    """What stands beside the word: `proxy · controls not run`."""
-    return claim.verdict.removeprefix(claim.word).removeprefix(" ").removeprefix("· ")
 
 
 def _code(text: str) -> Markup:

@@ -11,6 +11,7 @@ from judged import ERROR, TIME, Plan, arms, artifact, direction, only, part_resu
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published
 from normbench.papers.claims import Delta
+from normbench.papers.page import ClaimText
 
 RESULTS = Path(__file__).parents[2] / "results"
 VERDICTS = sorted(RESULTS.glob("*/*/*/verdicts.json"))
@@ -106,7 +107,7 @@ def test_the_questions_of_the_papers_are_asked() -> None:
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.parent.parent.name)
 def test_published_sentences_use_the_words_of_readers(path: Path) -> None:
     for claim in published.read_verdicts(path).claims:
-        texts = [describe.in_full(claim)]
+        texts = [ClaimText.of(claim).in_full]
         under_controls = [part for control in claim.controls for part in control.parts]
         texts += [describe.sentence(part) for part in (*claim.parts, *claim.reported, *under_controls)]
         for text in texts:

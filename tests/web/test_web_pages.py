@@ -17,6 +17,7 @@ from judged import arms, artifact, direction, only
 
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published
+from normbench.papers.page import ClaimText
 from normbench.web import report, samples, site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +101,7 @@ def test_arms_of_one_name_have_one_entry_in_the_legend(tmp_path: Path):
 
 def row(word: str = "holds", **changes: Any) -> dict[str, Any]:
     claim = replace(only(artifact(direction()), arms(-1.0)), word=word, verdict=f"{word} · nothing open")
-    return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False, "word": word} | changes
+    return {"text": ClaimText.of(claim), "ours": False, "fidelity": "paper", "exact": False, "word": word} | changes
 
 
 def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
@@ -187,7 +188,7 @@ def test_runs_without_samples_show_none(tmp_path: Path):
 )
 def test_facts_stand_beside_a_verdicts_word(verdict: str, facts: str):
     claim = replace(only(artifact(direction()), arms(-1.0)), word=verdict.split(" ")[0], verdict=verdict)
-    assert site.environment().filters["facts"](claim) == facts
+    assert ClaimText.of(claim).facts == facts
 
 
 def test_an_interval_is_not_broken_over_lines():
