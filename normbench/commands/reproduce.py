@@ -276,7 +276,7 @@ class Reproduce(Judging):
 
 def _as_json(claim: Verdict, verdicts: Verdicts) -> dict[str, Any]:
     controls = [
-        {"name": c.name, "word": c.word, "n": c.n, "command": verdicts.control_command(claim.id, c.name)}
+        {"name": c.name, "word": c.word, "n": c.n, "command": verdicts.control_commands(claim)[c.name]}
         for c in claim.controls
     ]
     return {"id": claim.id, "word": claim.word, "verdict": claim.verdict, "n": claim.n, "controls": controls}

@@ -111,7 +111,7 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
         for text in (*describe.evidence(claim).split("; "), claim.quote, describe.suggestion(claim)):
             assert text in page
         assert not claim.suggestion or claim.suggestion.command in page
-        assert all(content.control_command(claim.id, control.name) in page for control in claim.controls)
+        assert all(command in page for command in content.control_commands(claim).values())
     assert all(text in page for text in content.deviations)
     assert content.command in page and "not run" in page
     assert "a plot of usage statistics, cited from" in index  # what cannot be reproduced is listed, with its reason
