@@ -16,7 +16,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import per_example_effects, publish, sample_archive, shipped_results
 from normbench.papers import published as places
 from normbench.papers.artifact import Plan
-from normbench.papers.page import pages
+from normbench.papers.page import content_of, pages
 from normbench.papers.published import Published
 from normbench.runs import pack
 from normbench.runs.run import Run
@@ -106,7 +106,7 @@ def _follows(entry: Published, contrasts: per_example_effects.Contrasts) -> Iter
         yield Finding("verdict", place / "verdicts.json", f"the verdicts {f'of {others}' if others else 'as a whole'} "
                       f"do not follow from the pack. {again}")  # fmt: skip
     drawn = artifacts.draw(artifact, runs)
-    for name, page in pages(artifact, judged, drawn).items():
+    for name, page in pages(content_of(artifact, judged, drawn)).items():
         if not (place / name).exists():
             yield _missing(place / name, entry.again)
         elif _bytes(place / name) != page:
