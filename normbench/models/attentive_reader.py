@@ -91,15 +91,15 @@ class AttentiveReader(Model):
         rows = stream(seed, "questions").choice(len(split), min(count, len(split)), replace=False)
         device = self.attention.weight.device
         batch = {name: t.to(device) for name, t in split.batch(torch.from_numpy(rows)).tensors.items()}
-        document, mask, asked = batch["document"], batch["document_mask"], batch["question_mask"]
-        d, q = self.read(document, mask, batch["question"], asked)
+        document, mask, question_mask = batch["document"], batch["document_mask"], batch["question_mask"]
+        d, q = self.read(document, mask, batch["question"], question_mask)
         weights = self.attend(d, q, mask)
-        guesses = self.predict(document, mask, batch["question"], asked).argmax(-1)
+        guesses = self.predict(document, mask, batch["question"], question_mask).argmax(-1)
         return {
             f"question-{i + 1}.html": _page(
                 [data.words[n] for n in document[i][mask[i]]],
                 weights[i][mask[i]].tolist(),
-                [data.words[n] for n in batch["question"][i][asked[i]]],
+                [data.words[n] for n in batch["question"][i][question_mask[i]]],
                 data.words[int(batch["answer"][i])],
                 data.words[int(guesses[i])],
             )

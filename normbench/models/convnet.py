@@ -64,25 +64,25 @@ class ConvNet(Classifier):
             f"conv.{i}": _Watched() for i, layer in enumerate(self.conv) if isinstance(layer.activation, nn.ReLU)
         }
         with torch.no_grad(), inference(self), ExitStack() as hooks:
-            for name, seen in watched.items():
+            for name, watch in watched.items():
                 relu = self.get_submodule(name).get_submodule("activation")
-                hooks.callback(relu.register_forward_hook(seen).remove)
+                hooks.callback(relu.register_forward_hook(watch).remove)
             images = splits[SEEN]
             for start in range(0, len(images), self.evaluated_at_once):
                 stop = min(start + self.evaluated_at_once, len(images))
                 self.predict(images.batch(slice(start, stop)).tensors["inputs"])
-        found = []
-        for name, seen in watched.items():
-            border, interior = (seen.moments(place) for place in (ring(seen.sums), ~ring(seen.sums)))
+        of_layers = []
+        for name, watch in watched.items():
+            border, interior = (watch.moments(place) for place in (ring(watch.sums), ~ring(watch.sums)))
             difference, ratio = border["on"] - interior["on"], border["variance"] / interior["variance"]
-            found.append(torch.stack([difference, ratio]))
+            of_layers.append(torch.stack([difference, ratio]))
             places = {"border": border, "interior": interior}
-            numbers = {f"{place}_{name}": value for place, of in places.items() for name, value in of.items()}
+            numbers = {f"{place}_{name}": value for place, moments in places.items() for name, value in moments.items()}
             numbers |= {"on_difference": difference, "variance_ratio": ratio}
             yield {"split": f"{SEEN} {name}"} | {key: value.item() for key, value in numbers.items()}
-        if not found:
+        if not of_layers:
             return
-        differences, ratios = torch.stack(found, 1)
+        differences, ratios = torch.stack(of_layers, 1)
         means = {"on_difference": differences.mean(), "variance_ratio": ratios.log().mean().exp()}
         yield {"split": f"{SEEN} conv"} | {name: value.item() for name, value in means.items()}
 

@@ -101,12 +101,12 @@ class Draw(Model):
     def paint(self, image: Tensor, noise: Tensor) -> Iterator[Glimpse]:
         """The glimpses of image (B, side²) with noise ε (B, T, z)."""
         encoder, decoder = (lstm.steps(len(image), count=self.glimpses) for lstm in (self.encoder, self.decoder))
-        look, latent, written = self._window("read").once(), self.latent.once(), self._writing()
+        read_window, latent, written = self._window("read").once(), self.latent.once(), self._writing()
         read, write = (steps.cell.initial(len(image)) for steps in (encoder, decoder))
         canvas = torch.zeros_like(image)
         for epsilon in noise.unbind(1):
-            seen = attention.read(image, canvas, look(write[0]), self.read_size)
-            read = encoder(torch.cat([seen, write[0]], 1), read)
+            glimpse = attention.read(image, canvas, read_window(write[0]), self.read_size)
+            read = encoder(torch.cat([glimpse, write[0]], 1), read)
             mean, log_sigma = latent(read[0]).chunk(2, 1)
             log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
             write = decoder(mean + log_sigma.exp() * epsilon, write)
@@ -114,9 +114,9 @@ class Draw(Model):
             yield Glimpse(canvas, mean, log_sigma, (read[1], write[1]))
 
     def _window(self, name: str) -> NormedLinear:
-        found = self.window[name]
-        assert isinstance(found, NormedLinear)
-        return found
+        layer = self.window[name]
+        assert isinstance(layer, NormedLinear)
+        return layer
 
     def _writing(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """(canvas, h of the decoder) -> the next canvas, and the window."""

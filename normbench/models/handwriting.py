@@ -113,21 +113,21 @@ class Handwriting(Model):
 
     def _outputs(self, x: Tensor, valid: Tensor, text: Text) -> tuple[Tensor, Tensor]:
         """y with ê behind it (B, T, 6 mixtures + 1), and the window's places (B, T, gaussians)."""
-        h, seen, places = [], [], []
-        steps, look = self.first.steps(len(x), count=x.shape[1]), self.window.once()
+        hidden, windows, places = [], [], []  # of each step
+        steps, window_inputs = self.first.steps(len(x), count=x.shape[1]), self.window.once()
         state = steps.cell.initial(len(x))
         w, place = x.new_zeros(len(x), self.symbols), x.new_zeros(len(x), self.gaussians)
-        for point, there in zip(x.unbind(1), valid.unbind(1), strict=True):
-            state = steps(torch.cat([point, w], 1), state, there)
-            w, place = window.step(look(state[0]), place, text, self.window_shift)
-            h.append(state[0])
-            seen.append(w)
+        for point, is_valid in zip(x.unbind(1), valid.unbind(1), strict=True):
+            state = steps(torch.cat([point, w], 1), state, is_valid)
+            w, place = window.step(window_inputs(state[0]), place, text, self.window_shift)
+            hidden.append(state[0])
+            windows.append(w)
             places.append(place)
-        first, read = torch.stack(h, 1), torch.stack(seen, 1)
-        second, _ = self.second(torch.cat([x, first, read], 2), valid)
-        third, _ = self.third(torch.cat([x, second, read], 2), valid)
-        every = torch.cat([first, second, third], 2)
-        y = torch.cat([self.output(every), self.lift(every)], 2)
+        first, window_seq = torch.stack(hidden, 1), torch.stack(windows, 1)
+        second, _ = self.second(torch.cat([x, first, window_seq], 2), valid)
+        third, _ = self.third(torch.cat([x, second, window_seq], 2), valid)
+        layers = torch.cat([first, second, third], 2)
+        y = torch.cat([self.output(layers), self.lift(layers)], 2)
         return clipped(y, self.clip_outputs / len(y)) if self.clip_outputs else y, torch.stack(places, 1)
 
     def mixture(self, y: Tensor, bias: float = 0.0) -> Mixture:
@@ -178,13 +178,13 @@ class Handwriting(Model):
         return {"lines.svg": pen.lines(lines), "window.svg": pen.path(lines[0])}
 
     def _write_lines(self, texts: Sequence[Sequence[int]], bias: float, seed: int, data: Dataset) -> list[pen.Line]:
-        found = []
+        lines = []
         for (points, weights), text in zip(self.written(texts, bias, seed), texts, strict=True):
             points[:, :2] = points[:, :2] * np.asarray(data.scale.deviation) + np.asarray(data.scale.mean)
             letters = [data.words[number] for number in text]
             label = "".join(letter if len(letter) == 1 else "\N{REPLACEMENT CHARACTER}" for letter in letters)
-            found.append(pen.Line(points, label, weights))
-        return found
+            lines.append(pen.Line(points, label, weights))
+        return lines
 
     @torch.no_grad()
     def written(self, texts: Sequence[Sequence[int]], bias: float, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -198,8 +198,8 @@ class Handwriting(Model):
             points.append(point.cpu().numpy())
             weights.append(phi.cpu().numpy())
             for row in np.flatnonzero(ended == most):
-                own = weights[-1][row, : lengths[row] + 1]
-                if own.argmax() == lengths[row] and own[-1] > 0:
+                of_text = weights[-1][row, : lengths[row] + 1]
+                if of_text.argmax() == lengths[row] and of_text[-1] > 0:
                     ended[row] = t + 1
             if (ended < most).all():
                 break
@@ -213,19 +213,19 @@ class Handwriting(Model):
         text = Text.of(letters.to(like.device), mask.to(like.device), self.symbols)
         layers = [layer.steps(len(letters), count=most) for layer in (self.first, self.second, self.third)]
         states = [steps.cell.initial(len(letters)) for steps in layers]
-        look, tell, lift = self.window.once(), self.output.once(), self.lift.once()
+        window_inputs, output, lift = self.window.once(), self.output.once(), self.lift.once()
         draw = stream(seed, "samples")
         draws = [numbers((most, len(letters), 2)) for numbers in (draw.random, draw.standard_normal)]
         w, place = like.new_zeros(len(letters), self.symbols), like.new_zeros(len(letters), self.gaussians)
         x = like.new_zeros(len(letters), 3)
         for uniform, normal in zip(*(torch.from_numpy(values).to(like) for values in draws), strict=True):
             states[0] = layers[0](torch.cat([x, w], 1), states[0])
-            given = look(states[0][0])
+            given = window_inputs(states[0][0])
             w, place = window.step(given, place, text, self.window_shift)
             for layer in (1, 2):
                 states[layer] = layers[layer](torch.cat([x, states[layer - 1][0], w], 1), states[layer])
-            every = torch.cat([h for h, _ in states], 1)
-            x = self._point(self.mixture(torch.cat([tell(every), lift(every)], 1), bias), uniform, normal)
+            hidden = torch.cat([h for h, _ in states], 1)
+            x = self._point(self.mixture(torch.cat([output(hidden), lift(hidden)], 1), bias), uniform, normal)
             yield x, window.weights(given, place, letters.shape[1] + 1)
 
     def _point(self, given: Mixture, uniform: Tensor, normal: Tensor) -> Tensor:

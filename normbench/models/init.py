@@ -181,18 +181,18 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     chosen, declared = config["model"]["init"], config["model"]["declares"].get("initial") or {}
     rules = declared.get(chosen, {"*": {"scheme": chosen}})
     place, name_of_model = f"model.init={chosen}", config["model"]["name"]
-    by = match_patterns(place, name_of_model, "parameter", rules, weights)
+    pattern_of = match_patterns(place, name_of_model, "parameter", rules, weights)
     for name, parameter in weights.items():
-        path, _, own = name.rpartition(".")
-        rule, module, matrix = rules[by[name]] if name in by else {}, modules[path], parameter
+        path, _, key = name.rpartition(".")
+        rule, module, matrix = rules[pattern_of[name]] if name in pattern_of else {}, modules[path], parameter
         if parameter.dim() < 2:
-            if not (own.startswith("bias") and isinstance(rule, Mapping) and rule.get("biases")):
+            if not (key.startswith("bias") and isinstance(rule, Mapping) and rule.get("biases")):
                 parameter.zero_()
                 continue
-            matrix = getattr(module, "weight_hh" if own == "bias" and isinstance(module, Cell) else f"weight{own[4:]}")
-        if name not in by:
+            matrix = getattr(module, "weight_hh" if key == "bias" and isinstance(module, Cell) else f"weight{key[4:]}")
+        if name not in pattern_of:
             raise BadInput(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
-        draw, alike = _scheme(f"{place}: {by[name]}", rule, config)
+        draw, alike = _scheme(f"{place}: {pattern_of[name]}", rule, config)
         weight = Weight(tuple(matrix.shape), module)
         if alike:
             values = np.concatenate([draw(stream(config["seed"], "init"), weight.gate)] * weight.gates)

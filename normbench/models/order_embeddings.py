@@ -75,10 +75,10 @@ class OrderEmbeddings(Model):
         starts, lengths = _captions(captions, captions_mask)
         rows = torch.arange(len(captions), device=captions.device).repeat_interleave(starts.shape[1])
         order = lengths.flatten().argsort(stable=True)
-        found = image.new_empty(len(rows), self.image.out_features)
-        for some in order.split(AT_ONCE):
-            found[some] = self.embed(*_cut(captions, rows[some], starts.flatten()[some], lengths.flatten()[some]))
-        return {"image": self.project(image), "captions": found.view(*starts.shape, -1)}
+        embedded = image.new_empty(len(rows), self.image.out_features)
+        for part in order.split(AT_ONCE):
+            embedded[part] = self.embed(*_cut(captions, rows[part], starts.flatten()[part], lengths.flatten()[part]))
+        return {"image": self.project(image), "captions": embedded.view(*starts.shape, -1)}
 
     def whole(self, split: str, collected: Mapping[str, Tensor]) -> dict[str, float | Tensor]:
         each, medians = retrieval.in_folds(

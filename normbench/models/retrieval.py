@@ -52,8 +52,8 @@ def _differences(s: Tensor, v: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 def order_violation(s: Tensor, v: Tensor) -> Tensor:
     """`OrderViolation` of captions (M, H) and images (N, H)."""
-    found: Tensor = OrderViolation.apply(s, v)
-    return found
+    violation: Tensor = OrderViolation.apply(s, v)
+    return violation
 
 
 def contrastive(errors: Tensor, margin: float) -> Tensor:
@@ -74,18 +74,18 @@ def ranks(errors: Tensor, captions: int) -> tuple[Tensor, Tensor]:
     first in the set comes first.
     """
     images = errors.shape[1]
-    own = torch.arange(images, device=errors.device).repeat_interleave(captions)
-    of_image = _rank(errors, own)
-    true = errors[torch.arange(len(errors), device=errors.device), own].view(images, captions)
+    image_of_caption = torch.arange(images, device=errors.device).repeat_interleave(captions)
+    of_image = _rank(errors, image_of_caption)
+    true = errors[torch.arange(len(errors), device=errors.device), image_of_caption].view(images, captions)
     best = true.argmin(1) + captions * torch.arange(images, device=errors.device)
     return of_image.view(images, captions), _rank(errors.T, best)
 
 
-def _rank(errors: Tensor, own: Tensor) -> Tensor:
+def _rank(errors: Tensor, true: Tensor) -> Tensor:
     """In each row, how many come before the entry `own`."""
-    mine = errors.gather(1, own[:, None])
-    first = torch.arange(errors.shape[1], device=errors.device) < own[:, None]
-    return ((errors < mine) | ((errors == mine) & first)).sum(1)
+    true_error = errors.gather(1, true[:, None])
+    first = torch.arange(errors.shape[1], device=errors.device) < true[:, None]
+    return ((errors < true_error) | ((errors == true_error) & first)).sum(1)
 
 
 def measures(by_caption: Tensor, by_image: Tensor) -> dict[str, Tensor]:
@@ -94,11 +94,11 @@ def measures(by_caption: Tensor, by_image: Tensor) -> dict[str, Tensor]:
     image retrieval (a caption asks, its image is looked for), `image_r1` and so on, over the image's captions; caption
     retrieval, `caption_r1` and so on, the best of its captions.
     """
-    found: dict[str, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
     for name, rank in (("image", by_caption), ("caption", by_image[:, None])):
-        found |= {f"{name}_r{k}": (rank < k).double().mean(1) for k in AT}
-        found[f"{name}_rank"] = rank.double().mean(1) + 1
-    return found
+        metrics |= {f"{name}_r{k}": (rank < k).double().mean(1) for k in AT}
+        metrics[f"{name}_rank"] = rank.double().mean(1) + 1
+    return metrics
 
 
 def medians(by_caption: Tensor, by_image: Tensor) -> dict[str, float]:
@@ -117,8 +117,8 @@ def in_folds(
     each: list[dict[str, Tensor]] = []
     middle: list[Mapping[str, float]] = []
     for part, texts in zip(image.split(fold), captions.split(fold), strict=True):
-        found = ranks(errors(texts.flatten(0, 1), part), captions.shape[1])
-        each.append(measures(*found))
-        middle.append(medians(*found))
-    whole = {name: torch.cat([part[name] for part in each]) for name in each[0]}
-    return whole, {name: sum(part[name] for part in middle) / len(middle) for name in middle[0]}
+        ranks_of_fold = ranks(errors(texts.flatten(0, 1), part), captions.shape[1])
+        each.append(measures(*ranks_of_fold))
+        middle.append(medians(*ranks_of_fold))
+    joined = {name: torch.cat([part[name] for part in each]) for name in each[0]}
+    return joined, {name: sum(part[name] for part in middle) / len(middle) for name in middle[0]}

@@ -85,14 +85,14 @@ class SkipThoughts(Model):
         return softmax.total(h, self.output.weight, self.output.bias, words)
 
     def evaluate(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> dict[str, PerPlace]:
-        found = {}
+        metrics = {}
         for name, (h, words) in zip(AROUND, self._decode(sentence, sentence_mask, **around), strict=True):
             mask = around[f"{name}_mask"]
             nll = h.new_zeros(mask.shape)
             nll[mask] = softmax.nll(h, self.output.weight, self.output.bias, words)
-            found[f"{name}_nll"] = PerPlace(nll.sum(1), mask.sum(1))
-        of_both = [torch.stack(parts).sum(0) for parts in zip(*found.values(), strict=True)]
-        return {"nll": PerPlace(*of_both), **found}
+            metrics[f"{name}_nll"] = PerPlace(nll.sum(1), mask.sum(1))
+        of_both = [torch.stack(parts).sum(0) for parts in zip(*metrics.values(), strict=True)]
+        return {"nll": PerPlace(*of_both), **metrics}
 
     def _decode(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> list[tuple[Tensor, Tensor]]:
         vectors = self.read(sentence, sentence_mask)
@@ -107,13 +107,13 @@ class SkipThoughts(Model):
     def _encode_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """Of sentences as numbers, those of one length at a time; zeros for one without a word."""
         lengths = np.array(list(map(len, sentences)))
-        found = np.zeros((len(sentences), self.encoder.hidden_size), np.float32)
+        vectors = np.zeros((len(sentences), self.encoder.hidden_size), np.float32)
         for length in np.unique(lengths[lengths > 0]):
             places = np.flatnonzero(lengths == length)
             for rows in np.split(places, range(AT_ONCE, len(places), AT_ONCE)):
                 words = torch.tensor([list(sentences[row]) for row in rows], device=self.output.weight.device)
-                found[rows] = F.normalize(self.read(words, words >= 0)).cpu().numpy()
-        return found
+                vectors[rows] = F.normalize(self.read(words, words >= 0)).cpu().numpy()
+        return vectors
 
     @torch.no_grad()
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:

@@ -19,14 +19,14 @@ def nll(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """-log(p + FLOOR) of each row (N,), p of its target by softmax(W h + b), h (N, H), W (words, H); no gradient."""
     with torch.no_grad():
         blocks = zip(h.split(ROWS), targets.split(ROWS), strict=True)
-        logits = ((F.linear(rows, weight, bias), own) for rows, own in blocks)
-        return torch.cat([floored(-F.cross_entropy(row, own, reduction="none")) for row, own in logits])
+        logits = ((F.linear(rows, weight, bias), target) for rows, target in blocks)
+        return torch.cat([floored(-F.cross_entropy(row, target, reduction="none")) for row, target in logits])
 
 
 def total(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """The sum of `nll` over the rows, with its gradients, which are made on the way."""
-    found: Tensor = Total.apply(h, weight, bias, targets)
-    return found
+    result: Tensor = Total.apply(h, weight, bias, targets)
+    return result
 
 
 def floored(log_p: Tensor) -> Tensor:
@@ -43,13 +43,13 @@ class Total(torch.autograd.Function):
         dh, dweight, dbias = torch.empty_like(h), empty(weight, *weight.shape).zero_(), torch.zeros_like(bias)
         memory = h.new_empty(min(ROWS, len(h)), len(weight))
         for start in range(0, len(h), ROWS):
-            rows, own = h[start : start + ROWS], targets[start : start + ROWS, None]
+            rows, target = h[start : start + ROWS], targets[start : start + ROWS, None]
             p = torch.addmm(bias, rows, weight.T, out=memory[: len(rows)])
             p = torch.softmax(p, 1, out=p)
-            of_own = p.gather(1, own)
-            sums -= (of_own + FLOOR).log().sum(dtype=torch.float64)
-            p.scatter_add_(1, own, torch.full_like(of_own, -1))
-            p.mul_(of_own / (of_own + FLOOR))
+            p_target = p.gather(1, target)
+            sums -= (p_target + FLOOR).log().sum(dtype=torch.float64)
+            p.scatter_add_(1, target, torch.full_like(p_target, -1))
+            p.mul_(p_target / (p_target + FLOOR))
             torch.mm(p, weight, out=dh[start : start + ROWS])
             dweight.addmm_(p.T, rows)
             dbias += p.sum(0)
