@@ -53,7 +53,7 @@ def is_shipped(path: Path) -> bool:
 @functools.cache
 def torch_choices() -> dict[Path, Config]:
     """The choices that `conf/torch.yaml` lists instead of a file each, by the path that such a file would have."""
-    found = {}
+    by_path = {}
     for group, listed in choice_file.content(conf_dir() / "torch.yaml").items():
         for name, facts in listed["choices"].items():
             defaults, title = facts.get("options", {}), f"{listed['module']}.{facts['class']}"
@@ -62,8 +62,8 @@ def torch_choices() -> dict[Path, Config]:
                 for key, v in defaults.items()
             }
             declares = {"title": title, "source": title, "maths": 1, **facts, "options": specs}
-            found[conf_dir() / group / f"{name}.yaml"] = {"name": name, **defaults, "declares": declares}
-    return found
+            by_path[conf_dir() / group / f"{name}.yaml"] = {"name": name, **defaults, "declares": declares}
+    return by_path
 
 
 def content(path: Path) -> Config:
@@ -90,19 +90,19 @@ def is_probe(model: str, config_dir: Path | None = None) -> bool:
 @functools.cache
 def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
     """The YAML file of a choice, or where it would be; a name that does not exist is answered with the nearest one."""
-    found = [
+    paths = [
         path
         for base in search_dirs(config_dir)
         if name
         and ((path := base / group / f"{name}.yaml").is_file() or path in torch_choices())
         and path.resolve().is_relative_to(base / group)
     ]
-    if len(found) > 1 and group in grammar.GROUPS:  # never silently the shipped one
-        raise BadInput(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
-    if found:
+    if len(paths) > 1 and group in grammar.GROUPS:  # never silently the shipped one
+        raise BadInput(f"{paths[0]}: there is a shipped {group}={name}. Give it another name.")
+    if paths:
         if group in grammar.GROUPS:
-            grammar.check_name(str(found[0]), name)
-        return found[0]
+            grammar.check_name(str(paths[0]), name)
+        return paths[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
     names = choices(group, config_dir)
     if group in listed:
@@ -184,12 +184,12 @@ def _find_owner(node: Config, config_dir: Path | None) -> None:
         declares["tasks"] = [choice("data", name, config_dir) for name in declares["tasks"]]
 
 
-def _preset(own: Config, config_dir: Path | None) -> Config:
+def _preset(preset: Config, config_dir: Path | None) -> Config:
     """A normalizer that is another one with values of its own, `declares.like: NAME`: the rest is as there."""
-    other = choice("norm", str(own["declares"]["like"]), config_dir)
-    found: Config = _merged(other, own)
-    found["declares"]["like"] = other["declares"].get("like", other["name"])
-    return found
+    base = choice("norm", str(preset["declares"]["like"]), config_dir)
+    merged: Config = _merged(base, preset)
+    merged["declares"]["like"] = base["declares"].get("like", base["name"])
+    return merged
 
 
 def _like(place: str, given: Config) -> Config:
@@ -298,8 +298,8 @@ def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config
             continue
         if key not in keys:
             group = key.partition(".")[0]
-            own = group in grammar.GROUPS and "file" in config[group]["declares"]
-            way_out = f"options of one's own {group}: declares.options of its YAML" if own else ""
+            is_own = group in grammar.GROUPS and "file" in config[group]["declares"]
+            way_out = f"options of one's own {group}: declares.options of its YAML" if is_own else ""
             raise unknown(f"{key} is not an option.", key, sorted(keys.union(grammar.GROUPS, LABELS)), way_out)
         *path, last = key.split(".")
         node = config
@@ -333,13 +333,13 @@ def _chosen(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> 
     for group in grammar.GROUPS:
         if group not in names:
             raise BadInput(f"{path} has no {group}: write /{group}: NAME below defaults, or add {group}=NAME.")
-    found = {group: choice(group, names[group], config_dir) for group in grammar.GROUPS}
-    model = found["model"] if "model" in found["model"] else {"model": found["model"]}
-    config = {**root(), **found, "model": {}}
-    for part, own in model.items():
+    of_groups = {group: choice(group, names[group], config_dir) for group in grammar.GROUPS}
+    model = of_groups["model"] if "model" in of_groups["model"] else {"model": of_groups["model"]}
+    config = {**root(), **of_groups, "model": {}}
+    for part, value in model.items():
         if part not in config or part == "declares":
             raise unknown(f"{path}: '{part}' is not a key.", part, [*grammar.PARTS, *grammar.GROUPS])
-        if isinstance(config[part], dict) and not isinstance(own, dict):
+        if isinstance(config[part], dict) and not isinstance(value, dict):
             raise BadInput(f"{path}: {part} must be a map of keys.")
     facts = model["model"]["declares"]
     falling = [metric for metric in facts.get("metrics", ()) if metric not in facts.get("rising", ())]

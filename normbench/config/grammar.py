@@ -71,16 +71,16 @@ def parse(words: Sequence[str]) -> list[Override]:
 def _refuse_twice(word: str) -> None:
     """NormbenchError for a map with a key twice, of which Hydra would take the last."""
     keys: list[set[str]] = []  # of each map that is open
-    for found in KEY_OR_BRACE.findall(word):
-        if found == "{":
+    for token in KEY_OR_BRACE.findall(word):
+        if token == "{":
             keys.append(set())
-        elif found == "}":
+        elif token == "}":
             keys = keys[:-1]
-        elif keys and found in keys[-1]:
-            of_weight = f", and {found}.weight for the layer's weight" if word.startswith("norm.sites=") else ""
-            raise BadInput(f"'{word}' has {found} twice: give it once{of_weight}.")
+        elif keys and token in keys[-1]:
+            of_weight = f", and {token}.weight for the layer's weight" if word.startswith("norm.sites=") else ""
+            raise BadInput(f"'{word}' has {token} twice: give it once{of_weight}.")
         elif keys:
-            keys[-1].add(found)
+            keys[-1].add(token)
 
 
 @functools.lru_cache(4096)
@@ -135,17 +135,13 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
     axes = [_values_of(override) for override in overrides]
     if (combinations := math.prod(map(len, axes))) > MOST_RUNS:
         raise BadInput(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
-    seen = set()
-    for combination in itertools.product(*axes):
-        words = tuple(o.input_line for o in combination)
-        if words not in seen:
-            seen.add(words)
-            yield list(combination)
+    by_words = {tuple(o.input_line for o in combination): combination for combination in itertools.product(*axes)}
+    yield from map(list, by_words.values())
 
 
 def chosen(overrides: Iterable[Override], group: str) -> list[str]:
     """The names that these choose of a group: one each, or several that are swept over."""
-    return [str(one.value()) for o in overrides if o.key_or_group == group for one in _values_of(o)]
+    return [str(value.value()) for o in overrides if o.key_or_group == group for value in _values_of(o)]
 
 
 def _values_of(override: Override) -> list[Override]:
@@ -163,4 +159,4 @@ def _values_of(override: Override) -> list[Override]:
         raise BadInput(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
     if len(words) > MOST_RUNS:
         raise BadInput(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
-    return parse([f"{key}={one}" for one in words])
+    return parse([f"{key}={value}" for value in words])

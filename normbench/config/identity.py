@@ -156,8 +156,8 @@ def _counted(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 @functools.cache
 def code() -> str:
     """A hash of all that decides what a run computes: the package's sources and the shipped choices."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for base in (Path(normbench.__file__).parent, compose.conf_dir()):
         for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".yaml")):
-            found.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()[:12]
+            sha256.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
+    return sha256.hexdigest()[:12]

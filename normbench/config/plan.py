@@ -104,11 +104,11 @@ def planned_seeds(
     Arguments as of `artifact_specs`; the arms of a place one after another.
     """
     node = experiment(name, config_dir)
-    asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    requested = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     axes = product(*([(key, value) for value in values] for key, values in node.axes.items()))
     cells = product(["", *(node.controls if controls else ())], axes, node.arms)
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
-    return [(place, _seeds(node, fidelity, place, asked, limited)) for place in places]
+    return [(place, _seeds(node, fidelity, place, requested, limited)) for place in places]
 
 
 @cache
@@ -132,18 +132,18 @@ def axis_text(key: str) -> str:
 
 
 def _seeds(
-    node: Experiment, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
+    node: Experiment, fidelity: str, cell: Mapping[str, Any], seeds: Sequence[int], limited: bool
 ) -> Sequence[int]:
     """Seeds of a cell: those asked for, or those of the last of the experiment's `seeds` that fits it."""
     place = {**cell, "fidelity": fidelity}
     for rule in node.seeds if limited else []:
         if _lies(place, {"fidelity": "paper", **rule.when}):
-            asked = range(rule.from_, rule.to + 1)
+            seeds = range(rule.from_, rule.to + 1)
     limits = [rule.at_most for rule in node.limits if _lies(place, rule.when)]
     most = [count for count in limits if limited or count == 0]
     if limited and fidelity in node.fidelities:
-        most.append(node.fidelities[fidelity].at_most or len(asked))
-    return asked[: min(most, default=len(asked))]
+        most.append(node.fidelities[fidelity].at_most or len(seeds))
+    return seeds[: min(most, default=len(seeds))]
 
 
 def run_spec(name: str, fidelity: str, place: Mapping[str, Any], config_dir: Path | None = None) -> Spec:
@@ -179,20 +179,20 @@ def experiment_spec(
 ) -> Spec:
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
     node = experiment(name, config_dir)
-    for what, value, names in (
+    for label, value, names in (
         ("arm", arm, node.arms),
         ("fidelity", fidelity, node.fidelities),
         ("control", control, ["", *node.controls]),
     ):
         if value not in names:
-            raise unknown(f"{what}={value}: {name} has no such {what}.", value, [name for name in names if name])
-    own = grammar.parse(words)
-    user_words = [o for o in own if not _is_planned(o, node)]
+            raise unknown(f"{label}={value}: {name} has no such {label}.", value, [name for name in names if name])
+    overrides = grammar.parse(words)
+    user_words = [o for o in overrides if not _is_planned(o, node)]
     path = compose.choice_path("experiment", name, config_dir)
-    of_file = (str(o.input_line) for o in own if o.key_or_group in node.axes)
+    of_file = (str(o.input_line) for o in overrides if o.key_or_group in node.axes)
     where = ", ".join([f"arm {arm}", *([f"control {control}"] if control else []), *of_file])
     with nullcontext() if user_words else experiment_file.naming(path, where):
-        return _filed(name, arm, fidelity, own, control, config_dir)
+        return _filed(name, arm, fidelity, overrides, control, config_dir)
 
 
 _cell_spec = cache(experiment_spec)
@@ -206,9 +206,11 @@ def _is_planned(override: Override, node: Experiment) -> bool:
     return key.split(".")[0] in grammar.COMMAND_GROUPS or value in node.axes.get(key, ())
 
 
-def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None) -> Spec:
+def _filed(
+    name: str, arm: str, fidelity: str, overrides: Sequence[Override], control: str, config_dir: Path | None
+) -> Spec:
     node = experiment(name, config_dir)
-    config = _composed(name, node, arm, fidelity, own, control, config_dir)
+    config = _composed(name, node, arm, fidelity, overrides, control, config_dir)
     values = _values(config)
     for key in node.axes:
         if key not in values:
@@ -216,7 +218,9 @@ def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control:
     axes = {key: values[key] for key in node.axes}
     in_axes = all(value in node.axes[key] for key, value in axes.items())
     extra_words = [
-        o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node.axes) and _matters(o, config)
+        o
+        for o in overrides
+        if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node.axes) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
         return resolved(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir)
@@ -245,7 +249,7 @@ def model_of(name: str, config_dir: Path | None = None) -> str:
 
 
 def _baseline_arm(node: Experiment) -> str:
-    return next((arm for arm, own in node.arms.items() if "norm=none" in own), "")
+    return next((arm for arm, words in node.arms.items() if "norm=none" in words), "")
 
 
 def _composed(
@@ -253,13 +257,13 @@ def _composed(
     node: Experiment,
     arm: str,
     fidelity: str,
-    own: Sequence[Override],
+    overrides: Sequence[Override],
     control: str,
     config_dir: Path | None,
 ) -> compose.Config:
     path = compose.choice_path("experiment", name, config_dir)
     parsed = _parsed(path, node, arm, fidelity, control)
-    config = compose.compose([*parsed, *own], config_dir)
+    config = compose.compose([*parsed, *overrides], config_dir)
     place = {**_values(config), "arm": arm, "control": control} if node.conditions else {}
     conditional = []
     for number, condition in enumerate(node.conditions):
@@ -269,7 +273,7 @@ def _composed(
                 raise unknown(f"{path}: {key}: when: '{wanted}' is not a key.", wanted, sorted(place))
         if _lies(place, condition.when):
             conditional += experiment_file.parse(path, f"{key}: set", condition.set)
-    return compose.compose([*parsed, *conditional, *own], config_dir) if conditional else config
+    return compose.compose([*parsed, *conditional, *overrides], config_dir) if conditional else config
 
 
 def _parsed(path: Path, node: Experiment, arm: str, fidelity: str, control: str) -> list[Override]:
@@ -283,10 +287,10 @@ def _parsed(path: Path, node: Experiment, arm: str, fidelity: str, control: str)
 
 def _values(config: compose.Config) -> dict[str, Any]:
     """By their keys all options of a configuration, and the names of its choices."""
-    found = {key: config[key] for key in grammar.SCALARS}
+    values = {key: config[key] for key in grammar.SCALARS}
     for part in (*grammar.PARTS, *grammar.GROUPS):
-        found |= {f"{part}.{key}": value for key, value in config[part].items() if key != "declares"}
-    return found
+        values |= {f"{part}.{key}": value for key, value in config[part].items() if key != "declares"}
+    return values
 
 
 @cache
@@ -337,13 +341,14 @@ def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = 
     return list(specs.values())
 
 
-def _both(one: Spec, other: Spec, *words_of: list[Override]) -> Spec:
+def _both(first: Spec, second: Spec, *words_of: list[Override]) -> Spec:
     """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
-    longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
+    # the length is no part of the id
+    longer, shorter = (first, second) if first.steps >= second.steps else (second, first)
     if shorter.accepts(longer.config):
         return longer
-    own, theirs = ([str(override.input_line) for override in words] for words in words_of)
-    pairs = (own, theirs), (theirs, own)
+    first_words, second_words = ([str(override.input_line) for override in words] for words in words_of)
+    pairs = (first_words, second_words), (second_words, first_words)
     differing = (" ".join(word for word in words if word not in others) for words, others in pairs)
     raise BadInput(
         f"'{next(differing)}' and '{next(differing)}' differ only in length or evaluations. Use eval.variants=[A,B], "

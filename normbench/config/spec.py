@@ -94,8 +94,8 @@ class Spec:
 
     def stored_config(self) -> dict[str, Any]:
         """The configuration as the run keeps it; of its author's own files their hashes, and what a model logs."""
-        own = {name: part["file"] for name, part in identity.own_parts(self.maths)}
-        stored = compose.stored_form(self.config) | ({OWN: own} if own else {})
+        file_hashes = {name: part["file"] for name, part in identity.own_parts(self.maths)}
+        stored = compose.stored_form(self.config) | ({OWN: file_hashes} if file_hashes else {})
         if "file" in (facts := self.config["model"]["declares"]):  # later readers have no --config-dir
             declares = {key: facts[key] for key in ("metrics", "shares", "rising", "units") if key in facts}
             stored["model"] = {**stored["model"], "declares": declares}
