@@ -122,24 +122,24 @@ def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
     if not runs:
         return []
     logged = metrics.logged([*runs])
-    found = []
+    logged_numbers = []
     for split in dict.fromkeys(("test" if "test" in logged else runs[0].monitor["split"], "train")):
         at_the_end = [
             m
             for m in logged.get(split, ())
             if m.better and any(final(run, split, "eval", m.name) is not None for run in runs)
         ]
-        found += [(split, m) for m in sorted(at_the_end, key=lambda m: m != metrics.chief(at_the_end))]
-    return found
+        logged_numbers += [(split, m) for m in sorted(at_the_end, key=lambda m: m != metrics.chief(at_the_end))]
+    return logged_numbers
 
 
 def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> list[Comparison]:
     """For each quantity the difference from each opponent; `runs`: normalizer -> finished runs of the trial."""
     opponents = [norm for norm in trial.specs if norm != name]
-    asked = quantities([run for own in runs.values() for run in own])
-    if not asked:
+    compared = quantities([run for of_norm in runs.values() for run in of_norm])
+    if not compared:
         return [Comparison("", "", difference_of({}, {}, (name, other)), f"0 of {FEWEST} seeds") for other in opponents]
-    return [_compare(*one, (name, other), runs[name], runs[other]) for one in asked for other in opponents]
+    return [_compare(*quantity, (name, other), runs[name], runs[other]) for quantity in compared for other in opponents]
 
 
 def _compare(
@@ -199,18 +199,18 @@ def _importance(outcome: Outcome) -> tuple[int, int, float]:
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
     """For each opponent how many experiments have each word."""
-    found: dict[str, dict[str, int]] = {}
+    by_opponent: dict[str, dict[str, int]] = {}
     for c in (c for outcome in outcomes for c in outcome.chief):
-        found.setdefault(c.against, dict.fromkeys(WORDS, 0))[c.word] += 1
-    return {other: found[other] for other in OPPONENTS if other in found}
+        by_opponent.setdefault(c.against, dict.fromkeys(WORDS, 0))[c.word] += 1
+    return {other: by_opponent[other] for other in OPPONENTS if other in by_opponent}
 
 
 def headlines(outcomes: Sequence[Outcome]) -> list[str]:
     """For each opponent `against layer: better in 2, worse in 1, undecided in 8 of 19 experiments; not yet in 8`."""
     lines = []
-    for other, found in counts(outcomes).items():
-        total = sum(found.values())
-        words = ", ".join(f"{word} in {found[word]}" for word in (BETTER, WORSE, UNDECIDED))
-        later = f"; {NOT_YET} in {found[NOT_YET]}" if found[NOT_YET] else ""
+    for other, of_word in counts(outcomes).items():
+        total = sum(of_word.values())
+        words = ", ".join(f"{word} in {of_word[word]}" for word in (BETTER, WORSE, UNDECIDED))
+        later = f"; {NOT_YET} in {of_word[NOT_YET]}" if of_word[NOT_YET] else ""
         lines.append(f"against {other}: {words} of {total} experiment{'' if total == 1 else 's'}{later}")
     return lines

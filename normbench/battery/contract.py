@@ -69,15 +69,15 @@ def checks(subject: Subject) -> list[Check]:
 
 def examine(subject: Subject) -> Iterator[Finding]:
     """Every check on every layout. An exception of the normalizer is a broken promise too, with its line."""
-    for one in checks(subject):
+    for promise in checks(subject):
         for axes in subject.layouts():
-            yield Finding(one, axes, broken(one, subject, axes))
+            yield Finding(promise, axes, broken(promise, subject, axes))
 
 
-def broken(one: Check, subject: Subject, axes: Axes) -> str:
+def broken(promise: Check, subject: Subject, axes: Axes) -> str:
     """How a normalizer breaks a promise in one layout; "" if it does not."""
     try:
-        one.function(subject, axes)
+        promise.function(subject, axes)
     except Broken as failure:
         return str(failure)
     except Exception as error:  # raised by the user's code: report the promise and the line
@@ -210,9 +210,9 @@ def shape_and_type(subject: Subject, axes: Axes) -> None:
 @check("the same input gives the same output in two modules made alike")
 def repeatable(subject: Subject, axes: Axes) -> None:
     for options in rows(subject, axes):
-        one, other = (passes(subject.make(axes, options), subject, axes) for _ in range(2))
-        demand(finite(*one, *other), NOT_FINITE)
-        for when, a, b in zip((" in training", " in training", ""), one, other, strict=True):
+        first, second = (passes(subject.make(axes, options), subject, axes) for _ in range(2))
+        demand(finite(*first, *second), NOT_FINITE)
+        for when, a, b in zip((" in training", " in training", ""), first, second, strict=True):
             words = f"two modules differ{when}{format_row(subject, options)}"
             demand(torch.equal(a, b), f"{words}: is there noise of its own?" if when else words)
 
@@ -281,11 +281,11 @@ def whole_state(subject: Subject, axes: Axes) -> None:
         late = sorted(module.state_dict().keys() - other.state_dict().keys())
         demand(not late, f"{', '.join(late)} is made by its first input: make it in the constructor")
         other.load_state_dict(states(module))
-        for one in (module, other):
+        for each in (module, other):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)  # generators are part of a checkpoint
-                one(subject.inputs(axes, seed=3))
-            end_epoch(one)
+                each(subject.inputs(axes, seed=3))
+            end_epoch(each)
         x = subject.inputs(axes, seed=4)
         words = f"a copy made from it does not go on alike{format_row(subject, options)}: keep statistics in buffers"
         for variant in variants(module):
@@ -306,8 +306,10 @@ def zero_variance(subject: Subject, axes: Axes) -> None:
             x = torch.full(sizes(axes), value, dtype=torch.float64, requires_grad=True)
             y = module(x)
             y.square().sum().backward()
-            found = finite(y, x.grad, *(p.grad for p in module.parameters()))
-            demand(found, f"all values {value:g} give values or gradients that are not{format_row(subject, options)}")
+            demand(
+                finite(y, x.grad, *(p.grad for p in module.parameters())),
+                f"all values {value:g} give values or gradients that are not{format_row(subject, options)}",
+            )
 
 
 @check("huge and tiny inputs stay finite in float32, and near float64")
@@ -396,7 +398,7 @@ def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
     """`mode_dependent: false` promises one function: of each sample alone, the same in training and evaluation."""
     x, other = subject.inputs(axes), subject.inputs(axes, seed=2)
     other[0] = x[0]  # the first sample among other neighbours
-    found, promised = False, False
+    differs, promised = False, False
     for options in rows(subject, axes):
         module = subject.settled(axes, options)
         with modes.training_without_tracking(module):
@@ -406,8 +408,8 @@ def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
             words = format_row(subject, options)
             demand(same, f"it declares mode_dependent: false, and evaluation differs from training{words}")
             demand(alone, f"it declares mode_dependent: false, and a sample's neighbours matter{words}")
-        found, promised = found or not (same and alone), promised or subject.mode_dependent(options)
-    demand(found or not promised, "it declares mode_dependent: true, and no option makes training differ")
+        differs, promised = differs or not (same and alone), promised or subject.mode_dependent(options)
+    demand(differs or not promised, "it declares mode_dependent: true, and no option makes training differ")
 
 
 @check("in training a later step counts only where it declares so (`pools_steps`)", of="activations")
@@ -515,14 +517,14 @@ def invariances(subject: Subject, axes: Axes) -> None:
     if axes != subject.layouts()[0]:
         return
     for fact in CHANGES:
-        found = deviations(subject, axes, fact)
+        by_scale = deviations(subject, axes, fact)
         if subject.facts.get(fact):
-            off = ", ".join(f"{found[scale]:.0e} at inputs of about {scale:g}" for scale in SCALES[1:])
-            holds = all(found[scale] < NOT for scale in SCALES[1:])
+            off = ", ".join(f"{by_scale[scale]:.0e} at inputs of about {scale:g}" for scale in SCALES[1:])
+            holds = all(by_scale[scale] < NOT for scale in SCALES[1:])
             demand(holds, f"it declares {fact}: true; it does not: it changes by {off}")
         else:
-            off = f"{max(found.values()):.0e}"
-            demand(max(found.values()) > INVARIANT, f"it declares {fact}: false; it does: it changes by {off} at most")
+            most = max(by_scale.values())
+            demand(most > INVARIANT, f"it declares {fact}: false; it does: it changes by {most:.0e} at most")
 
 
 def deviations(subject: Subject, axes: Axes, fact: str) -> dict[float, float]:
@@ -530,13 +532,13 @@ def deviations(subject: Subject, axes: Axes, fact: str) -> dict[float, float]:
 
     As in Table 1 (`normbench.papers.ln2016.probes.invariances`): max |f' - f| / max |f|.
     """
-    options, found = subject.defaults | least_eps(subject.specs, subject.defaults), {}
+    options, by_scale = subject.defaults | least_eps(subject.specs, subject.defaults), {}
     for scale in SCALES:
-        one, other = subject.make(axes, options), subject.make(axes, options)
+        unchanged, changed = subject.make(axes, options), subject.make(axes, options)
         steps = [scale * subject.inputs(axes, seed=step) for step in range(3)]
         with torch.no_grad():
-            found[scale] = max(deviation(other(CHANGES[fact](x, scale)), one(x)) for x in steps)
-    return found
+            by_scale[scale] = max(deviation(changed(CHANGES[fact](x, scale)), unchanged(x)) for x in steps)
+    return by_scale
 
 
 def summary(findings: Sequence[Finding]) -> list[tuple[Check, int, list[Finding]]]:
@@ -544,4 +546,4 @@ def summary(findings: Sequence[Finding]) -> list[tuple[Check, int, list[Finding]
     by_check: dict[str, list[Finding]] = {}
     for finding in findings:
         by_check.setdefault(finding.check.name, []).append(finding)
-    return [(own[0].check, len(own), [f for f in own if f.broken]) for own in by_check.values()]
+    return [(of_check[0].check, len(of_check), [f for f in of_check if f.broken]) for of_check in by_check.values()]

@@ -69,11 +69,11 @@ def costs(specs: Mapping[str, Spec], rounds: int = ROUNDS) -> dict[str, Cost]:
 
     seconds = interleave({name: repeated(step) for name, step in steps.items()}, rounds)
     reference = seconds[next(iter(steps))]
-    found = {}
+    by_name = {}
     for name, times in seconds.items():
         low, middle, high = statistics.quantiles([a / b for a, b in zip(times, reference, strict=True)], n=4)
-        found[name] = Cost(1e3 * statistics.median(times) / repeats, middle, low, high)
-    return found
+        by_name[name] = Cost(1e3 * statistics.median(times) / repeats, middle, low, high)
+    return by_name
 
 
 def _step(spec: Spec, split: Split, size: int) -> Callable[[], None]:

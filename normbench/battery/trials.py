@@ -48,16 +48,16 @@ def contestants(name: str) -> list[str]:
 def table1(name: str, config_dir: Path | None) -> dict[str, Spec | str]:
     """The probe of LN Table 1 for each contestant, with the smallest possible eps; or why one cannot take part."""
     base = plan.experiment(TABLE1).base
-    found: dict[str, Spec | str] = {}
+    specs: dict[str, Spec | str] = {}
     for norm in contestants(name):
         declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
         small = [f"norm.{key}={value}" for key, value in least_eps(declares.get("options") or {}, node).items()]
         try:
             config = compose.compose(grammar.parse([*base, f"norm={norm}", *small]), config_dir)
-            found[norm] = _spec(config, norm, {}, config_dir)
+            specs[norm] = _spec(config, norm, {}, config_dir)
         except NormbenchError as refusal:
-            found[norm] = str(refusal)
-    return found
+            specs[norm] = str(refusal)
+    return specs
 
 
 def trials(
@@ -74,7 +74,7 @@ def trials(
             raise unknown(
                 f"--only {word} is no experiment of the battery.", word, [TABLE1, *experiments], "--dry-run lists all"
             )
-    found, left_out = [], []
+    planned, left_out = [], []
     experiment_of: dict[tuple[str, ...], str] = {}  # the ids of a trial's runs, and their experiment
     for experiment in experiments:
         if only and experiment not in only:
@@ -96,8 +96,8 @@ def trials(
                 )
                 continue
             experiment_of[ids] = experiment
-            found.append(trial)
-    return found, left_out
+            planned.append(trial)
+    return planned, left_out
 
 
 def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Path | None) -> None:
@@ -136,13 +136,12 @@ def within_budget(planned: Sequence[Trial], seconds: Mapping[str, float | None],
     """
     settings: Counter[str] = Counter()
     ranked = []
-    for needed, trial in sorted(
-        ((s, t) for t in planned if (s := seconds[t.name]) is not None), key=lambda one: one[0]
-    ):
+    known = ((s, trial) for trial in planned if (s := seconds[trial.name]) is not None)
+    for needed, trial in sorted(known, key=lambda pair: pair[0]):
         ranked.append((settings[trial.experiment], needed, trial))
         settings[trial.experiment] += 1
     taken = []
-    for _, needed, trial in sorted(ranked, key=lambda one: one[:2]):
+    for _, needed, trial in sorted(ranked, key=lambda pair: pair[:2]):
         if needed <= budget:
             budget -= needed
             taken.append(trial)
