@@ -54,8 +54,8 @@ def coinciding(panel: Panel) -> str:
 
 def coinciding_everywhere(panels: Sequence[Panel]) -> str:
     """`BN and LN coincide in all panels`; empty where it is not the same in all of several panels."""
-    found = {coinciding(panel) for panel in panels}
-    return f"{text} in all panels" if len(panels) > 1 and len(found) == 1 and (text := found.pop()) else ""
+    notes = {coinciding(panel) for panel in panels}
+    return f"{text} in all panels" if len(panels) > 1 and len(notes) == 1 and (text := notes.pop()) else ""
 
 
 def _look_alike(a: Line, b: Line, panel: Panel) -> bool:
@@ -83,7 +83,7 @@ def describe_seeds(panels: Sequence[Panel]) -> str:
 
 def _places(texts: Mapping[tuple[str, str], str]) -> dict[str, str]:
     """Where each text holds, of texts by column and name: a whole column, all of a name, or a name in a column."""
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for (column, name), text in texts.items():
         if len({other for (at, _), other in texts.items() if at == column}) == 1:
             where = column
@@ -91,8 +91,8 @@ def _places(texts: Mapping[tuple[str, str], str]) -> dict[str, str]:
             where = name
         else:
             where = f"{name} ({column})"
-        found.setdefault(text, []).append(where)
-    return {text: _enumerate(dict.fromkeys(places)) for text, places in found.items()}
+        by_text.setdefault(text, []).append(where)
+    return {text: _enumerate(dict.fromkeys(places)) for text, places in by_text.items()}
 
 
 def _ranges(seeds: Sequence[int]) -> str:

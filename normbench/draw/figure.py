@@ -27,13 +27,13 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
     fig, axes = plt.subplots(len(rows), across, figsize=size, squeeze=False, layout="constrained")
     conditions = len({panel.column for panel in panels})
     everywhere = captions.coinciding_everywhere(panels)
-    for own, (block, row) in zip(axes, rows, strict=True):
-        for axis, panel in zip(own, row, strict=False):
+    for row_axes, (block, row) in zip(axes, rows, strict=True):
+        for axis, panel in zip(row_axes, row, strict=False):
             _draw(axis, panel)
             title = _lines(panel.column, width - 0.7, 11) if conditions > 1 and row is block[0] else ""
             note = "" if everywhere else captions.coinciding(panel)
             _finish(axis, panel, title, _lines(note, width - 0.7, 8), last=row is block[-1])
-        for axis in own[len(row) :]:
+        for axis in row_axes[len(row) :]:
             axis.set_axis_off()
     if conditions == 1:
         fig.suptitle(literal_text(panels[0].column), fontsize=11)
@@ -71,11 +71,11 @@ def _legend(fig: Any, width: float) -> float:
 def _draw(axis: Any, panel: Panel) -> None:
     for reference in panel.references if panel.lines else ():
         x, y = [place for place, _ in reference.points], [value for _, value in reference.points]
-        look: dict[str, Any] = {"color": reference.colour, "zorder": 1, "label": literal_text(reference.name)}
+        style: dict[str, Any] = {"color": reference.colour, "zorder": 1, "label": literal_text(reference.name)}
         if panel.categories:
-            axis.plot(x, y, "D", markersize=4, markerfacecolor="none", **look)
+            axis.plot(x, y, "D", markersize=4, markerfacecolor="none", **style)
         else:
-            axis.plot(x, y, DASHES[reference.dash], lw=WIDTH["reference"], **look)
+            axis.plot(x, y, DASHES[reference.dash], lw=WIDTH["reference"], **style)
     for line in panel.lines:
         if panel.categories:
             _draw_points(axis, line)

@@ -122,14 +122,14 @@ def log_ticks(low: float, high: float, most: int = 9) -> list[float]:
     if high < 4 * low:
         return linear_ticks(low, high)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
+    ticks: list[float] = []
     choices = [(2**stride, (1,)) for stride in range(6, -1, -1)] + [(1, (1, 2, 5)), (1, range(1, 10))]
     for stride, digits in choices:
         denser = [m * 10.0**e for e in decades if e % stride == 0 for m in digits if low <= m * 10.0**e <= high]
-        if len(found) > 2 or len(denser) > most:
+        if len(ticks) > 2 or len(denser) > most:
             break
-        found = denser
-    return found
+        ticks = denser
+    return ticks
 
 
 def linear_ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -168,8 +168,8 @@ def panels(
 
     An arm that is not in `looks`, from a user's experiment, is drawn under its own name.
     """
-    own = [run for run in runs if not run.control]
-    unknown = [arm for arm in dict.fromkeys(run.arm for run in own) if arm not in looks]
+    drawn = [run for run in runs if not run.control]
+    unknown = [arm for arm in dict.fromkeys(run.arm for run in drawn) if arm not in looks]
     all_looks = {**looks}
     for index, arm in enumerate(unknown):
         all_looks[arm] = Look(arm, EXTRA_COLOURS[index % len(EXTRA_COLOURS)], in_paper=False)
@@ -180,7 +180,7 @@ def panels(
             [
                 line
                 for arm, look in all_looks.items()
-                if (line := line_of([r for r in own if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
+                if (line := line_of([r for r in drawn if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
             ],
         )
         for quantity in quantities

@@ -48,12 +48,12 @@ WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}
 def colours_of(norms: Iterable[str]) -> dict[str, str]:
     """A colour each. A user's normalizer always gets the same extra colour, or the next free one."""
     norms = set(norms)
-    found = {norm: COLOURS[norm] for norm in norms & COLOURS.keys()}
+    colours = {norm: COLOURS[norm] for norm in norms & COLOURS.keys()}
     for norm in sorted(norms - COLOURS.keys()):
         start = zlib.crc32(norm.encode(errors="replace")) % len(EXTRA_COLOURS)
         ring = EXTRA_COLOURS[start:] + EXTRA_COLOURS[:start]
-        found[norm] = next((colour for colour in ring if colour not in found.values()), ring[0])
-    return found
+        colours[norm] = next((colour for colour in ring if colour not in colours.values()), ring[0])
+    return colours
 
 
 def on_dark(colour: str) -> str:

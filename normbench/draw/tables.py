@@ -144,8 +144,8 @@ def final_entry(
 
     `log`: geometric mean and interval, for losses that differ by orders of magnitude.
     """
-    found = [final_value(run, *where) if run.status == "done" else None for run in runs]
-    values = [None if value is None else value * factor for value in found]
+    finals = [final_value(run, *where) if run.status == "done" else None for run in runs]
+    values = [None if value is None else value * factor for value in finals]
     return estimate_entry(values, group, row, quantity, unit, paper, log)
 
 
@@ -193,8 +193,8 @@ def value_entry(
     runs: Sequence[Run], group: str, row: str, quantity: str, key: str, unit: str = "", factor: float = 1.0
 ) -> Entry:
     """The number that a probe logged under `key`, times `factor`, over its seeds."""
-    found = [factor * float(record[key]) for run in runs for record in run.records if key in record]
-    entry = estimate_entry(found, group, row, quantity, unit)
+    numbers = [factor * float(record[key]) for run in runs for record in run.records if key in record]
+    entry = estimate_entry(numbers, group, row, quantity, unit)
     return replace(entry, diverged=len(runs) - entry.n)
 
 
@@ -206,8 +206,8 @@ def levels_by_seed(
     for run in runs:
         if run.arm in arms:
             curves[run.seed].append(read_series(run, *where))
-    found = {seed: level_at_share(of_seed, share) for seed, of_seed in curves.items()}
-    return {seed: math.nan if level is None else level for seed, level in found.items()}
+    levels = {seed: level_at_share(of_seed, share) for seed, of_seed in curves.items()}
+    return {seed: math.nan if level is None else level for seed, level in levels.items()}
 
 
 def time_entry(
@@ -250,17 +250,17 @@ def times_entry(
 
 def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows of one group: a column per quantity, before it the paper's value where there is one."""
-    own = [entry for entry in entries if entry.group == group]
-    quantities = list(dict.fromkeys(entry.quantity for entry in own))
-    with_paper = {entry.quantity for entry in own if entry.paper}
+    of_group = [entry for entry in entries if entry.group == group]
+    quantities = list(dict.fromkeys(entry.quantity for entry in of_group))
+    with_paper = {entry.quantity for entry in of_group if entry.paper}
     header = [""]
     for quantity in quantities:
-        unit = next(entry.unit for entry in own if entry.quantity == quantity)
+        unit = next(entry.unit for entry in of_group if entry.quantity == quantity)
         name = _with_unit(quantity, unit)
         header += [f"{name}: paper", "ours"] if quantity in with_paper else [name]
-    rows = {entry.row: [entry.row] for entry in own}
+    rows = {entry.row: [entry.row] for entry in of_group}
     for quantity in quantities:
-        _add_column(rows, [entry for entry in own if entry.quantity == quantity], quantity in with_paper)
+        _add_column(rows, [entry for entry in of_group if entry.quantity == quantity], quantity in with_paper)
     return header, [*rows.values()]
 
 

@@ -78,13 +78,13 @@ def format_seeds(seeds: Sequence[int]) -> str:
 
 def ranges(numbers: Sequence[int]) -> list[list[int]]:
     """Those that follow on one another together: [[3, 4, 5], [7]] of 3, 4, 5, 7."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
         else:
-            found.append([number])
-    return found
+            ranges.append([number])
+    return ranges
 
 
 def minus(text: str) -> str:

@@ -97,12 +97,12 @@ def _table(block: Block, schema: pyarrow.Schema) -> pyarrow.Table:
     import numpy as np
     import pyarrow
 
-    one = {"split": block.split, "mode": block.mode, "variant": text(block.variant) or None}  # value in the whole block
+    constants = {"split": block.split, "mode": block.mode, "variant": text(block.variant) or None}
     columns = [
         # Arrow's name of a number's type is one of numpy's too; pyarrow 16 imports pandas for to_pandas_dtype
         pyarrow.array(np.asarray(block.columns[field.name], str(field.type)))
         if field.name in block.columns
-        else pyarrow.repeat(pyarrow.scalar(one.get(field.name), field.type), len(block))
+        else pyarrow.repeat(pyarrow.scalar(constants.get(field.name), field.type), len(block))
         for field in schema
     ]
     return pyarrow.Table.from_arrays(columns, schema=schema)

@@ -60,18 +60,18 @@ def series(run: Run, split: str, mode: str, metric: str, variant: str | None = N
 def _points(run: Run, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
     """Value by x, cached: claims, figure and table of an artifact use the same series."""
     split, mode, metric = of
-    asked = of, text(variant), x
-    if asked not in run.cache:
+    key = of, text(variant), x
+    if key not in run.cache:
         modes = EVALUATED if mode == "eval" else (mode, "both") if mode == "train" else (mode,)
-        run.cache[asked] = {
+        run.cache[key] = {
             place: float(value)  # float() also reads the log's "NaN", "Infinity", "-Infinity"
-            for one in modes
+            for name in modes
             for block in run.records.blocks
-            if block.split == split and block.mode == one and block.variant == variant
+            if block.split == split and block.mode == name and block.variant == variant
             if {x, metric} <= block.columns.keys() and not PARTS & block.columns.keys()
             for place, value in zip(block.columns[x], block.columns[metric], strict=True)
         }
-    points: Mapping[float, float] = run.cache[asked]
+    points: Mapping[float, float] = run.cache[key]
     return points
 
 
@@ -157,14 +157,14 @@ def trapezoid(points: Series, log: bool) -> float | None:
 
 def best_step(run: Run, variant: Variant = DEFAULT) -> int | None:
     """The update with the best value of the monitored metric, the first of equal ones; None without a finite value."""
-    asked = best_step, text(variant)
-    if asked not in run.cache:
+    key = best_step, text(variant)
+    if key not in run.cache:
         monitor = run.monitor
         sign = 1 if monitor["goal"] == "min" else -1
         points = _points(run, (monitor["split"], "eval", monitor["metric"]), variant, "step")
         finite = [(sign * value, step) for step, value in points.items() if step and math.isfinite(value)]
-        run.cache[asked] = int(min(finite)[1]) if finite else None
-    best: int | None = run.cache[asked]
+        run.cache[key] = int(min(finite)[1]) if finite else None
+    best: int | None = run.cache[key]
     return best
 
 
@@ -186,8 +186,8 @@ def exploded(run: Run) -> tuple[float, float] | None:
 def variants(run: Run) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
     if variants not in run.cache:
-        found = (block.variant for block in run.records.blocks if block.variant)
-        run.cache[variants] = list({text(variant): variant for variant in found}.values())
+        evaluated = (block.variant for block in run.records.blocks if block.variant)
+        run.cache[variants] = list({text(variant): variant for variant in evaluated}.values())
     return list(run.cache[variants])
 
 
@@ -211,10 +211,10 @@ def named(run: Run, words: str | None, when: str | int) -> list[Variant]:
     if " by " in words:
         ranked = _ranked(run, words, when)
         return [] if ranked is None else [ranked]
-    asked = named, words
-    if asked not in run.cache:
-        run.cache[asked] = select(words, variants(run))
-    return list(run.cache[asked])
+    key = named, words
+    if key not in run.cache:
+        run.cache[key] = select(words, variants(run))
+    return list(run.cache[key])
 
 
 def at_epoch(

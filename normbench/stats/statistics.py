@@ -132,12 +132,12 @@ def significant_signs(samples: Sequence[Sequence[float]], alpha: float) -> list[
     >>> significant_signs([[1.0, 1.1], [-1.0, 2.0], [3.0]], 0.05)
     [0, 0, None]
     """
-    found = [t_interval(sample, 1 - alpha) for sample in samples]
-    p_values = [p for estimate in found if (p := p_value(estimate)) is not None]
+    estimates = [t_interval(sample, 1 - alpha) for sample in samples]
+    p_values = [p for estimate in estimates if (p := p_value(estimate)) is not None]
     adjusted = iter(holm(p_values))
     return [
         None if e.interval is None or e.mean is None else 0 if next(adjusted) > alpha else 1 if e.mean > 0 else -1
-        for e in found
+        for e in estimates
     ]
 
 
@@ -199,8 +199,8 @@ def seeds_needed(
     if sd == 0 and fixed == 0:
         return None if effect == 0 else 2
     counts = range(2, limit + 1)
-    found = bisect_left(counts, power, key=lambda n: _detection(abs(effect) / math.sqrt(sd**2 / n + fixed), n, level))
-    return counts[found] if found < len(counts) else None
+    index = bisect_left(counts, power, key=lambda n: _detection(abs(effect) / math.sqrt(sd**2 / n + fixed), n, level))
+    return counts[index] if index < len(counts) else None
 
 
 def signs_needed(share: float, alpha: float = 0.05, limit: int = 1000) -> int | None:
@@ -228,7 +228,7 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float:
     """
     pairs = list(combinations(zip(first, second, strict=True), 2))
     signs = [(_sign(a - c), _sign(b - d)) for (a, b), (c, d) in pairs]
-    ordered = [sum(sign != 0 for sign in one) for one in zip(*signs, strict=True)]
+    ordered = [sum(sign != 0 for sign in of_ranking) for of_ranking in zip(*signs, strict=True)]
     if not ordered or not all(ordered):
         return math.nan
     tau = sum(a * b for a, b in signs) / math.sqrt(ordered[0]) / math.sqrt(ordered[1])
