@@ -79,13 +79,13 @@ def create_norm(
     choice = choose(site, node, {**given, **options})
     of_weights = set(node["declares"]["kinds"]) <= set(WEIGHT_KINDS)
     if inputs is not None:
-        found: nn.Module = NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
+        module: nn.Module = NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
         expected = _Expected(str(node["name"]), site.axes, -1, inputs, any_before=of_weights or choice.name == "none")
     else:
-        found = build(site, choice)
+        module = build(site, choice)
         expected = _Expected(str(node["name"]), site.axes, site.feature_axis, features)
-    found.register_forward_pre_hook(expected, with_kwargs=True)
-    return found
+    module.register_forward_pre_hook(expected, with_kwargs=True)
+    return module
 
 
 _in_epoch: WeakSet[nn.Module] = WeakSet()  # normalizers whose epoch is open
@@ -154,13 +154,13 @@ class _Expected:
             places = [size if axis in ("batch", "time") else 1 for axis, size in zip(self.axes, shape, strict=True)]
             valid = [size for axis, size in zip(self.axes, shape, strict=True) if axis in ("batch", "time")]
             if not isinstance(mask, Tensor) or list(mask.shape) != valid:
-                found = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-                raise BadInput(f"{self.name}: the mask must be {tuple(valid)}, true at valid places, not {found}.")
+                actual = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+                raise BadInput(f"{self.name}: the mask must be {tuple(valid)}, true at valid places, not {actual}.")
             return (filled(x, mask.bool().reshape(places)), mask), {}
-        found = shape if isinstance(x, Tensor) else type(x).__name__
+        actual = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
-        other = "batch time feature"
-        raise BadInput(f"{self.name}: x must be ({axes}), not {found}. For other axes give axes='{other}'.")
+        example = "batch time feature"
+        raise BadInput(f"{self.name}: x must be ({axes}), not {actual}. For other axes give axes='{example}'.")
 
 
 def find(norm: str | Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:

@@ -85,9 +85,9 @@ class Normed(layers.Recurrent):
             options["bias"] = "double" if options["bias"] else "none"
         node, given = find(norm)
         self.one_length = node["name"] if node["declares"].get("one_length") else ""
-        found = _sites(self.cell, hidden_size, node, given, sites)
+        cell_sites = _sites(self.cell, hidden_size, node, given, sites)
         options |= {"num_layers": num_layers, "bidirectional": bidirectional}
-        super().__init__(input_size, hidden_size, found, batch_first=batch_first, dropout=dropout, **options)
+        super().__init__(input_size, hidden_size, cell_sites, batch_first=batch_first, dropout=dropout, **options)
 
     def forward(  # type: ignore[override]  # a PackedSequence comes back as one
         self,
@@ -132,32 +132,32 @@ class Normed(layers.Recurrent):
 
 def _options(cell: type[Cell]) -> set[str]:
     """The keywords of a cell and of what it is made of."""
-    own = [inspect.signature(kind.__init__).parameters.values() for kind in cell.__mro__ if issubclass(kind, Cell)]
-    return {one.name for parameters in own for one in parameters if one.kind is one.KEYWORD_ONLY}
+    kinds = [kind for kind in cell.__mro__ if issubclass(kind, Cell)]
+    signatures = [inspect.signature(kind.__init__).parameters.values() for kind in kinds]
+    return {p.name for parameters in signatures for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _sites(
-    cell: type[Cell], hidden_size: int, node: Mapping[str, Any], options: Mapping[str, Any], asked: Sequence[str] | None
+    cell: type[Cell], size: int, node: Mapping[str, Any], options: Mapping[str, Any], patterns: Sequence[str] | None
 ) -> Sites:
     """The cell's sites with this normalizer, at those asked for; the same in every layer and direction."""
-    sizes = cell.site_sizes(hidden_size)
     sites = {
-        name: Site(name, KINDS.get(name.split(".")[0], ("state",)), AXES, size, bias="keep")
-        for name, size in sizes.items()
+        name: Site(name, KINDS.get(name.split(".")[0], ("state",)), AXES, features, bias="keep")
+        for name, features in cell.site_sizes(size).items()
     }
-    if asked is None:
+    if patterns is None:
         chosen = {name for name, site in sites.items() if not refusal(site, node["declares"])}
         if not chosen:
             choose(next(iter(sites.values())), node, options)  # says why
     else:
-        chosen = set(match_patterns("sites", cell.__name__, "site", asked, sites))
+        chosen = set(match_patterns("sites", cell.__name__, "site", patterns, sites))
     choices: dict[str, Choice] = {name: choose(sites[name], node, options) for name in sites if name in chosen}
 
-    def found(path: str) -> tuple[Site, Choice | None]:
+    def site_at(path: str) -> tuple[Site, Choice | None]:
         name = next(name for name in sites if path == name or path.endswith(f".{name}"))
         return sites[name], None if node["name"] == "none" else choices.get(name)
 
-    return found
+    return site_at
 
 
 class LSTM(Normed, layers.LSTM):

@@ -67,14 +67,14 @@ def blocks_of_rows(model: nn.Module) -> dict[str, list[int]]:
 
     In the authors' codes these blocks are separate parameters.
     """
-    found = {}
+    blocks = {}
     for path, cell in model.named_modules():
         if isinstance(cell, Cell) and len(cell.blocks) > 1:
             rows = [gates * cell.hidden_size for gates in cell.blocks.values()]
             for name, parameter in cell.named_parameters(path, recurse=False):
                 if len(parameter) == sum(rows):
-                    found[name] = rows
-    return found
+                    blocks[name] = rows
+    return blocks
 
 
 def _norm(gradients: Gradients) -> float:

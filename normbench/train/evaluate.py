@@ -113,8 +113,8 @@ class Evaluation:
         variants that normalizers declare."""
         records = [record for name in splits for record in self.evaluate(name)]
         if self.mode_dependent and "train" in splits:
-            found = self.passes.evaluate_in_training_mode(self._prepared("train"), "train", state.moment)
-            records.append(self._record("train", "train", DEFAULT, 0, found))
+            values = self.passes.evaluate_in_training_mode(self._prepared("train"), "train", state.moment)
+            records.append(self._record("train", "train", DEFAULT, 0, values))
         tests = [name for name in self.tests if name in splits]
         return records + [
             r for variant in self.declared_variants for name in tests for r in self.evaluate(name, [variant])
@@ -135,9 +135,10 @@ class Evaluation:
     ) -> list[Record]:
         """A record for each variant on one split. `mode` `whole`: on all of its examples, without its stride; `order`
         K: on the examples in the K-th shuffled order."""
-        found = self.passes.evaluate(self._prepared(name, mode == "whole"), name, variants, order)
+        of_variants = self.passes.evaluate(self._prepared(name, mode == "whole"), name, variants, order)
         return [
-            self._record(name, mode, variant, order, values) for variant, values in zip(variants, found, strict=True)
+            self._record(name, mode, variant, order, values)
+            for variant, values in zip(variants, of_variants, strict=True)
         ]
 
     def values(self, records: Sequence[Record]) -> dict[str, float]:
@@ -165,15 +166,15 @@ class Evaluation:
             self.prepared[name, whole] = self.passes.prepare(self.data.splits[name] if whole else self.splits[name])
         return self.prepared[name, whole]
 
-    def _record(self, name: str, mode: str, variant: Variant, order: int, found: Found) -> Record:
+    def _record(self, name: str, mode: str, variant: Variant, order: int, values: Found) -> Record:
         """The means over the examples; the values of test examples go into `outcomes`."""
         if name in self.tests and mode == "eval" and self.settings["outcomes"] and not order:
             self.outcomes[name, text(variant)] = {  # of metrics of places each example's mean
                 metric: torch.cat([p if isinstance(p, Tensor) else p.sums / p.counts for p in parts])
-                for metric, parts in found.items()
+                for metric, parts in values.items()
                 if isinstance(parts, list)
             }
-        numbers = {metric: _mean(parts) if isinstance(parts, list) else parts for metric, parts in found.items()}
+        numbers = {metric: _mean(parts) if isinstance(parts, list) else parts for metric, parts in values.items()}
         both = name == "train" and mode == "eval" and not self.mode_dependent
         place: Record = {"split": name, "mode": "both" if both else mode}
         place |= ({"variant": dict(variant)} if variant else {}) | ({"order": order} if order else {})
@@ -199,14 +200,14 @@ class Evaluation:
 
         names = [DEFAULT, *self.variants]
         functions = {computed(name) for name in names}
-        found: list[Variant] = []
+        added: list[Variant] = []
         for options in self.also:
             for variant in ({**name, **options} for name in names):
                 supported = any(norm.serves(variant) for norm in normalizers(self.model))
                 if supported and computed(variant) not in functions:
                     functions.add(computed(variant))
-                    found.append(variant)
-        return found
+                    added.append(variant)
+        return added
 
     def _tasks(self, nested: bool) -> list[Record]:
         """Records of the requested downstream tasks, by the model's sentence vectors; fewer if one is `broken`."""
@@ -220,11 +221,11 @@ class Evaluation:
         records: list[Record] = []
         try:
             with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
-                for one in evaluate(encode, folder, nested, self.settings["tasks"], "the model"):
-                    records.append({"mode": mode, **one.record})
+                for task in evaluate(encode, folder, nested, self.settings["tasks"], "the model"):
+                    records.append({"mode": mode, **task.record})
                     if nested and self.settings["outcomes"]:
-                        examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
-                        self.outcomes[one.record["split"], text(DEFAULT)] = examples
+                        examples = {metric: torch.from_numpy(values) for metric, values in task.examples.items()}
+                        self.outcomes[task.record["split"], text(DEFAULT)] = examples
         except NotFinite as error:
             self.broken = str(error).removesuffix(".")
         return records
@@ -235,10 +236,10 @@ class Evaluation:
             return split.first(count)
         raise BadInput(f"eval.drop_last leaves no batch of {size} of {len(split)} {name} examples.")
 
-    def _refuse_missing(self, found: Collection[str]) -> None:
+    def _refuse_missing(self, names: Collection[str]) -> None:
         for metric in self.metrics:
-            if metric not in found:
-                given = sorted({*found} - {*PLACE})
+            if metric not in names:
+                given = sorted({*names} - {*PLACE})
                 raise unknown(f"declares.metrics has {metric}, which evaluate does not give.", metric, given)
 
     def _refuse(self, config: Mapping[str, Any]) -> None:

@@ -39,8 +39,8 @@ def build(config: Mapping[str, Any], model: nn.Module, outer: Collection[str] = 
         | ({"matrices": matrices} if facts.get("matrices") else {})
         for matrices, decays in sorted(parts, reverse=True)
     ]
-    found: torch.optim.Optimizer = construct("optim", config, CLASSES, used, **fused)
-    return found
+    optimizer: torch.optim.Optimizer = construct("optim", config, CLASSES, used, **fused)
+    return optimizer
 
 
 def _hidden_matrices(model: nn.Module, outer: Collection[str]) -> set[str]:

@@ -45,12 +45,12 @@ class Passes:
             if len(variants) > 1 and stacks and self.samples == 1 and not whole:
                 size = self._whole_batches(STACK_ROWS // len(variants))
                 return self._evaluate_stacked(split, name, variants, _batches(len(split), size, shuffled))
-            found = []
+            of_variants = []
             for variant in variants:
                 with inference(self.model, variant):
                     batches = _batches(len(split), self._at_once(variant), shuffled)
-                    found.append(self._evaluate(split, name, batches, whole))
-            return found
+                    of_variants.append(self._evaluate(split, name, batches, whole))
+            return of_variants
 
     def evaluate_in_training_mode(self, split: Split, name: str, moment: int | str) -> Found:
         """The metrics in training mode, in batches as in training, in an order drawn for the moment."""
@@ -87,15 +87,15 @@ class Passes:
 
     def _evaluate_batch(self, batch: Batch, name: str, examples: Tensor | range) -> dict[str, Metric]:
         """Averaged over `eval.samples` passes with independent noise."""
-        found = []
+        drawn = []
         for sample in range(self.samples):
             with evaluating(self.model, Noise(self.seed, name, examples, sample)):
-                found.append(_of_each_example(self.model.evaluate(**batch.tensors), batch.size))
-        if len(found) == 1:
-            return found[0]
-        rows = {name: [m if isinstance(m := values[name], Tensor) else m.sums for values in found] for name in found[0]}
+                drawn.append(_of_each_example(self.model.evaluate(**batch.tensors), batch.size))
+        if len(drawn) == 1:
+            return drawn[0]
+        rows = {name: [m if isinstance(m := values[name], Tensor) else m.sums for values in drawn] for name in drawn[0]}
         averaged = self.model.over_samples({name: torch.stack(parts) for name, parts in rows.items()})
-        counts = {name: metric.counts for name, metric in found[0].items() if isinstance(metric, PerPlace)}
+        counts = {name: metric.counts for name, metric in drawn[0].items() if isinstance(metric, PerPlace)}
         return {name: PerPlace(v, counts[name]) if name in counts else v for name, v in averaged.items()}
 
     def _whole(self, name: str, collected: dict[str, list[Tensor]]) -> Found:
@@ -108,24 +108,24 @@ class Passes:
     def _evaluate_stacked(
         self, split: Split, name: str, variants: Sequence[Variant], batches: Iterable[Index]
     ) -> list[Found]:
-        many = len(variants)
-        found: list[dict[str, list[Metric]]] = [{} for _ in variants]
+        count = len(variants)
+        of_variants: list[dict[str, list[Metric]]] = [{} for _ in variants]
         with stacked(self.model, variants) as stack:
             for index in batches:
                 batch = split.batch(index)
                 stack.examples = batch.size
                 repeated = {
-                    key: tensor.repeat(many, *[1] * (tensor.dim() - 1)) if key in self.model.beside_outputs else tensor
+                    key: tensor.repeat(count, *[1] * (tensor.dim() - 1)) if key in self.model.beside_outputs else tensor
                     for key, tensor in batch.tensors.items()
                 }
                 with evaluating(self.model, Noise(self.seed, name, split.numbers(index))):
                     values = self.model.evaluate(**repeated)
                 for metric, of_all in values.items():
                     parts = [of_all] if isinstance(of_all, Tensor) else list(of_all)
-                    rows = zip(*(part.view(many, -1) for part in parts), strict=True)
-                    for of_variant, row in zip(found, rows, strict=True):
+                    rows = zip(*(part.view(count, -1) for part in parts), strict=True)
+                    for of_variant, row in zip(of_variants, rows, strict=True):
                         of_variant.setdefault(metric, []).append(row[0] if len(row) == 1 else PerPlace(*row))
-        return [dict(of_variant) for of_variant in found]
+        return [dict(of_variant) for of_variant in of_variants]
 
     def _at_once(self, variant: Variant) -> int:
         """Examples at once: a training batch if its examples are normalized together, else a multiple of it."""

@@ -24,11 +24,11 @@ Record = dict[str, Any]
 
 def probe(model: str) -> Callable[[Spec], list[Record]]:
     """The probe of this name. NormbenchError for a YAML file of one's own that names none: it brings no code."""
-    found = {path.stem: path.parts[-3] for path in PAPERS.glob("*/probes/[!_]*.py")}
-    if model not in found:
-        raise unknown(f"model={model}: there is no such probe.", model, sorted(found))
+    papers = {path.stem: path.parts[-3] for path in PAPERS.glob("*/probes/[!_]*.py")}
+    if model not in papers:
+        raise unknown(f"model={model}: there is no such probe.", model, sorted(papers))
     compute: Callable[[Spec], list[Record]] = importlib.import_module(
-        f"normbench.papers.{found[model]}.probes.{model}"
+        f"normbench.papers.{papers[model]}.probes.{model}"
     ).compute
     return compute
 

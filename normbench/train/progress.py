@@ -61,9 +61,9 @@ class Progress:
 
     def means(self, loss: str) -> dict[str, float]:
         """The means over the updates since the last evaluation, whose sums are then reset."""
-        found = {loss: self.loss_sum / self.count, **{name: v / self.examples for name, v in self.sums.items()}}
+        means = {loss: self.loss_sum / self.count, **{name: v / self.examples for name, v in self.sums.items()}}
         self.loss_sum, self.count, self.examples, self.sums = 0.0, 0, 0, {}
-        return found
+        return means
 
     def means_logged(self) -> dict[str, float]:
         """The means of what was logged since the last evaluation; infinite where no record could have one so large."""
@@ -104,7 +104,9 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
     raise Failed(f"{run.curve} {why}: it was changed by hand. Delete the run's directory to start it anew.")
 
 
-def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, here: Mapping[str, Any]) -> Progress:
+def resume(
+    run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, current: Mapping[str, Any]
+) -> Progress:
     """Restore model, optimizer and curve from the checkpoint, or start afresh; the status is then `running`.
 
     `here`: the environment. Errors: a checkpoint beyond the requested steps, damage.
@@ -129,7 +131,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
     _check_curve(run, progress)
     if not progress.step:
         run.begin()
-    run.content["environment"] = environment.since(run.old(), progress.step, here)
+    run.content["environment"] = environment.since(run.old(), progress.step, current)
     run.write("running", step=progress.step, reason="")  # first: a finished one has the hash of the whole curve
     if not progress.step:
         (run.path / "timing.jsonl").unlink(missing_ok=True)

@@ -58,9 +58,9 @@ class Recorder:
         return before < after and self._is_evaluated(progress.step + 1)
 
     def _is_evaluated(self, step: int) -> bool:
-        asked = self.config["eval"]
-        every = asked["every"] * (self.sampler.per_epoch if asked["unit"] == "epochs" else 1)
-        return step % every == 0 or step in (0, self.steps, *asked["also_after"])
+        schedule = self.config["eval"]
+        every = schedule["every"] * (self.sampler.per_epoch if schedule["unit"] == "epochs" else 1)
+        return step % every == 0 or step in (0, self.steps, *schedule["also_after"])
 
     def evaluate(self, progress: Progress) -> None:
         """Evaluate the run at its current step. Raises Diverged, after writing everything, if the training loss is not
