@@ -37,12 +37,12 @@ class Ids:
         cached = self._cache[key]
         if isinstance(cached, NormbenchError):
             raise cached
-        found = identity.hashed({**cached.maths, "seed": config.get("seed")})
-        if cached.edited and filed not in ("", found):
+        computed = identity.hashed({**cached.maths, "seed": config.get("seed")})
+        if cached.edited and filed not in ("", computed):
             raise BadInput(
-                f"with {cached.edited} its id is {found}: the normalizer was changed since, or the configuration"
+                f"with {cached.edited} its id is {computed}: the normalizer was changed since, or the configuration"
             )
-        return found
+        return computed
 
     def _found(self, config: Mapping[str, Any]) -> _Maths | NormbenchError:
         first = _restored(config, self.config_dir)
@@ -66,15 +66,15 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
     try:
         restored = compose.restore(config, config_dir)
         choices = identity.assign(restored, config_dir)
-        found = identity.maths(restored, choices)
+        maths = identity.maths(restored, choices)
     except NormbenchError as error:
         return error
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return BadInput(f"its configuration is none: {error!r:.80}.")
     files = identity.own_files(restored, choices)
     had, edited = config.get(OWN, {}), set()
-    for name, part in identity.own_parts(found):
+    for name, part in identity.own_parts(maths):
         if had.get(name) != part["file"]:
             edited.add(files[name])
             part["file"] = had.get(name, part["file"])
-    return _Maths(found, " and ".join(sorted(edited)))
+    return _Maths(maths, " and ".join(sorted(edited)))

@@ -25,49 +25,49 @@ from normbench.runs.run import Run
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effects.NAME, sample_archive.NAME)
 
 
-def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
+def check(results: Path, ids: Ids, counted: dict[str, int]) -> Iterator[Finding]:
     claims: set[tuple[str, str]] = set()  # each counts once, at however many fidelities it is judged
     for place in sorted({path.parent for name in FILES for path in pack.published(results, name)}):
-        yield from _place(place, ids, seen, claims)
-    seen["claims"] = len(claims)
+        yield from _place(place, ids, counted, claims)
+    counted["claims"] = len(claims)
 
 
-def _place(place: Path, ids: Ids, seen: dict[str, int], claims: set[tuple[str, str]]) -> list[Finding]:
+def _place(place: Path, ids: Ids, counted: dict[str, int], claims: set[tuple[str, str]]) -> list[Finding]:
     """All findings there; adds to what is counted."""
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def read(name: str, load: Callable[[Path], Any], needed: bool = True) -> Any:
         path = place / name
         try:
             if needed and not path.exists():
-                found.append(_missing(path, again))
+                findings.append(_missing(path, again))
             return load(path) if path.exists() or not needed else None
         except NormbenchError as error:
-            found.append(Finding("damage", path, str(error).removeprefix(f"{path} ")))
+            findings.append(Finding("damage", path, str(error).removeprefix(f"{path} ")))
 
     verdicts, runs = read("verdicts.json", places.read_verdicts), read(pack.NAME, lambda path: pack.whole(path).runs)
     contrasts = read(per_example_effects.NAME, per_example_effects.load, needed=False)
     samples = read(sample_archive.NAME, sample_archive.load, needed=False)
     if runs:
-        seen["published runs"] += len(runs)
-        found += _ids(place / pack.NAME, runs, ids)
+        counted["published runs"] += len(runs)
+        findings += _ids(place / pack.NAME, runs, ids)
     if not verdicts:
-        return found
+        return findings
     claims |= {(verdicts.artifact, claim.id) for claim in verdicts.claims}
     if samples and samples.sha256 != (recorded := verdicts.samples_sha256 or ""):
-        found.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
+        findings.append(_missing(place / sample_archive.NAME, again) if recorded and not samples.runs else Finding(
             "damage", place / sample_archive.NAME, "it is not the one that verdicts.json has the hash of. Restore it "
             f"(git checkout), or publish again: {again}"))  # fmt: skip
     if verdicts.contrasts_sha256 and not (place / per_example_effects.NAME).exists():
         kind = "unknown" if shipped_results.is_copy(place, per_example_effects.NAME) else "missing"
-        found.append(Finding(kind, place / per_example_effects.NAME, per_example_effects.GONE))
+        findings.append(Finding(kind, place / per_example_effects.NAME, per_example_effects.GONE))
     elif runs is not None and contrasts:
         try:
-            found += _follows(places.read(place, ids.config_dir), contrasts)
+            findings += _follows(places.read(place, ids.config_dir), contrasts)
         except NormbenchError as error:
-            found.append(Finding("verdict", place, str(error)))
-    return found
+            findings.append(Finding("verdict", place, str(error)))
+    return findings
 
 
 def _missing(path: Path, again: str) -> Finding:

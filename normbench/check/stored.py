@@ -31,13 +31,13 @@ class Finding:
         return self.kind in HARMLESS
 
 
-def leftovers(results: Path, repair: bool, seen: dict[str, int]) -> Iterator[Finding]:
+def leftovers(results: Path, repair: bool, counted: dict[str, int]) -> Iterator[Finding]:
     """What killed commands left: files on their way, and checkpoints of finished runs.
 
     `repair` removes them, under the lock that a writer takes.
     """
     for folder, folders, names in os.walk(results):
-        seen["files"] += len(folders) + len(names)
+        counted["files"] += len(folders) + len(names)
         inside = (Path(folder), *Path(folder).parents)
         run = next((directory.RunDirectory(path) for path in inside if directory.FOLDER.fullmatch(path.name)), None)
         left = list(filter(files.is_leftover, (*folders, *names)))
@@ -53,7 +53,7 @@ def leftovers(results: Path, repair: bool, seen: dict[str, int]) -> Iterator[Fin
             yield Finding("leftover", path, f"a command that was killed left it{way_out}")
 
 
-def imports(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
+def imports(results: Path, counted: dict[str, int]) -> Iterator[Finding]:
     """Runs that other programs logged: their packs are whole, and each run has the id of what names it."""
     for name in imported.names(results):
         path, again = imported.place(results, name), f"Import the logs again --as {name}"
@@ -62,7 +62,7 @@ def imports(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
         except NormbenchError as error:
             yield Finding("damage", path, str(error).removeprefix(f"{path} "))
             continue
-        seen["imported runs"] = seen.get("imported runs", 0) + len(runs)
+        counted["imported runs"] = counted.get("imported runs", 0) + len(runs)
         for run in runs:
             computed = imported.run_id(name, imported.log_of(run), run.arm, run.seed, run.control, run.axes)
             if computed != run.id:
@@ -100,13 +100,13 @@ def raw(run: Run, ids: Ids) -> Iterator[Finding]:
 def _id(run: Run, ids: Ids, again: str) -> Iterator[Finding]:
     place = run.path / directory.NAME
     try:
-        own = ids.of(run.config, run.id)
+        computed = ids.of(run.config, run.id)
     except NormbenchError as error:
         reason = f"the run's id cannot be computed here: {str(error).rstrip('.')}"
         yield Finding("unknown", place, f"{reason}. Choices of your own are found with --config-dir")
     else:
-        if own != run.id:
-            yield Finding("id", place, f"its configuration gives the id {own}: it was changed, or this version "
+        if computed != run.id:
+            yield Finding("id", place, f"its configuration gives the id {computed}: it was changed, or this version "
                           f"computes otherwise. {again}")  # fmt: skip
 
 

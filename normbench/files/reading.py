@@ -49,11 +49,11 @@ def read(path: str | Path, most: int) -> bytes:
 
 def _regular(path: str | Path, most: int, flags: int = 0) -> int:
     handle = os.open(path, flags | os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    found = os.fstat(handle)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
         return handle
     os.close(handle)
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
@@ -102,19 +102,19 @@ def check(value: Any) -> None:
     """ValueError if a value is too deep or too large, has types that JSON lacks, or a number that is no float."""
     waiting, count = [(value, 0)], 0
     while waiting:
-        one, depth = waiting.pop()
+        node, depth = waiting.pop()
         if (count := count + 1) > MOST:  # a few lines of YAML can stand for millions
             raise ValueError(f"it stands for more than {MOST} values")
-        if isinstance(one, dict | list):
+        if isinstance(node, dict | list):
             if depth >= DEEPEST:
                 raise ValueError("it is nested too deeply")
-            waiting += [(inner, depth + 1) for inner in ((*one, *one.values()) if isinstance(one, dict) else one)]
-        elif isinstance(one, int) and one.bit_length() > WIDEST:
+            waiting += [(inner, depth + 1) for inner in ((*node, *node.values()) if isinstance(node, dict) else node)]
+        elif isinstance(node, int) and node.bit_length() > WIDEST:
             raise ValueError("a number in it is too large")
-        elif isinstance(one, str):
-            one.encode()  # half a pair of surrogates, as "\\ud83d" is, cannot be written
-        elif not isinstance(one, int | float | None):
-            raise ValueError(f"it has a {type(one).__name__}: {str(one)[:40]!r} needs quotes")
+        elif isinstance(node, str):
+            node.encode()  # half a pair of surrogates, as "\\ud83d" is, cannot be written
+        elif not isinstance(node, int | float | None):
+            raise ValueError(f"it has a {type(node).__name__}: {str(node)[:40]!r} needs quotes")
 
 
 class Loader(SAFE_LOADER):  # type: ignore[misc, valid-type]

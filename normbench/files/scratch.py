@@ -45,8 +45,8 @@ def collect(prefix: str, base: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or time.time() - found.st_mtime < YOUNG:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or time.time() - status.st_mtime < YOUNG:
         return
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:

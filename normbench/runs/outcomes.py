@@ -29,17 +29,17 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
                 return None
             count = int(stored[f"{split}|count"])
             numbers = stored[f"{split}|numbers"] if f"{split}|numbers" in stored else np.arange(count)
-            found = [_values(stored[f"{split}|{variant}|{metric}"], count) for variant in variants]
+            by_variant = [_values(stored[f"{split}|{variant}|{metric}"], count) for variant in variants]
     except FileNotFoundError:
         return None
     except reading.NO_ARCHIVE as error:
         raise Failed(f"{path} is damaged ({error}). Delete the run to train it again.") from None
-    if any(len(values) != len(numbers) for values in found):
+    if any(len(values) != len(numbers) for values in by_variant):
         raise Failed(
-            f"{path} has {len(numbers)} examples of {split}, but {len(found[0])} results of them. Delete the run to "
-            "train it again."
+            f"{path} has {len(numbers)} examples of {split}, but {len(by_variant[0])} results of them. Delete the run "
+            "to train it again."
         )
-    return numbers, np.mean(found, axis=0)
+    return numbers, np.mean(by_variant, axis=0)
 
 
 def _values(stored: np.ndarray, count: int) -> np.ndarray:

@@ -241,9 +241,9 @@ def paths(results: Path, name: str = NAME) -> list[Path]:
     folders = (folder for root in (results, mine) for folder in root.glob("*"))
     # of runs there may be thousands
     papers = (folder for folder in folders if folder.name != "runs" and folder != mine)
-    found = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
-    whole = (p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))
-    return sorted(whole, key=lambda path: (mine not in path.parents, path))
+    candidates = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
+    visible = (p for p in candidates if not any(part.startswith(".") for part in p.relative_to(results).parts))
+    return sorted(visible, key=lambda path: (mine not in path.parents, path))
 
 
 def published(results: Path, name: str = NAME) -> list[Path]:

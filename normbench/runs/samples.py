@@ -28,7 +28,7 @@ def names(folder: Path, most: int = LARGEST) -> list[str]:
         return []
     listed = sorted(path for path in inside.iterdir() if path.suffix in TYPES and not path.name.startswith("."))
     stats = {path.name: path.lstat() for path in listed}
-    return [name for name, found in stats.items() if stat.S_ISREG(found.st_mode) and found.st_size <= most]
+    return [name for name, status in stats.items() if stat.S_ISREG(status.st_mode) and status.st_size <= most]
 
 
 def read(folder: Path, name: str) -> bytes:

@@ -43,8 +43,8 @@ def order(labels: np.ndarray) -> np.ndarray:
     """
     places = np.arange(len(labels))
     np.random.RandomState(SEED).shuffle(places)
-    found: np.ndarray = np.argsort(-labels, kind="stable")[places]
-    return found
+    shuffled: np.ndarray = np.argsort(-labels, kind="stable")[places]
+    return shuffled
 
 
 def cross_validate(vectors: Any, labels: np.ndarray, nested: bool) -> Tested:
@@ -53,15 +53,14 @@ def cross_validate(vectors: Any, labels: np.ndarray, nested: bool) -> Tested:
     held = [[part] for part in outer]
     if nested:
         for k, part in enumerate(outer):
-            rest = np.concatenate(outer[:k] + outer[k + 1 :])
-            held += [[part, inner] for inner in np.array_split(rest, PARTS)]
+            others = np.concatenate(outer[:k] + outer[k + 1 :])
+            held += [[part, inner] for inner in np.array_split(others, PARTS)]
     train = torch.ones(len(held), len(labels), dtype=torch.bool)
     for problem, parts in zip(train, held, strict=True):
         problem[np.concatenate(parts)] = False
     costs = COSTS if nested else (FIXED,)
-    # right (C, problems, N)
-    found = logistic.decisions(logistic.rows(vectors), torch.from_numpy(labels), train, costs)
-    right = np.stack([(a > 0).numpy() == labels.astype(bool) for a in found])
+    decisions = logistic.decisions(logistic.rows(vectors), torch.from_numpy(labels), train, costs)
+    right = np.stack([(a > 0).numpy() == labels.astype(bool) for a in decisions])  # (C, problems, N)
     chosen = [_best(right, held, k) if nested else 0 for k in range(PARTS)]
     hits = np.zeros(len(labels), bool)
     for k, part in enumerate(outer):

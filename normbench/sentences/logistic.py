@@ -57,13 +57,13 @@ class Products:
 
     def decisions(self, w: Tensor) -> Tensor:
         """w zᵀ: (K, N) of (K, D)."""
-        found: Tensor = w @ self.z.T
-        return found
+        values: Tensor = w @ self.z.T
+        return values
 
     def gathered(self, weights: Tensor) -> Tensor:
         """weights z: (K, D) of (K, N)."""
-        found: Tensor = weights @ self.z
-        return found
+        values: Tensor = weights @ self.z
+        return values
 
 
 class SparseProducts(Products):
@@ -162,7 +162,7 @@ def _direction(given: Rows, curvature: Tensor, gradient: Tensor, left: Tensor) -
     Conjugate gradients, preconditioned by the diagonal for a mean curvature; a problem leaves once it is there.
     """
     kind = torch.float32
-    found = torch.zeros_like(gradient, dtype=kind)
+    directions = torch.zeros_like(gradient, dtype=kind)
     scale = gradient.norm(dim=1, keepdim=True)  # float32 is for directions: their lengths come back at the end
     r = (-gradient / scale).to(kind)
     inverse = (1 / (1 + curvature.mean(1)[:, None] * given.squares)).to(kind)
@@ -173,19 +173,19 @@ def _direction(given: Rows, curvature: Tensor, gradient: Tensor, left: Tensor) -
         hp = given.quick.gathered(curvature * given.quick.decisions(p)) + p
         alpha = rho / (p * hp).sum(1, keepdim=True)
         d, r = d + alpha * p, r - alpha * hp
-        there = r.norm(dim=1) <= left
-        if there.any():
-            found[open_[there]] = d[there]
-            if there.all():
-                return found.double() * scale
+        converged = r.norm(dim=1) <= left
+        if converged.any():
+            directions[open_[converged]] = d[converged]
+            if converged.all():
+                return directions.double() * scale
             open_, d, r, p, rho, inverse, curvature, left = (
-                part[~there] for part in (open_, d, r, p, rho, inverse, curvature, left)
+                part[~converged] for part in (open_, d, r, p, rho, inverse, curvature, left)
             )
         z = inverse * r
         rho, last = (r * z).sum(1, keepdim=True), rho
         p = z + rho / last * p
-    found[open_] = d  # short of the end, but downhill
-    return found.double() * scale
+    directions[open_] = d  # short of the end, but downhill
+    return directions.double() * scale
 
 
 def _step(given: Rows, targets: Tensor, weights: Tensor, at: _State, direction: _State, gradient: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def _step(given: Rows, targets: Tensor, weights: Tensor, at: _State, direction: 
     slope = (gradient * direction.w).sum(1)
 
     def value(step: Tensor) -> Tensor:
-        w, a = (here + step[:, None] * there for here, there in ((at.w, direction.w), (at.a, direction.a)))
+        w, a = (origin + step[:, None] * change for origin, change in ((at.w, direction.w), (at.a, direction.a)))
         return (weights * F.softplus(sign * a)).sum(1) + 0.5 * (w * w).sum(1)
 
     step = torch.ones_like(slope)

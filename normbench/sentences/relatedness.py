@@ -52,10 +52,10 @@ def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> tuple[dict[str, float],
     with one_thread():
         for _ in range(LOOKS):
             model.fit()
-            found = pearson(predicted(model.weights, trial.features), trial.scores)
-            if not found > best:
+            correlation = pearson(predicted(model.weights, trial.features), trial.scores)
+            if not correlation > best:
                 break
-            best, weights = found, model.weights.clone()
+            best, weights = correlation, model.weights.clone()
     scores = predicted(weights, test.features)
     squared = (scores - test.scores) ** 2
     correlations = {"pearson": pearson(scores, test.scores), "spearman": spearman(scores, test.scores)}
@@ -82,8 +82,8 @@ def distributions(scores: np.ndarray) -> Tensor:
 def predicted(weights: Tensor, features: Tensor) -> np.ndarray:
     """The mean Σ k p_k of each pair's distribution, (N,) float64."""
     p = torch.softmax(features @ weights.T, 1).double()
-    found: np.ndarray = (p @ torch.arange(1, SCORES + 1, dtype=p.dtype)).numpy()
-    return found
+    means: np.ndarray = (p @ torch.arange(1, SCORES + 1, dtype=p.dtype)).numpy()
+    return means
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:

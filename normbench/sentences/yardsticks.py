@@ -21,8 +21,8 @@ def bag_of_words(size: int, seed: int) -> Encode:
         words = counter.get_feature_names_out()
         of_words = np.stack([stream(seed, "word", str(w)).standard_normal(size, dtype=np.float32) for w in words])
         sums = counts @ of_words
-        found: np.ndarray = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return found
+        vectors: np.ndarray = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return vectors
 
     return encode
 
