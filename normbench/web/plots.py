@@ -287,12 +287,8 @@ def forest(board: Board) -> Figure | None:
             notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted", place, two))
             number += HEADING
         mean = d.mean or 0.0
-        far = abs(mean) >= limit
-        mark = {"size": 9, "symbol": "circle" if not far else "triangle-right" if mean > 0 else "triangle-left"}
-        ends = None if far or d.interval is None else (_within(d.interval[0], limit), _within(d.interval[1], limit))
-        colour, x = board.styles[row.cell.key].colour, _within(mean, limit)
-        whole = {"marker": mark, "cliponaxis": False, "error_x": error_of([x], [ends], 1.8)}
-        data.append(markers("effect", row.cell.key, colour, [x], [f"{name}: {text}"], y=[-number], **whole))
+        colour, hover = board.styles[row.cell.key].colour, f"{name}: {text}"
+        data += _effect(row.cell.key, colour, mean, d.interval, limit, -number, hover)
         notes.append(note(-limit, -number, "left", short, "--text", name, two))
         notes.append(note(limit, -number, "right", text, "--muted"))
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
@@ -304,6 +300,25 @@ def forest(board: Board) -> Figure | None:
     height = round((ROW + LINE * two) * (number + 1)) + 78
     axes = {"xaxis": x_axis, "yaxis": y_axis, "height": height}
     return {"data": data, "layout": {**bare(8, 8, 4, 68), **axes, "annotations": notes}}
+
+
+def _effect(
+    arm: str, colour: str, mean: float, interval: Interval, limit: float, y: float, text: str
+) -> list[dict[str, Any]]:
+    """What lies within ±limit of an effect and its interval; arrows at the edges beyond which they go on."""
+    low, high = interval or (mean, mean)
+    is_inside = low < limit and high > -limit
+    ends = (_within(low, limit), _within(high, limit)) if interval and is_inside else None
+    x, mark = _within(mean, limit), {"size": 9, "opacity": float(abs(mean) <= limit)}
+    traces = [
+        markers("effect", arm, colour, [x], [text], y=[y], marker=mark, cliponaxis=False,
+                error_x=error_of([x], [ends], 1.8))
+    ]  # fmt: skip
+    for edge, goes_on, symbol in ((-limit, low < -limit, "triangle-left"), (limit, high > limit, "triangle-right")):
+        if goes_on:
+            arrow = {"size": 9, "symbol": symbol}
+            traces.append(markers("cut", arm, colour, [edge], [text], y=[y], marker=arrow, cliponaxis=False))
+    return traces
 
 
 def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:

@@ -281,11 +281,11 @@ def test_points_and_parallel_coordinates_have_every_run_by_what_was_swept():
     rates = seen(many, {"plot": "optim.lr"})["swept"]
     assert rates["layout"]["xaxis"]["type"] == "log" and "ticktext" not in rates["layout"]["xaxis"]
     assert seen(runs, {"plot": "nothing"})["swept"] is None
-    seeds = [{**compared.run("batch", seed).records[-1], "error": 0.1 + 0.05 * seed} for seed in (1, 2)]
-    wide = [replace(compared.run("batch", seed), records=[record]) for seed, record in enumerate(seeds, 1)]
-    figure = seen([*compared.runs(("none",)), *wide], {"plot": "norm"})
+    errors = {("none", 1): 0.49, ("none", 2): 0.5, ("batch", 1): 0.45, ("batch", 2): 0.55}
+    ends = [(compared.run(*place), error) for place, error in errors.items()]
+    figure = seen([replace(r, records=[{**r.records[-1], "error": error}]) for r, error in ends], {"plot": "norm"})
     low, high = figure["swept"]["layout"]["yaxis"]["range"]
-    (mean,) = (t for t in traces(figure, "point", "swept") if t["error_y"]["array"][0] > 1)
+    (mean,) = (t for t in traces(figure, "point", "swept") if t["y"][0] == pytest.approx(50))
     cuts = traces(figure, "cut", "swept")
     assert [t["marker"]["symbol"] for t in cuts] == ["triangle-down", "triangle-up"]
     assert low < cuts[0]["y"][0] < mean["y"][0] < cuts[1]["y"][0] < high
@@ -459,17 +459,39 @@ def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
 
 
 def test_what_lies_far_off_does_not_flatten_the_forest():
-    """One wide interval ends at the edge; an effect beyond it is an arrow without an interval."""
+    """Of an effect beyond the edge the part of its interval that lies inside is drawn, and an arrow."""
     runs = compared.runs(("none", "batch", "layer", "rms", "group"))
     wide = [replace(r, records=[{**e, "error": e["error"] * 10 * r.seed} for e in r.records]) for r in runs[5:10]]
     before, after = (seen(found)["forest"] for found in (runs, [*runs[:5], *wide, *runs[10:]]))
     reach = [figure["layout"]["xaxis"]["range"][1] for figure in (before, after)]
     assert reach[1] < 6 * reach[0]
-    marks = {trace["meta"]["arm"]: trace["marker"]["symbol"] for trace in after["data"]}
-    assert sorted(marks.values()) == ["circle"] * 3 + ["triangle-right"]
-    far = next(trace for trace in after["data"] if trace["marker"]["symbol"] == "triangle-right")
-    assert far["error_x"]["visible"] is False and far["x"] == [reach[1]], "Plotly draws no mark beyond the range"
+    (arrow,) = (trace for trace in after["data"] if trace["meta"]["role"] == "cut")
+    assert arrow["marker"]["symbol"] == "triangle-right"
+    assert arrow["x"] == [reach[1]], "Plotly draws no mark beyond the range"
+    effects = {trace["meta"]["arm"]: trace for trace in after["data"] if trace["meta"]["role"] == "effect"}
+    far = effects.pop(arrow["meta"]["arm"])
+    assert far["x"] == [reach[1]] and far["marker"]["opacity"] == 0 and far["error_x"]["visible"] is False
+    assert {trace["marker"]["opacity"] for trace in effects.values()} == {1} and len(effects) == 3
     assert not any("-" in text["text"] for text in after["layout"]["annotations"])
+
+
+@pytest.mark.parametrize(
+    ("mean", "interval", "reach", "arrows"),
+    [
+        (0.5, (0.2, 0.8), (0.3, 0.3), []),
+        (0.5, (-3.0, 4.0), (1.5, 0.5), ["triangle-left", "triangle-right"]),
+        (1.5, (0.4, 2.6), (0.6, 0.0), ["triangle-right"]),
+        (-2.0, (-3.0, -0.9), (0.0, 0.1), ["triangle-left"]),
+        (-2.0, (-3.0, -1.5), (0.0, 0.0), ["triangle-left"]),
+        (2.0, None, (0.0, 0.0), ["triangle-right"]),
+    ],
+)
+def test_what_lies_inside_the_axis_is_drawn_and_arrows_where_it_goes_on(mean, interval, reach, arrows):
+    effect, *cut = plots._effect("ln", "#123456", mean, interval, 1.0, 0.0, "LN: 1")
+    error = effect["error_x"]
+    assert (*error["arrayminus"], *error["array"]) == pytest.approx(reach) and error["visible"] == any(reach)
+    assert [trace["marker"]["symbol"] for trace in cut] == arrows
+    assert bool(effect["marker"]["opacity"]) == (abs(mean) <= 1)
 
 
 def test_the_forest_is_as_wide_as_its_answer():
