@@ -142,10 +142,10 @@ def publish(plan: Plan, runs: Sequence[Run], results: Path, others: Sequence[Pat
                 (place / sample_archive.NAME).unlink()
             if contents["figure.svg"] is None:  # too few runs for a figure
                 (place / "figure.svg").unlink(missing_ok=True)
-            for name, content in contents.items():
+            for name, written in contents.items():
                 path = place / name
-                if content is not None and not (path.exists() and path.read_bytes() == content):
-                    files.atomic_write(path, content)
+                if written is not None and not (path.exists() and path.read_bytes() == written):
+                    files.atomic_write(path, written)
         except OSError as error:
             if error.errno in FULL:
                 raise Failed(
