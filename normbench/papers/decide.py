@@ -1,18 +1,28 @@
-"""From observations to a verdict: enums and numbers alone. `describe` makes the sentences."""
+"""From the runs of a claim to its entry in verdicts.json: words and numbers alone. `describe` makes the sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from normbench.files.stored import LOGGED
 from normbench.papers import rules
+from normbench.papers.artifact import Plan
 from normbench.papers.claims import Amendment, Claim, Part
-from normbench.papers.parts import Observed, PartResult, result
+from normbench.papers.endpoints import paired_runs
+from normbench.papers.parts import Observed, PartResult, gather, result
 from normbench.papers.rules_file import ALPHA
+from normbench.runs.run import Run
+from normbench.stats.examples import Spread
 from normbench.stats.statistics import Interval
 
 Parts = Sequence[tuple[Part, Observed]]
+Examples = Callable[[Part, str, Sequence[int]], Spread | None]
+OF_CLAIM = ("id", "kind", "ours", "statement", "quote", "locator", "unvaried", "beside")
+NO_PART: Mapping[str, Any] = {
+    "endpoint": "", "n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,70 @@ class Verdict:
     compared: str | None = None  # of logged runs: how they were compared, in words
 
 
+class Evidence:
+    """The runs of one claim by setting: "" for the paper's, else a control."""
+
+    def __init__(self, claim: Claim, plan: Plan, runs: Sequence[Run], examples: Examples) -> None:
+        self.claim, self.plan, self.examples = claim, plan, examples
+        self.artifact, self.fidelity = plan.artifact, plan.fidelity
+        self.runs = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
+
+    def verdict(self) -> Verdict:
+        claim = self.claim
+        amendments = tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id)
+        verdict = decide(
+            claim,
+            self.fidelity,
+            [(part, self.observe(part, "")) for part in claim.parts],
+            {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls},
+            [(part, self.observe(part, "")) for part in claim.reported],
+            self.look(""),
+            self.artifact.names,
+            earlier=sum(self.fidelity in (entry.looked or {}) for entry in amendments),
+        )
+        controls = [control if self.runs[control.name] else replace(control, parts=()) for control in verdict.controls]
+        sha256 = self.plan.sha256(claim)
+        return replace(verdict, controls=tuple(controls), rules_sha256=sha256, amendments=amendments)
+
+    def observe(self, part: Part, control: str) -> Observed:
+        """A part with the seeds of the claim's look, or all that have runs before the first."""
+        look = self.look(control)
+        planned = self._planned(part, control, look)
+        shared = paired_runs(part, self.runs[control])[1] if part.kind != "exact" else []
+        used = [seed for seed in shared if seed in planned]
+        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
+        observed = gather(
+            part,
+            self.runs[control],
+            planned,
+            len(planned),
+            self.plan.smallest_effect(part),
+            planned=look < 2,
+            fresh=not post_hoc,
+            spread=self.examples(part, control, used),
+        )
+        if part.kind == "size" and self.fidelity != "paper" and not observed.gap:
+            why = "less training" if self.fidelity == "reduced" else "other data"
+            return replace(observed, gap=rules.NOT_DECIDABLE, why=why)
+        return observed
+
+    def look(self, control: str) -> int:
+        """The last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds."""
+        looks = (2, 1) if self.claim.added else (1,)
+        return next((look for look in looks if all(self._reached(p, control, look) for p in self.claim.parts)), 0)
+
+    def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
+        seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
+        return seeds[: self.claim.added[max(look, 1) - 1]] if self.claim.added else seeds
+
+    def _reached(self, part: Part, control: str, look: int) -> bool:
+        if part.kind == "exact":
+            return True
+        planned = self._planned(part, control, look)
+        further = look == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
+        return further and {*planned} <= {*paired_runs(part, self.runs[control])[1]}
+
+
 def decide(
     claim: Claim,
     fidelity: str,
@@ -110,65 +184,50 @@ def decide(
     """
     alpha = alpha / 2 if look == 2 else alpha
     undecidable = fidelity in claim.not_decidable
-    word = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
-    tried = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
-    robust = rules.robustness(word, list(tried.values()), bool(claim.unvaried))
+    outcome = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
+    of_controls = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
+    robust = rules.robustness(outcome, list(of_controls.values()), bool(claim.unvaried))
     everywhere = [setting, *(controls.values() if robust == rules.AGREE else ())]
-    scattered = word == rules.NEGLIGIBLE and not rules.vanishing(*everywhere, alpha=alpha)
-    if scattered:  # here by one part, there by another
+    scattered = outcome == rules.NEGLIGIBLE and not rules.vanishing(*everywhere, alpha=alpha)
+    if scattered:  # by one part at the paper's setting, by another under a control
         robust, everywhere = rules.UNDECIDED, [setting]
-    share = _share(word, *everywhere, alpha=alpha)
     basis = _basis(claim, fidelity)
     if robust == rules.NOTHING_OPEN and basis in (rules.EXACT, rules.AS_LOGGED):  # nothing is said of what is open
         robust = ""
 
-    def results(of: Parts) -> tuple[PartResult, ...]:
-        return tuple(result(seen, rules.part_word(part, seen, alpha, small), alpha, names) for part, seen in of)
+    def results(parts: Parts) -> tuple[PartResult, ...]:
+        return tuple(result(observed, rules.part_word(part, observed, alpha, small), alpha, names)
+                     for part, observed in parts)  # fmt: skip
 
-    def under(name: str, of: Parts) -> ControlVerdict:
-        (word, reason), (strict, _) = map(rules.split, tried[name])
-        place, vanishing = deciding(tried[name][0], of, alpha), _share(word, of, alpha=alpha)
-        return ControlVerdict(name, word, reason, strict, place, vanishing, results(of))
+    def under(name: str, parts: Parts) -> ControlVerdict:
+        at_claim, strict = of_controls[name]
+        index, share = deciding(at_claim, parts, alpha), _share(at_claim, parts, alpha=alpha)
+        return ControlVerdict(name, *rules.split(at_claim), rules.split(strict)[0], index, share, results(parts))
 
-    parts = results(setting)
-    place = deciding(word, setting, alpha)
-    first = parts[place] if parts else None
-    planned = (first.planned,) if first and first.planned else ()
-    word, reason = rules.split(word)
+    parts, index = results(setting), deciding(outcome, setting, alpha)
+    planned = parts[index].planned if parts else None
+    word, reason = rules.split(outcome)
     return Verdict(
-        id=claim.id,
-        kind=claim.kind,
-        ours=claim.ours,
-        statement=claim.statement,
-        quote=claim.quote,
-        locator=claim.locator,
-        endpoint=first.endpoint if first else "",
+        **{key: getattr(claim, key) for key in OF_CLAIM},
+        **{key: getattr(parts[index], key) if parts else nothing for key, nothing in NO_PART.items()},
         word=word,
         reason=reason,
         basis=basis,
         robustness=robust,
         verdict=rules.verdict(word, reason, basis, robust),
         undecidable=claim.not_decidable.get(fidelity, ""),
-        deciding=place if parts else None,
-        share=share,
+        deciding=index if parts else None,
+        share=_share(outcome, *everywhere, alpha=alpha),
         scattered=scattered,
-        unvaried=claim.unvaried,
-        beside=claim.beside,
         alone=_alone(claim, fidelity),
-        n=first.n if first else 0,
-        effect=first.effect if first else None,
-        unit=first.unit if first else "",
-        interval=first.interval if first else None,
-        level=first.level if first else None,
-        detectable=first.detectable if first else None,
         alpha=alpha,
         spent=_spent(claim, setting, undecidable, look, alpha, earlier),
-        looks=claim.added or planned if planned else (),
+        looks=(claim.added or (planned,)) if planned else (),
         look=look,
         runs=tuple(sorted({run for part in parts for run in part.runs})),
         parts=parts,
         reported=results(reported),
-        controls=tuple(under(name, of) for name, of in controls.items()),
+        controls=tuple(under(name, parts) for name, parts in controls.items()),
         suggestion=None,
     )
 
@@ -182,18 +241,19 @@ def _basis(claim: Claim, fidelity: str) -> str:
 def deciding(word: str, parts: Parts, alpha: float) -> int:
     """The first part that makes the claim's word; where none does, one that speaks against it, if there is one."""
 
-    def makes(part: Part, seen: Observed) -> bool:
+    def makes(part: Part, observed: Observed) -> bool:
         if word == rules.FAILS:
-            return rules.opposes(part, seen, len(parts), alpha)
+            return rules.opposes(part, observed, len(parts), alpha)
         if word == rules.NEGLIGIBLE:
-            return rules.vanishes(part, seen, len(parts), alpha)
-        return rules.part_word(part, seen, alpha) == word
+            return rules.vanishes(part, observed, len(parts), alpha)
+        return rules.part_word(part, observed, alpha) == word
 
-    wanted = [index for index, pair in enumerate(parts) if makes(*pair)]
     if word == rules.UNDECIDED:
-        own = [rules.part_word(part, seen, alpha) for part, seen in parts]
-        wanted = [own.index(against) for against in (rules.FAILS, rules.NEGLIGIBLE) if against in own] + wanted
-    return wanted[0] if wanted else 0
+        words = [rules.part_word(part, observed, alpha) for part, observed in parts]
+        for against in (rules.FAILS, rules.NEGLIGIBLE):
+            if against in words:
+                return words.index(against)
+    return next((index for index, pair in enumerate(parts) if makes(*pair)), 0)
 
 
 def _share(word: str, *settings: Parts, alpha: float) -> int | None:
@@ -203,7 +263,7 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
 
 def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: float, earlier: int) -> float:
     """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
-    judged = parts and all(seen.complete and not seen.gap for _, seen in parts)
+    judged = parts and all(observed.complete and not observed.gap for _, observed in parts)
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
     return ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
@@ -211,5 +271,5 @@ def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: floa
 
 def _alone(claim: Claim, fidelity: str) -> dict[str, tuple[int, int]]:
     """The first and the last of the seeds that alone decide, by control: "" is the paper's setting."""
-    own = {"": claim.alone(fidelity)} | {name: claim.alone(fidelity, name) for name in claim.control_seeds}
-    return {name: (seeds[0], seeds[-1]) for name, seeds in own.items() if seeds is not None}
+    seeds = {"": claim.alone(fidelity)} | {name: claim.alone(fidelity, name) for name in claim.control_seeds}
+    return {name: (alone[0], alone[-1]) for name, alone in seeds.items() if alone is not None}

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,12 @@ from normbench.core import keys
 from normbench.errors import BadInput
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
-from normbench.papers.claims import Amendment, Artifact, Claim, Part
-from normbench.papers.decide import Verdict, decide
-from normbench.papers.endpoints import paired_runs
-from normbench.papers.parts import Observed, gather
+from normbench.papers.claims import Amendment, Artifact
+from normbench.papers.decide import Evidence, Examples, Verdict
 from normbench.runs import files
 from normbench.runs.run import Run
-from normbench.stats.examples import Spread
 
 SCHEMA = 5
-Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,8 @@ def judge(
     Raises NormbenchError for two runs of one seed in a cell.
     """
     artifact, fidelity = plan.artifact, plan.fidelity
-    claims = [_Evidence(claim, plan, runs, examples).verdict() for claim in artifact.claims]
-    own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
+    claims = [Evidence(claim, plan, runs, examples).verdict() for claim in artifact.claims]
+    of_fidelity = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     controls = " --controls" if any(run.control for run in runs) else ""
     content = Verdicts(
         schema=SCHEMA,
@@ -80,7 +76,7 @@ def judge(
         artifact=artifact.id,
         fidelity=fidelity,
         command=f"{artifact.command} --fidelity {fidelity}{controls}",
-        deviations=(*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)),
+        deviations=(*artifact.deviations.get("paper", ()), *of_fidelity, *_data_deviations(runs)),
         claims_sha256=artifact.claims_sha256,
         amendments=artifact.amendments,
         note=_describe_note(artifact, previous),
@@ -103,68 +99,6 @@ def once(published: Iterable[Verdicts]) -> dict[tuple[str, str], tuple[str, Verd
             if key not in counted or (counted[key][1].word == rules.UNTESTED != claim.word):
                 counted[key] = verdicts.fidelity, claim
     return counted
-
-
-class _Evidence:
-    """The runs of one claim by setting: "" for the paper's, else a control."""
-
-    def __init__(self, claim: Claim, plan: Plan, runs: Sequence[Run], examples: Examples) -> None:
-        self.claim, self.plan, self.examples = claim, plan, examples
-        self.artifact, self.fidelity = plan.artifact, plan.fidelity
-        self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
-
-    def verdict(self) -> Verdict:
-        claim = self.claim
-        setting, reported = (
-            [(part, self.observe(part, "")) for part in parts] for parts in (claim.parts, claim.reported)
-        )
-        controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        amendments = tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id)
-        earlier = sum(self.fidelity in (entry.looked or {}) for entry in amendments)
-        look, names = self.look(""), self.artifact.names
-        judged = decide(claim, self.fidelity, setting, controls, reported, look, names, earlier=earlier)
-        tried = [control if self.groups[control.name] else replace(control, parts=()) for control in judged.controls]
-        sha256 = self.plan.sha256(claim)
-        return replace(judged, controls=tuple(tried), rules_sha256=sha256, amendments=amendments)
-
-    def observe(self, part: Part, control: str) -> Observed:
-        """A part with the seeds of the claim's look, or all that are there before the first."""
-        look = self.look(control)
-        planned = self._planned(part, control, look)
-        shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
-        used = [seed for seed in shared if seed in planned]
-        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
-        seen = gather(
-            part,
-            self.groups[control],
-            planned,
-            len(planned),
-            self.plan.smallest_effect(part),
-            planned=look < 2,
-            fresh=not post_hoc,
-            spread=self.examples(part, control, used),
-        )
-        if part.kind == "size" and self.fidelity != "paper" and not seen.gap:
-            why = "less training" if self.fidelity == "reduced" else "other data"
-            return replace(seen, gap=rules.NOT_DECIDABLE, why=why)
-        return seen
-
-    def look(self, control: str) -> int:
-        """The last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds."""
-        looks = (2, 1) if self.claim.added else (1,)
-        return next((look for look in looks if all(self._reached(p, control, look) for p in self.claim.parts)), 0)
-
-    def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
-        seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
-        return seeds[: self.claim.added[max(look, 1) - 1]] if self.claim.added else seeds
-
-    def _reached(self, part: Part, control: str, look: int) -> bool:
-        if part.kind == "exact":
-            return True
-        found = set(paired_runs(part, self.groups[control])[1])
-        planned = self._planned(part, control, look)
-        further = look == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
-        return further and found >= set(planned)
 
 
 def sealed(content: Verdicts, pack_sha256: str, contrasts_sha256: str = "", samples_sha256: str = "") -> Verdicts:
