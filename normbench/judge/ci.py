@@ -45,11 +45,11 @@ class Judged:
 
 def fail_words(given: Sequence[str]) -> list[str]:
     """The words of --fail-on, each a list with commas. NormbenchError with the nearest for one that is none."""
-    asked = [word for text in given for word in map(str.strip, text.split(",")) if word]
-    for word in asked:
+    words = [word for text in given for word in map(str.strip, text.split(",")) if word]
+    for word in words:
         if word not in WORDS:
             raise unknown(f"--fail-on {word} is not a word of a claim.", word, WORDS)
-    return asked
+    return words
 
 
 def failing(claim: Verdict, words: Sequence[str]) -> str:
@@ -77,28 +77,28 @@ def _left_open(parts: Sequence[PartResult]) -> Iterator[str]:
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
     """Raise where the command must not succeed: ClaimsFail that names the claims which fail; with any word also, as bad
     input, where no claim was judged, or claims name what no run has."""
-    found = [(name, failing(claim, words)) for name, claim in _named(judged)]
-    if failed := [f"{name} ({word})" for name, word in found if word]:
+    named = ((name, failing(claim, words)) for name, claim in _named(judged))
+    if failed := [f"{name} ({word})" for name, word in named if word]:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
         raise ClaimsFail(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})")
-    if words and not any(one.claims for one in judged):
+    if words and not any(entry.claims for entry in judged):
         raise BadInput("no claim was judged, so none can pass. (--fail-on)")
-    if words and (absent := [text for one in judged for text in one.absent]):
+    if words and (absent := [text for entry in judged for text in entry.absent]):
         raise BadInput(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
 
 
 def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
     """Every claim, with its file where there are several."""
-    for one in judged:
-        for claim in one.claims:
-            yield (claim.id if len(judged) == 1 else f"{one.id} {claim.id}"), claim
+    for entry in judged:
+        for claim in entry.claims:
+            yield (claim.id if len(judged) == 1 else f"{entry.id} {claim.id}"), claim
 
 
-def markdown(asked: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
-    """The comment on a pull request. asked: what was judged, by which the comment of the last push is found."""
-    head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', asked)[:LONGEST_TEXT]} -->", f"### {_text(asked)}"]
+def markdown(title: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
+    """The comment on a pull request. title: what was judged, by which the comment of the last push is found."""
+    head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', title)[:LONGEST_TEXT]} -->", f"### {_text(title)}"]
     # not why: an error may quote a row of a file, which is not for everybody
-    entries = [("", f"**{_text(one.id)}** was not judged: the log says why.") for one in judged if one.failed]
+    entries = [("", f"**{_text(entry.id)}** was not judged: the log says why.") for entry in judged if entry.failed]
     for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim.verdict)
         cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)

@@ -59,20 +59,20 @@ def at_common_steps(part: Part, runs: Sequence[Run], length: str) -> AtCommonSte
     if not steps:
         return AtCommonSteps([])
     at = max(steps)
-    found = []
+    cut_runs = []
     for run in runs:
-        own = curves[run.id]
+        curve = curves[run.id]
         # a longer log that is cut has no end yet, and so has not diverged
-        cut = length == COMMON and own and at < max(own) and math.isfinite(own.get(at, math.nan))
+        cut = length == COMMON and curve and at < max(curve) and math.isfinite(curve.get(at, math.nan))
         status, reason = ("done", "") if cut else (run.status, run.reason)
         records = _only(run, split, metric, end.metric, steps)
-        found.append(replace(run, records=records, steps=int(at), status=status, reason=reason))
+        cut_runs.append(replace(run, records=records, steps=int(at), status=status, reason=reason))
     most = max(sum(step <= at for step in curves[run.id]) for run in logged)
     median = statistics.median(ends.values())
     shortest = min(whole, key=lambda run: ends[run.id])
     is_short = length == COMMON and at < LEAST * median
     short = (f"{at:g}", f"{median:g}", named(shortest), f"{ends[shortest.id]:g}") if is_short else ()
-    return AtCommonSteps(found, at, max(max(curves[run.id]) for run in logged), len(steps), most, short)
+    return AtCommonSteps(cut_runs, at, max(max(curves[run.id]) for run in logged), len(steps), most, short)
 
 
 def _curve(part: Part, run: Run) -> Points:

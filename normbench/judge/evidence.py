@@ -101,8 +101,8 @@ def _copies(part: Part, cells: Cells) -> str:
 def _check_cells(part: Part, cells: Cells) -> None:
     """NormbenchError where runs of one cell differ in an axis or option: a mean over both would depend on how many runs
     each has."""
-    for (_, cell), found in zip(part.contrast, cells, strict=True):
-        runs = [*found.values()]
+    for (_, cell), by_seed in zip(part.contrast, cells, strict=True):
+        runs = [*by_seed.values()]
         if not (values := _differing(runs)):
             continue
         key, has = next(iter(values.items()))
@@ -122,8 +122,9 @@ def _differing(runs: Sequence[Run]) -> dict[str, list[str]]:
     options = configuration.differing(configuration.flats([run.config for run in runs]))
     if all(run.logged for run in runs):
         options.pop("model", None)  # the import
-    found = {key: [*map(configuration.text, values)] for key, values in (axes or options).items()}
-    return {key: values if len(values) > 1 else [*values, "none"] for key, values in found.items()}  # some lack it
+    texts_by_key = {key: [*map(configuration.text, values)] for key, values in (axes or options).items()}
+    # where there is one value, some runs lack the key
+    return {key: texts if len(texts) > 1 else [*texts, "none"] for key, texts in texts_by_key.items()}
 
 
 def _has_seed(run: Run) -> bool:
@@ -183,7 +184,7 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
     texts = []
     if any(lost):
         counts = zip(lost, cells, part.contrast, strict=True)
-        each = [f"{n} of {len(found)} runs of {format_cell(cell)}" for n, found, (_, cell) in counts]
+        each = [f"{n} of {len(cell_runs)} runs of {format_cell(cell)}" for n, cell_runs, (_, cell) in counts]
         reason = next(run.reason for cell in cells for run in cell.values() if run.status == "diverged")
         texts.append(f"diverged: {', '.join(each)} ({reason})")
     if recovered := [named(run) for cell in cells for run in cell.values() if _recovered(part, run)]:
@@ -196,8 +197,8 @@ def _compared(part: Part, cells: Cells, pairs: bool, at_common: AtCommonSteps, l
         texts.append(f"up to step {at_common.end:g} of {at_common.last:g}")
     if at_common.points < at_common.most and part.endpoint.kind != "final":
         texts.append(f"at the {at_common.points} steps that all have, of {at_common.most}")
-    said = {key for _, cell in part.contrast for key in cell}
-    for key in sorted({key for cell in cells for run in cell.values() for key in run.axes} - said):
+    named_keys = {key for _, cell in part.contrast for key in cell}
+    for key in sorted({key for cell in cells for run in cell.values() for key in run.axes} - named_keys):
         sides = [sorted({str(run.axes.get(key)) for run in cell.values()}) for cell in cells]
         if any(side != sides[0] for side in sides):
             texts.append(f"the sides also differ in {key}: {' and '.join(', '.join(side) for side in sides)}")
@@ -220,8 +221,8 @@ def _not_paired(cells: Cells, part: Part) -> str:
     if not shared:
         return "seeds are not shared"
     texts, count = [], 0
-    for found, (_, cell) in zip(cells, part.contrast, strict=True):
-        count += len(found.keys() - shared)
-        if alone := sorted(found.keys() - shared):
+    for by_seed, (_, cell) in zip(cells, part.contrast, strict=True):
+        count += len(by_seed.keys() - shared)
+        if alone := sorted(by_seed.keys() - shared):
             texts.append(f"{format_seeds(alone)} of {format_cell(cell)}")
     return f"{' and '.join(texts)} {'has' if count == 1 else 'have'} no partner"

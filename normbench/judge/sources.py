@@ -28,7 +28,7 @@ def load(words: Sequence[str], results: Path) -> tuple[list[Run], list[str]]:
             named.append((first, filters))
         else:
             named.append((word, []))
-    found: dict[str, Run] = {}
+    runs_by_id: dict[str, Run] = {}
     notes: list[str] = []
     for word, filters in named:
         runs, lines = _runs(word, results)
@@ -38,9 +38,9 @@ def load(words: Sequence[str], results: Path) -> tuple[list[Run], list[str]]:
             raise BadInput(f"--runs {word}: {error}") from None
         if not chosen:
             raise BadInput(f"--runs {word}: no run fits {' '.join(filters)}.")
-        found |= {run.id: run for run in chosen}
+        runs_by_id |= {run.id: run for run in chosen}
         notes += lines
-    return [*found.values()], notes
+    return [*runs_by_id.values()], notes
 
 
 def _pack(word: str, results: Path) -> Path | None:

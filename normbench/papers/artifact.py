@@ -87,15 +87,15 @@ def papers(config_dir: Path | None = None) -> dict[str, Paper]:
     """As `contents.yaml` lists them, by folder or source; then what it does not list, under the names of folder and
     artifact.
     """
-    found = dict(_listed(HERE / "contents.yaml"))
-    listed = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
+    papers_by_name = dict(_listed(HERE / "contents.yaml"))
+    listed = {entry.get("artifact") for paper in papers_by_name.values() for entry in paper.contents}
     for name in ids(config_dir):
         if name not in listed:
-            folder, own = name.split("/")[0], read(name, config_dir)
-            paper = found.get(folder, Paper(folder, []))
-            entry = {"what": own.locator, "title": own.title, "artifact": name}
-            found[folder] = replace(paper, contents=[*paper.contents, entry])
-    return found
+            folder, artifact = name.split("/")[0], read(name, config_dir)
+            paper = papers_by_name.get(folder, Paper(folder, []))
+            entry = {"what": artifact.locator, "title": artifact.title, "artifact": name}
+            papers_by_name[folder] = replace(paper, contents=[*paper.contents, entry])
+    return papers_by_name
 
 
 def paper_of(name: str, among: Mapping[str, Paper]) -> Paper:
@@ -111,10 +111,10 @@ def _listed(path: Path) -> dict[str, Paper]:
 
 def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
     """Say of a figure or table of a paper that has no artifact why there is nothing to run."""
-    paper, _, asked = name.partition("/")
+    paper, _, figure = name.partition("/")
     listed = papers(config_dir).get(paper)
     for entry in listed.contents if listed else ():
-        if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
+        if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != figure:
             continue
         if "model" in entry:
             reason = f"it draws a network, model={entry['model']} (normbench list models)"
@@ -144,18 +144,19 @@ def title(name: str, config_dir: Path | None = None) -> str:
 
 def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key alone."""
-    own, shipped = (config_dir and config_dir / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
-    if own is None or not own.is_file():
-        own = None
+    user_file, shipped = (config_dir and config_dir / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
+    if user_file is None or not user_file.is_file():
+        user_file = None
     elif shipped.is_file():
-        raise BadInput(f"{own}: there is a shipped artifact {name}. Give it another name.")
-    artifact = _loaded(path := own or shipped, stamp(path))
+        raise BadInput(f"{user_file}: there is a shipped artifact {name}. Give it another name.")
+    artifact = _loaded(path := user_file or shipped, stamp(path))
     if not artifact.experiment:
         raise BadInput(f"{path}: there is no experiment to run. normbench judge {path} judges logged curves.")
     if artifact.id != name:  # results lie where the id says
         raise BadInput(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
     of_experiment = config_dir and config_dir / "experiment" / f"{artifact.experiment}.yaml"
-    return replace(artifact, config_dir=config_dir if own or (of_experiment and of_experiment.is_file()) else None)
+    is_own = user_file or (of_experiment and of_experiment.is_file())
+    return replace(artifact, config_dir=config_dir if is_own else None)
 
 
 @cache
@@ -259,8 +260,8 @@ class Plan:
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
         """Seeds that are planned wherever `cell` lies."""
         place = {**claims.place_of(cell), "control": control}
-        found = [set(seeds) for at, seeds in self.cells if place.items() <= at.items()]
-        return set.intersection(*found) if found else set()
+        seeds_of_cells = [set(seeds) for at, seeds in self.cells if place.items() <= at.items()]
+        return set.intersection(*seeds_of_cells) if seeds_of_cells else set()
 
 
 def check_runs(artifact: claims.Artifact) -> None:
@@ -274,8 +275,8 @@ def check_runs(artifact: claims.Artifact) -> None:
             if control not in node.controls:
                 names = list(node.controls)
                 raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, names)
-        own = chain(claim.seeds, *claim.control_seeds.values())  # where it has seeds of its own it decides
-        for fidelity in dict.fromkeys([highest_fidelity(artifact), *own]):
+        fidelities = chain(claim.seeds, *claim.control_seeds.values())  # where it has seeds of its own it decides
+        for fidelity in dict.fromkeys([highest_fidelity(artifact), *fidelities]):
             if fidelity not in node.fidelities:
                 names = list(node.fidelities)
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
@@ -318,11 +319,11 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
             max(least, rules.fewest_pairs(alpha / share)) if signed else least
             for share in (1, max(1, len(claim.controls)))
         )
-        asked = [(replace(part, contrast=(term,)), claims.format_cell(term[1])) for term in part.contrast]
-        asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
-        for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
-            own, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting
-            seeds = len(planned.seeds(compared, control, own))
+        comparisons = [(replace(part, contrast=(term,)), claims.format_cell(term[1])) for term in part.contrast]
+        comparisons.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
+        for (compared, what), control in product(comparisons, ["", *(claim.controls if decides else ())]):
+            alone, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting
+            seeds = len(planned.seeds(compared, control, alone))
             if seeds < least:
                 raise BadInput(
                     f"{where}: part '{part.id}': {experiment} plans {seeds} of the {least} seeds that {what} needs"
@@ -361,16 +362,16 @@ def table(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Entry]:
 
 def panels(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Panel]:
     """The figure in the paper's layout, as data; empty for a table alone."""
-    own = module(artifact)
-    if not hasattr(own, "panels") and hasattr(own, "table") and not artifact.figure:
+    code = module(artifact)
+    if not hasattr(code, "panels") and hasattr(code, "table") and not artifact.figure:
         return []
-    draw = getattr(own, "panels", default_artifact.panels)
+    draw = getattr(code, "panels", default_artifact.panels)
     return list(draw(artifact, _of_claims(artifact, runs)))
 
 
 def _of_claims(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Run]:
     """Of each arm the runs with the seeds by which claims decide at its place; all where it does not have all these."""
-    own = [
+    places_of_claims = [
         ({key: value for key, value in claims.place_of(cell).items() if key != "arm"}, claim)
         for claim in artifact.claims
         if claim.seeds
@@ -380,15 +381,20 @@ def _of_claims(artifact: claims.Artifact, runs: Sequence[Run]) -> list[Run]:
     places: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
         places.setdefault((run.control, plan.place_text(run.axes)), {}).setdefault(run.arm, []).append(run)
-    found = []
+    counted = []
     for arms in places.values():
-        one = next(iter(arms.values()))[0]
-        seeds = {seed for place, claim in own if one.matches(place) for seed in claim.alone(one.fidelity) or ()}
+        first = next(iter(arms.values()))[0]
+        seeds = {
+            seed
+            for place, claim in places_of_claims
+            if first.matches(place)
+            for seed in claim.alone(first.fidelity) or ()
+        }
         seeds &= {run.seed for cell in arms.values() for run in cell}
         for cell in arms.values():
             whole = seeds <= {run.seed for run in cell}
-            found += [run for run in cell if not seeds or not whole or run.seed in seeds]
-    return found
+            counted += [run for run in cell if not seeds or not whole or run.seed in seeds]
+    return counted
 
 
 def meanings(artifact: claims.Artifact, runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -280,8 +280,8 @@ class Part:
 def _below(low: Cell, high: Cell) -> str:
     """'bln below bn, batch size 25': what both share is said once."""
     shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
-    own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
-    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in own)
+    differing = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
+    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in differing)
     return ", ".join([text, place_text(shared)] if shared else [text])
 
 

@@ -117,7 +117,7 @@ class Evidence:
             [(part, self.observe(part, "")) for part in claim.parts],
             {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls},
             [(part, self.observe(part, "")) for part in claim.reported],
-            self.look(""),
+            self.reached(""),
             self.artifact.names,
             earlier=sum(self.fidelity in (entry.looked or {}) for entry in amendments),
         )
@@ -127,8 +127,8 @@ class Evidence:
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that have runs before the first."""
-        look = self.look(control)
-        planned = self._planned(part, control, look)
+        reached = self.reached(control)
+        planned = self._planned(part, control, reached)
         shared = paired_runs(part, self.runs[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if seed in planned]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
@@ -138,7 +138,7 @@ class Evidence:
             planned,
             len(planned),
             self.plan.smallest_effect(part),
-            planned=look < 2,
+            planned=reached < 2,
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
@@ -147,20 +147,20 @@ class Evidence:
             return replace(observed, gap=rules.NOT_DECIDABLE, why=why)
         return observed
 
-    def look(self, control: str) -> int:
+    def reached(self, control: str) -> int:
         """The last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds."""
-        looks = (2, 1) if self.claim.added else (1,)
-        return next((look for look in looks if all(self._reached(p, control, look) for p in self.claim.parts)), 0)
+        numbers = (2, 1) if self.claim.added else (1,)
+        return next((n for n in numbers if all(self._has_runs(part, control, n) for part in self.claim.parts)), 0)
 
-    def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
+    def _planned(self, part: Part, control: str, number: int) -> Sequence[int]:
         seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
-        return seeds[: self.claim.added[max(look, 1) - 1]] if self.claim.added else seeds
+        return seeds[: self.claim.added[max(number, 1) - 1]] if self.claim.added else seeds
 
-    def _reached(self, part: Part, control: str, look: int) -> bool:
+    def _has_runs(self, part: Part, control: str, number: int) -> bool:
         if part.kind == "exact":
             return True
-        planned = self._planned(part, control, look)
-        further = look == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
+        planned = self._planned(part, control, number)
+        further = number == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
         return further and {*planned} <= {*paired_runs(part, self.runs[control])[1]}
 
 
@@ -170,7 +170,7 @@ def decide(
     setting: Parts,
     controls: Mapping[str, Parts],
     reported: Parts = (),
-    look: int = 1,
+    reached: int = 1,
     names: Mapping[str, str] | None = None,
     alpha: float = ALPHA,
     small: float | None = None,
@@ -178,11 +178,11 @@ def decide(
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
-    look: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
+    reached: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
     tests, of which a second look has half. small: as of `rules.part_word`. earlier: how many looks at other seeds had
     given it a word before it was amended.
     """
-    alpha = alpha / 2 if look == 2 else alpha
+    alpha = alpha / 2 if reached == 2 else alpha
     undecidable = fidelity in claim.not_decidable
     outcome = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
     of_controls = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
@@ -221,9 +221,9 @@ def decide(
         scattered=scattered,
         alone=_alone(claim, fidelity),
         alpha=alpha,
-        spent=_spent(claim, setting, undecidable, look, alpha, earlier),
+        spent=_spent(claim, setting, undecidable, reached, alpha, earlier),
         looks=(claim.added or (planned,)) if planned else (),
-        look=look,
+        look=reached,
         runs=tuple(sorted({run for part in parts for run in part.runs})),
         parts=parts,
         reported=results(reported),
@@ -261,12 +261,12 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
     return rules.vanishing(*settings, alpha=alpha) if word == rules.NEGLIGIBLE and len(settings[0]) > 1 else None
 
 
-def _spent(claim: Claim, parts: Parts, undecidable: bool, look: int, alpha: float, earlier: int) -> float:
+def _spent(claim: Claim, parts: Parts, undecidable: bool, reached: int, alpha: float, earlier: int) -> float:
     """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
     judged = parts and all(observed.complete and not observed.gap for _, observed in parts)
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
-    return ALPHA * (1 + earlier) + (alpha if look == 2 else 0.0)
+    return ALPHA * (1 + earlier) + (alpha if reached == 2 else 0.0)
 
 
 def _alone(claim: Claim, fidelity: str) -> dict[str, tuple[int, int]]:

@@ -51,14 +51,14 @@ class Outcome:
 def paired_runs(part: Part, runs: Sequence[Run]) -> tuple[list[dict[int, Run]], list[int]]:
     """Per cell of the contrast its runs by seed, and the seeds that every cell has."""
     cells = [_by_seed(cell, runs) for _, cell in part.contrast]
-    return cells, sorted(set.intersection(*(set(found) for found in cells)))
+    return cells, sorted(set.intersection(*(set(cell) for cell in cells)))
 
 
 def _by_seed(cell: Cell, runs: Sequence[Run]) -> dict[int, Run]:
-    found: dict[int, Run] = {}
+    by_seed: dict[int, Run] = {}
     for run in runs:
         if run.matches(cell):
-            twin = found.setdefault(run.seed, run)
+            twin = by_seed.setdefault(run.seed, run)
             if twin.id != run.id:
                 apart = [key for key in run.axes if twin.axes.get(key) != run.axes[key]]
                 raise BadInput(
@@ -66,7 +66,7 @@ def _by_seed(cell: Cell, runs: Sequence[Run]) -> dict[int, Run]:
                     f"{max(twin.id, run.id)}: the cell must name what tells them apart{': ' * bool(apart)}"
                     f"{', '.join(apart)}; or leave one out."
                 )
-    return found
+    return by_seed
 
 
 def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, Run, str | None]]) -> Endpoint | None:
@@ -84,18 +84,18 @@ def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, Run, str | None]
         return None
     if not relative:
         return endpoint
-    found = level([curve for cell, curve in curves if relative.of in (BEST, cell)])
-    return None if found is None else replace(endpoint, level=found)
+    height = level([curve for cell, curve in curves if relative.of in (BEST, cell)])
+    return None if height is None else replace(endpoint, level=height)
 
 
 def outcome_of(endpoint: Endpoint, run: Run, variant: str | None) -> Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
     if endpoint.kind == "value":
-        found = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
-        if len(found) != 1:
+        values = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
+        if len(values) != 1:
             return None
-        return Outcome(found[0]) if math.isfinite(found[0]) else Outcome(None, diverged=True)
+        return Outcome(values[0]) if math.isfinite(values[0]) else Outcome(None, diverged=True)
     if endpoint.kind != "time_to_level":
         where = endpoint.split, endpoint.mode, endpoint.metric
         if endpoint.kind == "chosen":

@@ -83,7 +83,7 @@ def gather(
         "part": part, "delta": delta, "planned": planned, "fresh": fresh, "seeds": tuple(shared), "least": least,
         "runs": tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in shared)),
     }  # fmt: skip
-    empty = [format_cell(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
+    empty = [format_cell(cell) for (_, cell), by_seed in zip(part.contrast, cells, strict=True) if not by_seed]
     if empty:
         why = "no runs" if seeds is None or len(counted) == len(runs) else "no planned runs"
         return Observed(gap=rules.NOT_RUN, why=why, about=tuple(empty), **common)
@@ -92,8 +92,8 @@ def gather(
     for seed in shared:
         rows.append([])
         compared = [
-            (cell, found[seed], cell.get("variant", part.endpoint.variant))
-            for (_, cell), found in zip(part.contrast, cells, strict=True)
+            (cell, by_seed[seed], cell.get("variant", part.endpoint.variant))
+            for (_, cell), by_seed in zip(part.contrast, cells, strict=True)
         ]
         endpoint = levelled(part.endpoint, compared)
         if endpoint is None:
@@ -131,12 +131,12 @@ def gather(
 def _gather_exact(part: Part, runs: Sequence[Run]) -> Observed:
     """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
     cell = part.contrast[0][1]
-    found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
-    ids = tuple(run.id for run in found)
-    if not found:
+    counted = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
+    ids = tuple(run.id for run in counted)
+    if not counted:
         return Observed(part=part, gap=rules.NOT_RUN, why="no runs", about=(format_cell(cell),))
     numbers = []
-    for run in found:
+    for run in counted:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
         if len(values) != 1:
             return Observed(part=part, gap=rules.NOT_DECIDABLE, why="no record", about=(run.id,), runs=ids)
@@ -199,15 +199,15 @@ class PartResult:
     unpaired: tuple[int, ...] | None = None  # of logged runs that form no pairs: how many each side has
 
 
-def result(seen: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, str] | None = None) -> PartResult:
+def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, str] | None = None) -> PartResult:
     """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it.
 
     names: what sentences call arms, variants and values of axes.
     """
-    part = seen.part
-    above, below = seen.signs
-    by_order = seen.pairs and (part.test == "sign" or not seen.whole)
-    plus, minus = ([side[place] for side in seen.sides] for place in (0, 1))
+    part = observed.part
+    above, below = observed.signs
+    by_order = observed.pairs and (part.test == "sign" or not observed.whole)
+    plus, minus = ([side[place] for side in observed.sides] for place in (0, 1))
     statistical = part.kind != "exact"
     return PartResult(
         id=part.id,
@@ -217,64 +217,66 @@ def result(seen: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, 
         unit=part.unit,
         **compared(part, names or {}),
         word=rules.split(word)[0],
-        why=_why(seen, word, alpha),
-        about=seen.about,
-        effect=seen.effect,
-        interval=_finite(seen.interval(1 - alpha)),
+        why=_why(observed, word, alpha),
+        about=observed.about,
+        effect=observed.effect,
+        interval=_finite(observed.interval(1 - alpha)),
         level=1 - alpha if statistical else None,
-        n=len(seen.runs) if not statistical else len(seen.seeds),
-        planned=seen.least if statistical else None,
-        sd=seen.sd,
+        n=len(observed.runs) if not statistical else len(observed.seeds),
+        planned=observed.least if statistical else None,
+        sd=observed.sd,
         correlation=paired(plus, minus).correlation if any(minus) else None,
-        prediction=seen.prediction(1 - alpha),
+        prediction=observed.prediction(1 - alpha),
         expect=part.expect,
         required=None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
         paper=part.paper,
         within=part.within,
         band=part.band,
-        delta=seen.delta,
-        tost=_finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
-        detectable=None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, POWER),
+        delta=observed.delta,
+        tost=_finite(observed.interval(1 - 2 * alpha)) if _margin(observed) else None,
+        detectable=None
+        if observed.sd is None
+        else detectable_effect(observed.sd, len(observed.seeds), 1 - alpha, POWER),
         sign_test={"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
-        signed_rank=_signed_rank(seen) if seen.numbers and seen.whole and part.kind != "size" else None,
-        censored=seen.censored,
-        diverged=seen.diverged,
-        examples=seen.spread.examples if seen.spread else 0,
-        seeds=tuple(seen.seeds),
-        cells=tuple(seen.cells),
-        runs=seen.runs,
+        signed_rank=_signed_rank(observed) if observed.numbers and observed.whole and part.kind != "size" else None,
+        censored=observed.censored,
+        diverged=observed.diverged,
+        examples=observed.spread.examples if observed.spread else 0,
+        seeds=tuple(observed.seeds),
+        cells=tuple(observed.cells),
+        runs=observed.runs,
     )
 
 
-def _why(seen: Observed, word: str, alpha: float) -> str:
+def _why(observed: Observed, word: str, alpha: float) -> str:
     """What keeps a part from a word, a key of `describe.WHY`; "" where the width of its interval does."""
-    part = seen.part
-    if seen.why or part.kind == "exact":
-        return seen.why
-    if not seen.complete:
+    part = observed.part
+    if observed.why or part.kind == "exact":
+        return observed.why
+    if not observed.complete:
         return "incomplete"
-    if seen.flat:
+    if observed.flat:
         return "alike"
-    if part.test == "t" and not seen.whole:
+    if part.test == "t" and not observed.whole:
         return "no mean"
     if part.kind == "equivalence" or (part.kind == "direction" and word != rules.HOLDS):
-        inside = within(seen.interval(1 - 2 * alpha), _margin(seen))
-        if inside and not seen.planned:
+        inside = within(observed.interval(1 - 2 * alpha), _margin(observed))
+        if inside and not observed.planned:
             return "second look"
-        if inside and part.kind == "direction" and not (seen.fresh and seen.whole):
-            return "censored" if seen.fresh else "seen seeds"
-    few = word == rules.UNDECIDED and part.test == "sign" and len(seen.seeds) < rules.fewest_pairs(alpha)
+        if inside and part.kind == "direction" and not (observed.fresh and observed.whole):
+            return "censored" if observed.fresh else "seen seeds"
+    few = word == rules.UNDECIDED and part.test == "sign" and len(observed.seeds) < rules.fewest_pairs(alpha)
     return "few pairs" if few else ""
 
 
-def _signed_rank(seen: Observed) -> float:
+def _signed_rank(observed: Observed) -> float:
     """Effects that are equal up to rounding share their rank."""
-    largest = max(abs(number) for numbers in (seen.numbers, *seen.sides) for number in numbers)
-    return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.numbers] if largest else [])
+    largest = max(abs(number) for numbers in (observed.numbers, *observed.sides) for number in numbers)
+    return signed_rank([round(effect / (1e-9 * largest)) for effect in observed.numbers] if largest else [])
 
 
-def _margin(seen: Observed) -> float | None:
-    return seen.delta if seen.part.within is None else seen.part.within
+def _margin(observed: Observed) -> float | None:
+    return observed.delta if observed.part.within is None else observed.part.within
 
 
 def _finite(interval: Interval | None) -> Interval | None:

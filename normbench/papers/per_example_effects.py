@@ -153,14 +153,14 @@ def _is_mean_of_examples(part: Part) -> bool:
     return when and part.scale != "log" and of_tests and part.test == "t" and part.kind != "size"
 
 
-def _of_these_runs(part: Part, runs: Sequence[Run], found: Table) -> Table:
+def _of_these_runs(part: Part, runs: Sequence[Run], of_seeds: Table) -> Table:
     """Without the seeds whose runs were trained anew since: the mean of their effects is not that of the curves."""
     table: Table = {}
-    for seed, (numbers, effects) in found.items():
-        seen = gather(part, runs, [seed])
-        if not seen.sides:
+    for seed, (numbers, effects) in of_seeds.items():
+        observed = gather(part, runs, [seed])
+        if not observed.sides:
             continue
-        plus, minus = (side / _units(part) for side in seen.sides[0])
+        plus, minus = (side / _units(part) for side in observed.sides[0])
         if math.isclose(plus - minus, effects.mean(), abs_tol=1e-3 * max(abs(plus), abs(minus))):
             table[seed] = numbers, effects
     return table
@@ -177,17 +177,17 @@ def _table(part: Part, runs: Sequence[Run], directories: Mapping[str, Run]) -> T
             _examples(part, cell[seed], place.get("variant", part.endpoint.variant), directories[cell[seed].id])
             for (_, place), cell in zip(part.contrast, cells, strict=True)
         ]
-        found = [row for row in rows if row is not None]
-        if len(found) < len(rows):
+        complete = [row for row in rows if row is not None]
+        if len(complete) < len(rows):
             continue
-        numbers = found[0][0]
-        if any(not np.array_equal(numbers, other) for other, _ in found):
+        numbers = complete[0][0]
+        if any(not np.array_equal(numbers, other) for other, _ in complete):
             raise BadInput(
                 f"part '{part.id}': the runs of seed {seed} ({', '.join(cell[seed].id for cell in cells)}) were tested "
                 "on other examples: they cannot be compared one by one. Train them on one test set."
             )
         weights = [weight for weight, _ in part.contrast]
-        effects = sum(weight * values for weight, (_, values) in zip(weights, found, strict=True))
+        effects = sum(weight * values for weight, (_, values) in zip(weights, complete, strict=True))
         table[seed] = numbers, np.asarray(effects, dtype=np.float16).astype(np.float64)
     return table
 
@@ -218,10 +218,10 @@ def _aligned(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """All examples' numbers, and seeds × examples, NaN where a seed was not tested on one."""
     rows = [row for _, row in sorted(table.items())]
     numbers = rows[0][0]
-    if all(np.array_equal(own, numbers) for own, _ in rows) and (np.diff(numbers) > 0).all():  # as nearly always
+    if all(np.array_equal(tested, numbers) for tested, _ in rows) and (np.diff(numbers) > 0).all():  # as nearly always
         return numbers, np.stack([values for _, values in rows])
-    numbers = np.unique(np.concatenate([own for own, _ in rows]))
+    numbers = np.unique(np.concatenate([tested for tested, _ in rows]))
     effects = np.full((len(rows), len(numbers)), np.nan)
-    for row, (own, values) in zip(effects, rows, strict=True):
-        row[np.searchsorted(numbers, own)] = values
+    for row, (tested, values) in zip(effects, rows, strict=True):
+        row[np.searchsorted(numbers, tested)] = values
     return numbers, effects

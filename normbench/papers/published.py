@@ -58,16 +58,16 @@ def collect(
     `config_dir`: the `--config-dir` of the user's artifacts, which are unknown without it. `only`: the artifacts whose
     runs are read; of the others the verdicts alone.
     """
-    found: list[Published] = []
+    entries: list[Published] = []
     damaged: list[Damaged] = []
     found_in = (path.parent for name in ("verdicts.json", pack.NAME) for path in pack.published(results, name))
     for place in sorted({*found_in}):
         try:
             entry = read(place, config_dir=config_dir, only=only)
-            found.append(replace(entry, own=place.parents[2] == own(results)))
+            entries.append(replace(entry, own=place.parents[2] == own(results)))
         except NormbenchError as error:
             damaged.append(Damaged(place, str(error)))
-    return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
+    return sorted(entries, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
 def read(place: Path, config_dir: Path | None = None, only: Collection[str] | None = None) -> Published:
@@ -111,12 +111,13 @@ def _is_of_today(artifact: Artifact, verdicts: Verdicts) -> bool:
 
 def verdicts_at(place: Path) -> Verdicts:
     """As `read_verdicts`; refuses those of another artifact or fidelity, which were moved there."""
-    found = read_verdicts(path := place / "verdicts.json")
-    if Path(found.artifact, found.fidelity) != place.relative_to(place.parents[2]):
+    verdicts = read_verdicts(path := place / "verdicts.json")
+    if Path(verdicts.artifact, verdicts.fidelity) != place.relative_to(place.parents[2]):
         raise BadInput(
-            f"{path} is of {found.artifact} ({found.fidelity}): it was moved. Restore it (git checkout) or delete it."
+            f"{path} is of {verdicts.artifact} ({verdicts.fidelity}): it was moved. "
+            "Restore it (git checkout) or delete it."
         )
-    return found
+    return verdicts
 
 
 def read_verdicts(path: Path) -> Verdicts:

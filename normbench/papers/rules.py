@@ -35,34 +35,34 @@ AGREE, NOTHING_OPEN, DEPEND = "agree", "nothing open", "depend"
 # --- a part ----------------------------------------------------------------------------------------------------------
 
 
-def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
+def part_word(part: Part, observed: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
     """The word of one part alone, by tests at `alpha`; it has no side if tests at `small` find it within ±δ.
 
     `small` is the claim's level where `alpha` is one that its parts or controls share; None: `alpha`.
     """
-    if seen.gap:
-        return seen.gap
+    if observed.gap:
+        return observed.gap
     if part.kind == "exact":
-        return HOLDS if seen.exact else FAILS
-    if not seen.complete:
+        return HOLDS if observed.exact else FAILS
+    if not observed.complete:
         return UNDECIDED
     if part.kind == "direction":
-        if within(seen.interval(1 - 2 * alpha), seen.delta):
-            return NEGLIGIBLE if seen.fresh and seen.planned and seen.whole else UNDECIDED
-        if small is not None and within(seen.interval(1 - 2 * small), seen.delta):
+        if within(observed.interval(1 - 2 * alpha), observed.delta):
+            return NEGLIGIBLE if observed.fresh and observed.planned and observed.whole else UNDECIDED
+        if small is not None and within(observed.interval(1 - 2 * small), observed.delta):
             return UNDECIDED
-        return _side(seen.interval(1 - alpha), part.expect)
+        return _side(observed.interval(1 - alpha), part.expect)
     if part.kind == "equivalence":
-        if within(seen.interval(1 - 2 * alpha), part.within):
-            return HOLDS if seen.planned else UNDECIDED
-        return FAILS if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
+        if within(observed.interval(1 - 2 * alpha), part.within):
+            return HOLDS if observed.planned else UNDECIDED
+        return FAILS if _outside(observed.interval(1 - alpha), part.within) else UNDECIDED
     if part.kind == "no_worse":
         assert part.within is not None
-        best, worst = _loss(part, seen.interval(1 - alpha)), _loss(part, seen.interval(1 - 2 * alpha))
+        best, worst = _loss(part, observed.interval(1 - alpha)), _loss(part, observed.interval(1 - 2 * alpha))
         if worst and worst[1] < part.within:
-            return HOLDS if seen.planned else UNDECIDED
+            return HOLDS if observed.planned else UNDECIDED
         return FAILS if best and best[0] > part.within else UNDECIDED
-    predicted, paper, band = seen.prediction(1 - alpha), part.paper, part.band
+    predicted, paper, band = observed.prediction(1 - alpha), part.paper, part.band
     assert paper is not None and band is not None
     if predicted and paper - band <= predicted[0] <= paper <= predicted[1] <= paper + band:
         return HOLDS
@@ -90,33 +90,33 @@ def _side(interval: Interval | None, expect: str | None) -> str:
 
 def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, small: float | None = None) -> str:
     """The word of k parts at one setting: any one may make it fail or negligible, each by tests at `alpha`/k."""
-    words = [part_word(part, seen, alpha, small) for part, seen in parts]
+    words = [part_word(part, observed, alpha, small) for part, observed in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
         if gap in words:
             return gap
     if all(word == HOLDS for word in words):
         return HOLDS
-    if any(opposes(part, seen, len(parts), alpha, small) for part, seen in parts):
+    if any(opposes(part, observed, len(parts), alpha, small) for part, observed in parts):
         return FAILS
-    if any(vanishes(part, seen, len(parts), alpha) for part, seen in parts):
+    if any(vanishes(part, observed, len(parts), alpha) for part, observed in parts):
         return NEGLIGIBLE
     return UNDECIDED
 
 
-def opposes(part: Part, seen: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
+def opposes(part: Part, observed: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
     """Whether this one of k parts makes the claim fail; only one that is not negligible can."""
-    return part_word(part, seen, alpha / k, alpha if small is None else small) == FAILS
+    return part_word(part, observed, alpha / k, alpha if small is None else small) == FAILS
 
 
-def vanishes(part: Part, seen: Observed, k: int, alpha: float = ALPHA) -> bool:
+def vanishes(part: Part, observed: Observed, k: int, alpha: float = ALPHA) -> bool:
     """Whether this one of k parts makes the claim negligible."""
-    return part.kind == "direction" and part_word(part, seen, alpha / k) == NEGLIGIBLE
+    return part.kind == "direction" and part_word(part, observed, alpha / k) == NEGLIGIBLE
 
 
 def vanishing(*settings: Sequence[tuple[Part, Observed]], alpha: float = ALPHA) -> int:
     """How many of a claim's parts make it negligible at each of these settings."""
-    return sum(all(vanishes(part, seen, len(at), alpha) for (part, seen), at in zip(one, settings, strict=True))
-               for one in zip(*settings, strict=True))  # fmt: skip
+    vanished = [[vanishes(*pair, len(parts), alpha) for pair in parts] for parts in settings]
+    return sum(map(all, zip(*vanished, strict=True)))
 
 
 # --- controls, and the verdict ---------------------------------------------------------------------------------------
@@ -133,18 +133,18 @@ def control_words(
     An effect between 0 and δ is negligible and has its sign. So against the word at the paper's `setting`, negligible
     is another word, or another word than negligible, only where one part is within ±δ here and beyond it there.
     """
-    if not all(seen.complete for _, seen in parts):
-        gap = NOT_DECIDABLE if any(seen.gap == NOT_DECIDABLE for _, seen in parts) else NOT_RUN
+    if not all(observed.complete for _, observed in parts):
+        gap = NOT_DECIDABLE if any(observed.gap == NOT_DECIDABLE for _, observed in parts) else NOT_RUN
         return gap, gap
-    own, strict = claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
+    word, strict = claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
     level = alpha / (controls * len(parts))
     if setting is not None and NEGLIGIBLE in {strict, claim_word(setting, alpha)} and not any(
-        _apart(here, there, level) or _apart(there, here, level)
-        for (part, here), (_, there) in zip(parts, setting, strict=True)
+        _apart(under, at_setting, level) or _apart(at_setting, under, level)
+        for (part, under), (_, at_setting) in zip(parts, setting, strict=True)
         if part.kind == "direction"
     ):  # fmt: skip
         strict = UNDECIDED
-    return own, strict
+    return word, strict
 
 
 def _apart(small: Observed, large: Observed, alpha: float) -> bool:

@@ -75,10 +75,10 @@ def collect(
 
     Published samples stay, as long as their run does and no lower seed has samples.
     """
-    found = sorted(of_arms(runs, published.runs.get, raw), key=lambda own: own[0].id not in published.runs)
+    stored = sorted(of_arms(runs, published.runs.get, raw), key=lambda files: files[0].id not in published.runs)
     files_by_run: dict[str, Files] = {}
     left = []
-    for run, files in found:
+    for run, files in stored:
         if _fits(more := {**files_by_run, run.id: dict(files)}, published):
             files_by_run = more
         else:
@@ -97,7 +97,7 @@ def _fits(runs: Mapping[str, Files], published: SampleArchive) -> bool:
 def _packed(runs: Mapping[str, Files]) -> bytes:
     if not runs:
         return b""
-    files = {f"{run}/{name}": content for run, own in runs.items() for name, content in own.items()}
+    files = {f"{run}/{name}": content for run, samples in runs.items() for name, content in samples.items()}
     archived = io.BytesIO()
     with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(files.items()):
@@ -112,17 +112,17 @@ def _packed(runs: Mapping[str, Files]) -> bytes:
 def _unpacked(content: bytes) -> dict[str, dict[str, bytes]]:
     if content[-DIGITS:] != _sha256(content[:-DIGITS]):
         raise ValueError("it does not have its hash")
-    found: dict[str, dict[str, bytes]] = {}
+    samples: dict[str, dict[str, bytes]] = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         reading.check_archive(archive, UNPACKED)
         for entry in archive.infolist():
             run, _, name = entry.filename.partition("/")
             if not _ID.fullmatch(run) or not can_be_published(name) or entry.file_size > WITHIN:
                 raise ValueError(f"{entry.filename[:100]!r} is no sample")
-            found.setdefault(run, {})[name] = archive.read(entry)
-    if not found:
+            samples.setdefault(run, {})[name] = archive.read(entry)
+    if not samples:
         raise ValueError("it has no samples")
-    return found
+    return samples
 
 
 def _sha256(content: bytes) -> bytes:

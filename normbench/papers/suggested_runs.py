@@ -54,20 +54,20 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
 
 def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
-    found: Lacking = set()
+    lacking: Lacking = set()
     for control in controls:
         group = [run for run in runs if run.control == control]
         for part in claim.parts:
             for _, cell in part.contrast:
                 place = place_of(cell)
-                there = {run.seed for run in group if run.matches(place)}
+                trained = {run.seed for run in group if run.matches(place)}
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
-                found |= {
+                lacking |= {
                     (str(place.get("arm", "")), axes, control, seed)
                     for seed in plan.seeds(part, control, claim.alone(plan.fidelity, control))
-                    if seed not in there
+                    if seed not in trained
                 }
-    return found
+    return lacking
 
 
 def _missing(claim: Claim, left: Lacking, runs: Sequence[Run], plan: Plan) -> Suggestion:
@@ -105,15 +105,15 @@ def _seeds_needed(
         return replace(NOTHING, kind="out of reach", under=tuple(under))
     most = max(n for n in needed if n is not None)
     places = dict.fromkeys(tuple(place_of(cell).items()) for part in claim.parts for _, cell in part.contrast)
-    asked = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
+    cells = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
     settings = max(1, len(under))
-    hours = _hours(asked * most, runs)
+    hours = _hours(cells * most, runs)
     hours = None if hours is None else _rounded(hours * settings)
     return replace(
         NOTHING,
         kind="seeds",
         seeds=most,
-        runs=len(asked) * most * settings,
+        runs=len(cells) * most * settings,
         hours=hours,
         under=tuple(under),
     )

@@ -24,9 +24,9 @@ def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     def at_other_rates(arm: str, base: str) -> str:
         """Of those that have runs of both."""
         return "; ".join(
-            f"at {name} loss {there(25, arm, base)}, test error {there.in_test_error(arm, base)}"
-            for name, there in rates.items()
-            if there.has(25, arm, base)
+            f"at {name} loss {at_rate(25, arm, base)}, test error {at_rate.in_test_error(arm, base)}"
+            for name, at_rate in rates.items()
+            if at_rate.has(25, arm, base)
         )
 
     tried = {name: text for name, pair in compared.items() if (text := at_other_rates(*pair))}

@@ -36,8 +36,8 @@ def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
         curves = [dict(curve) for _, _, curve in seeds if curve]
         points = []
         for place in range(1, 17) if curves else ():
-            found = t_interval([curve[place] for curve in curves])
-            points.append(Point(place, found.mean, found.interval, found.n, 0))
+            estimate = t_interval([curve[place] for curve in curves])
+            points.append(Point(place, estimate.mean, estimate.interval, estimate.n, 0))
         lines = [Line("bln", ARM, points, seeds, len(seeds) - len(curves))] if points else []
         theirs = Reference("authors' log", _in_order(paper_losses, list(paper_losses)))
         references = [theirs] if all(run.fidelity != "smoke" for run in cell) else []
@@ -71,7 +71,7 @@ def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list
         }
         for column, (split, when) in columns.items():
             values = {variant: [at_epoch(run, split, "nll", when, variant) for run in cells[size]] for variant in order}
-            ranks = _ranks({variant: mean_of_all(found) for variant, found in values.items()})
+            ranks = _ranks({variant: mean_of_all(losses) for variant, losses in values.items()})
             for place, variant in enumerate(order, 1):
                 paper = (
                     f"{artifact.reference['test_loss'][size][variant]:.5f} (authors' log)"
@@ -118,7 +118,7 @@ def _summary(artifact: Artifact, runs: Sequence[Run], size: float, column: str, 
     ):
         text = "–" if value is None else f"{value:.3g}"
         entries.append(Entry(group, row, column, "", len(means), value, literal=text))
-    order = sorted(found, key=found.__getitem__) if (found := _groups(_mean_grid(grids))) else []
+    order = sorted(groups, key=groups.__getitem__) if (groups := _groups(_mean_grid(grids))) else []
     paper_order = ", ".join(artifact.reference["group_order"][size])
     entries.append(
         Entry(group, "groups, best first", column, "", len(grids), literal=", ".join(order) or "–", paper=paper_order)
@@ -178,8 +178,8 @@ def _cell(runs: Sequence[Run], size: float, arm: str = "bln") -> list[Run]:
 
 def _losses(run: Run) -> Losses:
     """Test NLL of the 16."""
-    found = {variant: at_epoch(run, "test", "nll", "best", variant) for variant in _variants()}
-    return {variant: value for variant, value in found.items() if value is not None}
+    losses = {variant: at_epoch(run, "test", "nll", "best", variant) for variant in _variants()}
+    return {variant: value for variant, value in losses.items() if value is not None}
 
 
 def _variants() -> list[str]:

@@ -20,8 +20,8 @@ def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
         return []
 
     def changes(when: str) -> str:
-        found = {arm: change.in_test_error("bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
-        return f"against BN {found['bn']}, against LN {found['ln']}, against no normalization {found['none']}"
+        gains = {arm: change.in_test_error("bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
+        return f"against BN {gains['bn']}, against LN {gains['ln']}, against no normalization {gains['none']}"
 
     return [
         "Test error, batch 25, BLN with the configuration that is best on validation; negative is better, with 95 % "

@@ -45,17 +45,17 @@ def _logs(artifact: Artifact, panel: Panel) -> list[Reference]:
     assert artifact.figure
     batch, quantity = artifact.figure.columns[panel.column]["train.batch_size"], panel.quantity
     key = f"{'val' if quantity.split == 'valid' else 'train'}_{'loss' if quantity.metric == 'nll' else 'acc'}"
-    found = []
+    references = []
     sources = [name for name in artifact.reference if name.endswith("histories")]
     for source, dash in zip(sources, DASHES, strict=False):
         log = source.replace("histories", "log").replace("_", " ")  # log, earlier log, ...
-        for arm, look in ARMS.items():
+        for arm, style in ARMS.items():
             values = artifact.reference[source].get(arm, {}).get(batch, {}).get(key, [])
             values = [1 - value for value in values] if key.endswith("_acc") else values
             points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
             if points:
-                found.append(Reference(f"authors' {log}, {look.name}", points, dash, look.colour))
-    return found
+                references.append(Reference(f"authors' {log}, {style.name}", points, dash, style.colour))
+    return references
 
 
 def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list[Entry]:
@@ -94,10 +94,10 @@ def of_evaluation_batches(runs: Sequence[Run], arms: Sequence[str]) -> list[Entr
     entries, variant, group = [], "eval_stats=batch", "batch 25, statistics of the evaluation batch"
     for arm in arms:
         cell = cell_of(runs, arm, 25)
-        own = [at_epoch(run, "test", "nll", "best", variant) for run in cell]
+        values = [at_epoch(run, "test", "nll", "best", variant) for run in cell]
         orders = [in_orders(run, "nll", variant) for run in cell]
         entries += [
-            estimate_entry(own, group, arm, "test NLL"),
+            estimate_entry(values, group, arm, "test NLL"),
             spread_entry(orders, group, arm),
         ]
     return entries
@@ -177,11 +177,11 @@ def _format_change(
     a: Mapping[int, float | None], b: Mapping[int, float | None], unit: str, share: Callable[[float], float]
 ) -> str:
     pairs = [(a[seed], b.get(seed)) for seed in sorted(a)]
-    found = t_interval([x - y for x, y in pairs if x is not None and y is not None])
-    if found.mean is None:
+    change = t_interval([x - y for x, y in pairs if x is not None and y is not None])
+    if change.mean is None:
         return "(not run)"
-    interval = "" if found.interval is None else f" [{', '.join(_format_percent(share(x)) for x in found.interval)}]"
-    return f"{_format_percent(share(found.mean))} {unit}{interval}, n = {found.n}"
+    interval = "" if change.interval is None else f" [{', '.join(_format_percent(share(x)) for x in change.interval)}]"
+    return f"{_format_percent(share(change.mean))} {unit}{interval}, n = {change.n}"
 
 
 def _format_percent(share: float) -> str:

@@ -13,7 +13,7 @@ from normbench.stats.statistics import t_interval
 Places = Sequence[tuple[float, str]]  # on the axis, and the number that stands there
 
 
-def line(runs: Sequence[Run], arm: str, look: Look, places: Places, of: Callable[[float], float] = float) -> Line:
+def line(runs: Sequence[Run], arm: str, style: Look, places: Places, of: Callable[[float], float] = float) -> Line:
     """At each place the mean over the arm's runs of what they record there at their last update."""
     cell = within(runs, {"arm": arm})
     curves = [
@@ -25,9 +25,9 @@ def line(runs: Sequence[Run], arm: str, look: Look, places: Places, of: Callable
         if estimate.n:
             points.append(Point(x, estimate.mean, estimate.interval, estimate.n, 0))
     seeds = [(run.seed, run.id, curve) for run, curve in zip(cell, curves, strict=True)]
-    return Line(arm, look, points, seeds, sum(run.status == "diverged" for run in cell))
+    return Line(arm, style, points, seeds, sum(run.status == "diverged" for run in cell))
 
 
 def paths(runs: Sequence[Run], arm: str) -> list[str]:
     """The sites of the arm's runs, from the first to the last."""
-    return next((found for run in within(runs, {"arm": arm}) if (found := sites(run, "train", "input_std"))), [])
+    return next((names for run in within(runs, {"arm": arm}) if (names := sites(run, "train", "input_std"))), [])

@@ -38,5 +38,5 @@ def _effects(runs: Sequence[Run], arm: str) -> list[float | None]:
 
 def _log_area(run: Run) -> float:
     """Mean of the log of the running training loss."""
-    found = area(series(run, "train", "running", "nll"), log=True)
-    return math.nan if found is None else log_floored(found)
+    mean = area(series(run, "train", "running", "nll"), log=True)
+    return math.nan if mean is None else log_floored(mean)

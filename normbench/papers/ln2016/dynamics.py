@@ -17,8 +17,8 @@ def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """The sizes of the slopes that a part of LN-H1b compares: the claim has their sign alone."""
 
     def slope(arm: str, control: str) -> str:
-        found = within(runs, {"arm": arm, "model.radius": 1.5, "model.drive": "first"}, control)
-        return value_entry(found, "", "", "", "magnitude_slope").text()
+        cell = within(runs, {"arm": arm, "model.radius": 1.5, "model.drive": "first"}, control)
+        return value_entry(cell, "", "", "", "magnitude_slope").text()
 
     if not runs:
         return []
@@ -36,11 +36,11 @@ def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     for drive, title in DRIVES.items():
         for arm, name in ARMS.items():
             for radius in RADII:
-                found = within(runs, {"arm": arm, "model.radius": radius, "model.drive": drive})
+                cell = within(runs, {"arm": arm, "model.radius": radius, "model.drive": drive})
                 entries += [
-                    value_entry(found, f"{title}: slope of log mean |a|", name, f"radius {radius:g}",
+                    value_entry(cell, f"{title}: slope of log mean |a|", name, f"radius {radius:g}",
                                 "magnitude_slope"),
-                    value_entry(found, f"{title}: slope of log ‖dL/dh‖", name, f"radius {radius:g}",
+                    value_entry(cell, f"{title}: slope of log ‖dL/dh‖", name, f"radius {radius:g}",
                                 "gradient_slope"),
                 ]  # fmt: skip
     return entries

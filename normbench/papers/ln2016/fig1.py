@@ -18,13 +18,13 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where both networks are worse than vectors that learn nothing."""
     key = "test_tfidf_caption_r1"
     bar = _mean([float(r[key]) for run in within(runs, {"arm": RULES}) for r in run.records if key in r]).mean
-    found = {
+    estimates = {
         name: _mean([at_epoch(run, "test", "caption_r1", "best") for run in within(runs, {"arm": arm})])
         for arm, name in ARMS.items()
     }
-    if bar is None or not all(estimate.interval and estimate.interval[1] < bar for estimate in found.values()):
+    if bar is None or not all(estimate.interval and estimate.interval[1] < bar for estimate in estimates.values()):
         return ""
-    text = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
+    text = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in estimates.items())
     return (
         "In caption retrieval R@1 both trained networks are worse than TF-IDF vectors, which learn nothing: on the "
         f"test set it is {text} and {bar:.1f} % of TF-IDF."

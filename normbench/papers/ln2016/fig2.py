@@ -41,35 +41,35 @@ RULES = {
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """One panel, with the curves of the BN paper's authors, as in LN's figure, for runs of the paper's protocol."""
     quantity = Quantity("Validation error", *ERROR, x="Update", clock="step")
-    found = all_panels([run for run in runs if run.arm != "rules"], ARMS, {"attentive reader": {}}, [quantity])
+    ours = all_panels([run for run in runs if run.arm != "rules"], ARMS, {"attentive reader": {}}, [quantity])
     if not _of_the_paper(runs):
-        return found
+        return ours
     curves = artifact.reference["curves"]
     theirs = [
         Reference(
             f"authors' curve, {name}",
             [(1000.0 * thousands, error) for thousands, error in points],
             "dot",
-            next(look.colour for look in ARMS.values() if look.name == name),
+            next(style.colour for style in ARMS.values() if style.name == name),
         )
         for name, points in curves.items()
     ]
-    return [replace(panel, references=theirs) for panel in found]
+    return [replace(panel, references=theirs) for panel in ours]
 
 
 def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """Lowest errors and times to levels per arm, and what rules make of the same questions that learn nothing."""
-    own = [run for run in runs if not run.control]
-    levels = {share: levels_by_seed(own, ARMS, ERROR, share) for share in SHARES}
+    uncontrolled = [run for run in runs if not run.control]
+    levels = {share: levels_by_seed(uncontrolled, ARMS, ERROR, share) for share in SHARES}
     lowest = artifact.reference["lowest"] if _of_the_paper(runs) else {}
     entries = []
-    for arm, look in ARMS.items():
-        cell, row = within(own, {"arm": arm}), ("readers", look.name)
+    for arm, style in ARMS.items():
+        cell, row = within(uncontrolled, {"arm": arm}), ("readers", style.name)
 
         def best(split: str, variant: str | None = None, cell: Sequence[Run] = cell) -> list[float | None]:
             return percents([at_epoch(run, split, "error", "own" if variant else "best", variant) for run in cell])
 
-        paper = f"{100 * lowest[look.name]:.1f}" if look.name in lowest else ""
+        paper = f"{100 * lowest[style.name]:.1f}" if style.name in lowest else ""
         entries.append(estimate_entry(best("valid"), *row, "lowest validation error", "%", paper))
         entries += [
             time_entry(cell, *row, f"to {100 * share:g} % of the way", ERROR, levels[share], clock="step")
@@ -81,7 +81,7 @@ def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
             entries.append(running)
         else:
             entries.append(Entry(*row, "lowest by running statistics", "%", n=1, literal="–"))
-    return entries + _rules([run for run in own if run.arm == "rules"])
+    return entries + _rules([run for run in uncontrolled if run.arm == "rules"])
 
 
 def _rules(runs: Sequence[Run]) -> list[Entry]:
@@ -99,15 +99,17 @@ def _rules(runs: Sequence[Run]) -> list[Entry]:
 def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where no arm answers more test questions than the best rule that learns nothing."""
     _, bars = _counted(runs)
-    found = {arm: errors for arm in ARMS if (errors := _test_errors(runs, arm))}
-    if not bars or not found:
+    errors_by_arm = {arm: errors for arm in ARMS if (errors := _test_errors(runs, arm))}
+    if not bars or not errors_by_arm:
         return ""
     best = min(bars, key=bars.__getitem__)
-    above = [[error - bars[best] for error in errors] for errors in found.values()]
+    above = [[error - bars[best] for error in errors] for errors in errors_by_arm.values()]
     if any(sign is None or sign < 0 for sign in significant_signs(above, ALPHA)):
         return ""
     text = ", ".join(
-        f"{ARMS[arm].name} {t_interval(errors).mean:.1f} %" for arm, errors in found.items() if ARMS[arm].in_paper
+        f"{ARMS[arm].name} {t_interval(errors).mean:.1f} %"
+        for arm, errors in errors_by_arm.items()
+        if ARMS[arm].in_paper
     )
     return (
         f"No trained network answers more test questions than the rule '{RULES[best]}', which learns nothing and errs "
@@ -129,8 +131,8 @@ def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
         if record.get("split") == "valid" and "random" in record
     ]
     stuck = [
-        look.name
-        for arm, look in ARMS.items()
+        style.name
+        for arm, style in ARMS.items()
         if any(
             (error := at_epoch(run, "valid", "error", "best")) is not None and chance and error > 1 - chance[0]
             for run in within(runs, {"arm": arm})
@@ -179,11 +181,11 @@ def _describe_rules(runs: Sequence[Run]) -> list[str]:
     for rule, bar in bars.items():
         sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
         above = [[error - bar for error in _test_errors(runs, arm)] for arm in ARMS]
-        for look, sign in zip(ARMS.values(), significant_signs(above, ALPHA), strict=True):
+        for style, sign in zip(ARMS.values(), significant_signs(above, ALPHA), strict=True):
             if sign is not None:
-                sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(look.name)
-        found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
-        text += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
+                sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(style.name)
+        text_of_sides = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
+        text += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {text_of_sides or 'are not there'}."
     return [text]
 
 
@@ -192,11 +194,11 @@ def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
     part = claim.parts[-1]
     level = part.endpoint.relative
-    seen = gather(part, [run for run in runs if not run.control])
-    if not seen.pairs or not level:
+    observed = gather(part, [run for run in runs if not run.control])
+    if not observed.pairs or not level:
         return []
     where = f"BN-everywhere comes to {100 * level.share:g} % of the way before LN-LSTM"
-    return [f"{where} in {seen.signs[0]} of {len(seen.seeds)} published seeds."]
+    return [f"{where} in {observed.signs[0]} of {len(observed.seeds)} published seeds."]
 
 
 def _of_the_paper(runs: Sequence[Run]) -> bool:

@@ -25,9 +25,9 @@ Measure = tuple[str, str]  # split and metric
 
 def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where trained vectors are worse than those of words counted, which learn nothing."""
-    found = {title: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
+    worse = {title: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
              for arm, title in ARMS.items()}  # fmt: skip
-    names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
+    names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in worse.items() if parts]
     return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
 
@@ -54,8 +54,8 @@ def against_the_start(runs: Sequence[Run]) -> list[str]:
         for measure in MEASURES:
             pairs = [(final(run, measure[0], "along", measure[1]), start(run, *measure)) for run in own(runs, arm)]
             gains[measure] = [last - first for last, first in pairs if last is not None and first is not None]
-        if found := sides(gains):
-            paragraphs.append(f"{title} at the last checkpoint, against its own weights before training: {found}.")
+        if text := sides(gains):
+            paragraphs.append(f"{title} at the last checkpoint, against its own weights before training: {text}.")
     return paragraphs
 
 
@@ -64,12 +64,12 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
 
     The measures are one family: a false word about any has a chance of ALPHA at most.
     """
-    found: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
+    titles: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
     for measure, sign in zip(gains, significant_signs(list(gains.values()), ALPHA), strict=True):
         if sign is not None:
             better = -sign if measure == LESS_IS_BETTER else sign
-            found["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])
-    return "; ".join(f"{side} on {', '.join(names)}" for side, names in found.items() if names)
+            titles["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])
+    return "; ".join(f"{side} on {', '.join(names)}" for side, names in titles.items() if names)
 
 
 def _describe_one_c(runs: Sequence[Run]) -> list[str]:
@@ -108,5 +108,5 @@ def less(run: Run, rules: Mapping[int, Run], rule: str, split: str, metric: str)
     value = final(run, split, "stage", metric)
     key = f"{rule}_{split}_{metric}"
     records = rules[run.seed].records if run.seed in rules else ()
-    found = next((float(record[key]) for record in records if key in record), None)
-    return None if value is None or found is None else value - found
+    reference = next((float(record[key]) for record in records if key in record), None)
+    return None if value is None or reference is None else value - reference

@@ -15,9 +15,9 @@ def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-F1")
     texts = []
     for part in claim.reported:
-        seen = gather(part, [run for run in runs if not run.control], claim.alone("paper"))
-        if part.id in claim.beside and seen.seeds:
-            word = {rules.HOLDS: "faster", rules.FAILS: "slower"}.get(rules.part_word(part, seen), "not told apart")
+        observed = gather(part, [run for run in runs if not run.control], claim.alone("paper"))
+        if part.id in claim.beside and observed.seeds:
+            word = {rules.HOLDS: "faster", rules.FAILS: "slower"}.get(rules.part_word(part, observed), "not told apart")
             level = f"{part.endpoint.level:g}{' in training mode' if part.endpoint.mode == 'train' else ''}"
-            texts.append(f"{word} to {level} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
+            texts.append(f"{word} to {level} (sooner in {observed.signs[1]} of {len(observed.seeds)} seeds)")
     return [f"LN against BN on all layers at batch 128, epochs to a train NLL: {', '.join(texts)}."] if texts else []

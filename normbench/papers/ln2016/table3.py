@@ -68,10 +68,10 @@ def _without(artifact: Artifact, runs: Sequence[Run], rules: Mapping[int, Run]) 
 def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """Whether training has brought more than vectors have that were never trained."""
     paragraphs = [
-        f"{name} after training, against {title}: {found}."
+        f"{name} after training, against {title}: {text}."
         for arm, name in ARMS.items()
         for rule, title in WITHOUT_TRAINING.items()
-        if (found := against(runs, arm, rule))
+        if (text := against(runs, arm, rule))
     ]
     return [*paragraphs, *against_the_start(runs)]
 

@@ -54,52 +54,52 @@ FIRST_RATES = {"rate-low", "rate-mid", "rate-high"}  # of all arms; the others a
 def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
     """By task and normalizer: the paired difference to none, the test result and the rate; then all rates."""
     entries = []
-    for task, one, cells in _tasks(runs):
+    for task, setting, cells in _tasks(runs):
         for arm, name in cells.items():
-            none = {run.seed: result(one, run) for run in runs_of(runs, f"{task}-none")}
+            none = {run.seed: result(setting, run) for run in runs_of(runs, f"{task}-none")}
             # further seeds are of single claims
             cell = [run for run in runs_of(runs, arm) if run.seed in none or not none]
-            differences = [_less(result(one, run), none[run.seed]) for run in cell if none]
-            rate = f"{rate_of(cell[0]):.3g}{edge(runs, arm, one, rate_of(cell[0]))}" if cell else ""
-            less = f"{one.name} less that of no normalization"
+            differences = [_less(result(setting, run), none[run.seed]) for run in cell if none]
+            rate = f"{rate_of(cell[0]):.3g}{edge(runs, arm, setting, rate_of(cell[0]))}" if cell else ""
+            less = f"{setting.name} less that of no normalization"
             entries += [
-                Entry(one.title, name, less, one.unit, len(cell), literal="–")
+                Entry(setting.title, name, less, setting.unit, len(cell), literal="–")
                 if arm == f"{task}-none"
-                else estimate_entry(differences, one.title, name, less, one.unit),
-                estimate_entry([result(one, run) for run in cell], one.title, name, one.name, one.unit),
-                Entry(one.title, name, "learning rate", "", len(cell), literal=rate),
+                else estimate_entry(differences, setting.title, name, less, setting.unit),
+                estimate_entry([result(setting, run) for run in cell], setting.title, name, setting.name, setting.unit),
+                Entry(setting.title, name, "learning rate", "", len(cell), literal=rate),
             ]
-    for _, one, cells in _tasks(runs):
+    for _, setting, cells in _tasks(runs):
         for arm, name in cells.items():
             for control, rate in RATES.items():
-                values = [_validation(one, run) for run in runs_of(runs, arm, control)]
+                values = [_validation(setting, run) for run in runs_of(runs, arm, control)]
                 if not values and control not in FIRST_RATES:
                     continue
-                title = f"{one.title}, {_monitored(one)} by learning rate"
+                title = f"{setting.title}, {_monitored(setting)} by learning rate"
                 entries.append(estimate_entry(values, title, name, rate))
     return entries
 
 
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """A panel for each task: what is monitored on the valid split."""
-    found = []
-    for task, one, cells in _tasks(runs):
+    drawn = []
+    for task, setting, cells in _tasks(runs):
         looks = {arm: Look(name, COLOURS[arm.partition("-")[2]]) for arm, name in cells.items()}
         clock = "step" if task in ("captions", "lm") else "epoch"
-        where = f"V{_monitored(one)[1:]}", "valid", "eval", one.chosen_by
-        quantity = Quantity(*where, log=one.sign > 0, x=AXES[clock], clock=clock)
-        found += all_panels([run for run in runs if run.arm in cells], looks, {one.title: {}}, [quantity])
-    return found
+        where = f"V{_monitored(setting)[1:]}", "valid", "eval", setting.chosen_by
+        quantity = Quantity(*where, log=setting.sign > 0, x=AXES[clock], clock=clock)
+        drawn += all_panels([run for run in runs if run.arm in cells], looks, {setting.title: {}}, [quantity])
+    return drawn
 
 
 def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where an arm was not trained at the rate that validation chose."""
     others = [
         name
-        for _, one, cells in _tasks(runs)
+        for _, setting, cells in _tasks(runs)
         for arm, name in cells.items()
         for rate in {rate_of(run) for run in runs_of(runs, arm)}
-        if (best := chosen(runs, arm, one)) is not None and rate != best
+        if (best := chosen(runs, arm, setting)) is not None and rate != best
     ]
     return f"Not at the rate that validation chooses: {', '.join(others)}." if others else ""
 
@@ -132,9 +132,9 @@ def rate_of(run: Run) -> float:
 def _tasks(runs: Sequence[Run]) -> Iterator[tuple[str, Task, Mapping[str, str]]]:
     """Tasks that have runs, with the names of their arms."""
     arms = {run.arm for run in runs}
-    for task, one in TASKS.items():
+    for task, setting in TASKS.items():
         if cells := {f"{task}-{norm}": name for norm, name in NORMS.items() if f"{task}-{norm}" in arms}:
-            yield task, one, cells
+            yield task, setting, cells
 
 
 def _monitored(task: Task) -> str:

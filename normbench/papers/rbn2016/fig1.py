@@ -19,11 +19,11 @@ QUARTILES = {"upper quartile": 0.31864, "lower quartile": 1.15035}  # of |z|, wi
 
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     """Fig. 1a for both orders of the pixels, a line for each gain; Fig. 1b, at the same gains."""
-    looks, found = {"0.01": Look("gain 0.01", REFERENCE, in_paper=False), **LOOKS}, []
+    looks, drawn = {"0.01": Look("gain 0.01", REFERENCE, in_paper=False), **LOOKS}, []
     for arm in ("in-order", "permuted"):
         by_gain = [replace(run, arm=f"{run.axes['norm.gain_init']:g}") for run in runs if run.arm == arm]
-        found += all_panels(by_gain, looks, {f"{artifact.names[arm]}, by step": {}}, [GRADIENT])
+        drawn += all_panels(by_gain, looks, {f"{artifact.names[arm]}, by step": {}}, [GRADIENT])
     expected = sorted({(run.axes["norm.gain_init"], run.records[0]["derivative"]) for run in runs})
     line = Line("tanh", Look("mean", COLOURS["batch"]), [Point(s, mean, None, 1, 0) for s, mean in expected], [], 0)
     quartiles = {name: [(s, 1 - math.tanh(s * z) ** 2) for s, _ in expected] for name, z in QUARTILES.items()}
-    return [*found, Panel("Fig. 1b", DERIVATIVE, [line], [Reference(n, of, "dash") for n, of in quartiles.items()])]
+    return [*drawn, Panel("Fig. 1b", DERIVATIVE, [line], [Reference(n, of, "dash") for n, of in quartiles.items()])]

@@ -16,7 +16,7 @@ QUANTITIES = {"log_variance": "Mean |log(var_t / var_T)|", "mean_shift": "Mean |
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     ends = {record["split"] for run in runs for record in run.records if "log_variance" in record}
     steps = sorted((int(split.split()[-1]), split) for split in ends)  # by number: valid step 2, valid step 10
-    found = []
+    drawn = []
     for key, name in QUANTITIES.items():
         for task, permute in {"in order": False, "permuted": True}.items():
             lines = []
@@ -25,5 +25,5 @@ def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
                 last = [(t, aggregate(cell, split, "stage", key)[-1:]) for t, split in steps]
                 points = [replace(p, x=t) for t, point in last for p in point if p.mean is not None]
                 lines += [Line(arm, Look(artifact.names[arm], COLOURS[norm]), points, [], 0)] if points else []
-            found += [Panel(task, Quantity(name, "valid", "stage", key, x="Step", log_x=True), lines)] if lines else []
-    return found
+            drawn += [Panel(task, Quantity(name, "valid", "stage", key, x="Step", log_x=True), lines)] if lines else []
+    return drawn

@@ -48,14 +48,14 @@ def compute(spec: Spec) -> list[dict[str, float]]:
         batch, feature = _normalized(x, 0, eps_b), _normalized(x, 1, eps_f)
         expected = 1 - (1 / m + options["eps_w"]), 1 / m - options["eps_w"]
         if m == 1:
-            found = expected[0], float((y * feature).sum() / feature.square().sum())
+            fitted = expected[0], float((y * feature).sum() / feature.square().sum())
         else:
             share = _along(feature, batch)
             feature_weight = _along(y, rest := feature - share * batch)
-            found = float(_along(y - feature_weight * rest, batch) - feature_weight * share), float(feature_weight)
-        residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
-        differences += [abs(a - b) for a, b in zip(found, expected, strict=True)]
-        records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
+            fitted = float(_along(y - feature_weight * rest, batch) - feature_weight * share), float(feature_weight)
+        residuals.append(float((y - fitted[0] * batch - fitted[1] * feature).norm() / y.norm()))
+        differences += [abs(a - b) for a, b in zip(fitted, expected, strict=True)]
+        records.append({"epoch": m, "step": m, "batch": fitted[0], "feature": fitted[1]})
     x = probes.draw(spec.seed, 1, 1, d)
     y = norm(x)
     single = (1 - options["eps_w"]) * F.layer_norm(x, [d], eps=eps_f) / math.sqrt(d)

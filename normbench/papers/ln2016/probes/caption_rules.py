@@ -34,11 +34,11 @@ def _baselines(name: str, split: Split, data: Mapping[str, Any], seed: int) -> d
         return torch.from_numpy(draw.random((len(captions), len(images))))
 
     nothing = torch.empty(len(split), int(data["declares"]["captions"]), 0)
-    found = _rank_metrics(f"{name}_random", split["image"], nothing, data["fold"], chance)
+    metrics = _rank_metrics(f"{name}_random", split["image"], nothing, data["fold"], chance)
     if "caption_features" in split.names:
         features = split["caption_features"]
-        found |= _rank_metrics(f"{name}_tfidf", split["image"], features, data["fold"], lambda c, v: -(c @ v.T))
-    return found
+        metrics |= _rank_metrics(f"{name}_tfidf", split["image"], features, data["fold"], lambda c, v: -(c @ v.T))
+    return metrics
 
 
 def _rank_metrics(

@@ -40,7 +40,7 @@ def compute(spec: Spec) -> list[dict[str, Any]]:
 def rates(split: Split, entities: int) -> dict[str, float]:
     """The shares (0 to 1) of a part, `candidates` and `count`."""
     names = ("random", "frequent", "not_in_question", *RULES, "answerable", "candidates")
-    found = dict.fromkeys(names, 0.0)
+    sums = dict.fromkeys(names, 0.0)
     texts = [[row.numpy() for row in split[kind].values.split(split[kind].lengths.tolist())] for kind in TEXTS]
     for document, question, answer in zip(*texts, split["answer"].tolist(), strict=True):
         places = np.flatnonzero((document >= ENTITY) & (document < ENTITY + entities))
@@ -54,10 +54,10 @@ def rates(split: Split, entities: int) -> dict[str, float]:
         right = entities_there == answer
         for name, score in scores.items():
             best = score == score.max(initial=-np.inf)
-            found[name] += right[best].sum() / max(best.sum(), 1)
-        found["answerable"] += right.any()
-        found["candidates"] += len(entities_there)
-    return {name: float(value / len(split)) for name, value in found.items()} | {"count": len(split)}
+            sums[name] += right[best].sum() / max(best.sum(), 1)
+        sums["answerable"] += right.any()
+        sums["candidates"] += len(entities_there)
+    return {name: float(value / len(split)) for name, value in sums.items()} | {"count": len(split)}
 
 
 def _distance(

@@ -161,8 +161,8 @@ class Glm:
     def eq12(self) -> Tensor:
         """The standard GLM: E[Cov[y|x]/phi² (x) [[x xᵀ, x], [xᵀ, 1]]]."""
         C = self.covariance(self.z(self.W, self.b, self.g, self.x)) / self.phi**2
-        one = torch.cat([self.x, torch.ones(len(self.x), 1).double()], 1)
-        return torch.einsum("nij,np,nq->ipjq", C, one, one).reshape(2 * [self.H * (self.D + 1)]) / len(self.x)
+        extended = torch.cat([self.x, torch.ones(len(self.x), 1).double()], 1)
+        return torch.einsum("nij,np,nq->ipjq", C, extended, extended).reshape(2 * [self.H * (self.D + 1)]) / len(self.x)
 
     def eq13(self) -> Tensor:
         """The paper's normalized matrix: block ij by chi_i (eq. 14), which has only the derivative of unit i itself."""

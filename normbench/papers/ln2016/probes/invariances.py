@@ -54,9 +54,9 @@ def compute(spec: Spec) -> list[dict[str, float]]:
         "summed_recenter": layer(W, x, shift),
     }
     deviations = {key: probes.deviation(after, before) for key, after in numbers.items()}
-    one, two, t = x[:1], x[1:2], 0.3
-    mixed = t * evaluated(W, one) + (1 - t) * evaluated(W, two)
-    return [deviations | {"affine": probes.deviation(evaluated(W, t * one + (1 - t) * two), mixed)}]
+    first, second, t = x[:1], x[1:2], 0.3
+    mixed = t * evaluated(W, first) + (1 - t) * evaluated(W, second)
+    return [deviations | {"affine": probes.deviation(evaluated(W, t * first + (1 - t) * second), mixed)}]
 
 
 def _layers(spec: Spec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:

@@ -18,12 +18,12 @@ def compute(spec: Spec) -> list[Record]:
         "words": yardsticks.bag_of_words(config["model"]["size"], spec.seed),
         "tfidf": yardsticks.tf_idf,
     }
-    found: Record = {}
+    record: Record = {}
     tasks = datasets.load(config["data"], seed=spec.seed).tasks
     assert tasks is not None
     with tasks() as folder:
         for name, encode in encoders.items():
-            for one in evaluate(encode, folder, True, config["eval"]["tasks"], name):
-                split = one.record.pop("split")
-                found |= {f"{name}_{split}_{metric}": value for metric, value in one.record.items()}
-    return [found]
+            for evaluation in evaluate(encode, folder, True, config["eval"]["tasks"], name):
+                split = evaluation.record.pop("split")
+                record |= {f"{name}_{split}_{metric}": value for metric, value in evaluation.record.items()}
+    return [record]
