@@ -19,7 +19,7 @@ from normbench.config import FIDELITIES
 from normbench.draw.tables import escape
 from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, published, rules
+from normbench.papers import published, rules, tally
 from normbench.papers.claims import Artifact
 from normbench.papers.decide import Verdict
 from normbench.papers.page import ClaimText
@@ -93,7 +93,7 @@ def findings(results: Path) -> str:
         cells = []
         for word in rules.WORDS:
             group = [claim for claim in claims if claim.word == word]
-            facts = ", ".join(describe.facts(group))
+            facts = ", ".join(tally.facts(group))
             cells.append(f"{len(group)}{f' ({facts})' * bool(facts)}")
         lines.append(f"| {source} | {len(claims)} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -110,7 +110,7 @@ def summary(results: Path) -> str:
     wrong = sum(published.read_verdicts(path).expected_wrong for path in paths)
     most = math.ceil(round(10 * wrong, 6)) / 10  # rounded up
     return (
-        f"{describe.tally(claims)}{more} {amended} were amended; at most {most:g} are expected to be wrong by chance."
+        f"{tally.describe(claims)}{more} {amended} were amended; at most {most:g} are expected to be wrong by chance."
     )
 
 
@@ -145,7 +145,7 @@ def _answer(given: Mapping[str, str], results: Path) -> str:
             raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
         return f"{given['what']}: **{rules.UNTESTED}** ({id})"
     fidelity, claim = judged[id]
-    number = describe.finding(claim)[0] if claim.kind == "exact" else ClaimText.of(claim).effect
+    number = ClaimText.of(claim).effect
     word = " · ".join([f"**{claim.word}**", *(text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE)])
     texts = [text for text in (word, escape(number)) if text]
     but = f"; {given['but']}" if "but" in given else ""

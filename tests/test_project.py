@@ -254,7 +254,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         archive.sha256,
     )
     assert verdicts.as_file(judged) == (place / "verdicts.json").read_bytes()
-    for file, content in page.pages(artifact, judged, artifacts.draw(artifact, runs)).items():
+    for file, content in page.pages(page.content_of(artifact, judged, artifacts.draw(artifact, runs))).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 
 

@@ -172,7 +172,7 @@ class Reproduce(Judging):
         judged: list[Judged],
     ) -> tuple[int, dict[str, Any]]:
         """Exit code as `judge`, and the answer; adds the claims to `judged`. left: seconds."""
-        from normbench.papers import describe
+        from normbench.papers import tally
 
         stored = Runs(self.results, {spec.id for spec in specs}, self.others)
         self._show_plan(planned, specs, stored, launcher.processes)
@@ -198,8 +198,8 @@ class Reproduce(Judging):
             "failures": failures,
             "claims": [_as_json(claim, published.verdicts) for claim in claims],
             "files": files,
-            "decided": describe.decided(claims),
-            "decided_before": describe.decided(published.before.claims if published.before else ()),
+            "decided": tally.decided(claims),
+            "decided_before": tally.decided(published.before.claims if published.before else ()),
         }
         if ensured.interrupted:
             self.say(f"interrupted; {len(finished)} of {len(specs)} done. The same command goes on.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from normbench.draw import figure, tables
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
-from normbench.papers import describe
+from normbench.papers import describe, rules, tally
 from normbench.papers.artifact import Drawing
 from normbench.papers.claims import Amendment, Artifact
 from normbench.papers.decide import Verdict
@@ -55,7 +55,7 @@ class ClaimText:
     """A claim with what is said of its verdict."""
 
     claim: Verdict
-    news: str  # good, half-good, bad, ...: as of `describe.news`
+    news: str  # good, half-good, bad, ...: as of `tally.news`
     facts: str  # beside the word: `proxy · controls not run`
     answer: str  # one sentence
     besides: str  # what else a reader has to know
@@ -72,16 +72,15 @@ class ClaimText:
     def of(
         cls, claim: Verdict, amendments: Sequence[Amendment] = (), control_commands: Mapping[str, str] | None = None
     ) -> ClaimText:
-        part = describe.deciding(claim)
         return cls(
             claim=claim,
-            news=describe.news(claim),
+            news=tally.news(claim),
             facts=claim.verdict.removeprefix(claim.word).removeprefix(" ").removeprefix("· "),
             answer=describe.answer(claim),
             besides="; ".join(describe.besides(claim)),
             suggestion=describe.suggestion(claim),
             command=(claim.suggestion and claim.suggestion.command) or "",
-            effect=describe.effect(part) if part and part.n else "",
+            effect=describe.number(claim),
             parts=[PartText.of(part) for part in claim.parts],
             reported=[PartText.of(part) for part in claim.reported],
             controls={c.name: [PartText.of(part, c.name) for part in c.parts] for c in claim.controls},
@@ -131,6 +130,7 @@ class Content:
 
 def content_of(artifact: Artifact | None, judged: Verdicts, drawn: Drawing) -> Content:
     """The content of a page; artifact: None where this version does not know it."""
+    claims = [ClaimText.of(claim, judged.amendments, judged.control_commands(claim)) for claim in judged.claims]
     amended: dict[tuple[str, str], list[str]] = {}
     for amendment in judged.amendments:
         amended.setdefault((amendment.change, amendment.reason), []).append(amendment.claim)
@@ -141,11 +141,11 @@ def content_of(artifact: Artifact | None, judged: Verdicts, drawn: Drawing) -> C
         question=artifact.question if artifact else "",
         means=_describe_seeds(drawn.entries),
         caution=drawn.caution,
-        tally=describe.tally(judged.claims) if judged.claims else "",
+        tally=tally.describe(judged.claims) if judged.claims else "",
         explanation=drawn.explanation,
         entries=drawn.entries,
-        claims=[ClaimText.of(claim, judged.amendments, judged.control_commands(claim)) for claim in judged.claims],
-        settings=describe.settings(judged.claims),
+        claims=claims,
+        settings=_settings(claims),
         expected_wrong=judged.expected_wrong,
         experiment=artifact.experiment if artifact else "",
         meanings=drawn.meanings,
@@ -153,6 +153,37 @@ def content_of(artifact: Artifact | None, judged: Verdicts, drawn: Drawing) -> C
         amendments=amended,
         command=judged.command,
     )
+
+
+def _settings(claims: Sequence[ClaimText]) -> list[list[str]]:
+    """A header and a row per part: its effect and word at the paper's setting and under each control.
+
+    Of claims of several parts, and of those that have runs of a control; a computed number has no such row.
+    """
+    tried = [text for text in claims if _is_tried(text)]
+    names = list(dict.fromkeys(name for text in tried for name in text.controls))
+    rows = []
+    for text in tried:
+        for part in text.parts:
+            under = [_cell_under(text, name, part.part.id) for name in names]
+            rows.append([text.claim.id, part.part.id, _cell(part), *under])
+    return [["claim", "comparison", "the paper's setting", *names], *rows] if rows else []
+
+
+def _is_tried(text: ClaimText) -> bool:
+    several = text.claim.kind != "exact" and len(text.parts) > 1 and any(part.part.n for part in text.parts)
+    return several or any(part.part.n for parts in text.controls.values() for part in parts)
+
+
+def _cell_under(text: ClaimText, control: str, id: str) -> str:
+    if control not in text.controls:
+        return ""
+    return next((_cell(part) for part in text.controls[control] if part.part.id == id), rules.NOT_RUN)
+
+
+def _cell(part: PartText) -> str:
+    """`0.02 nats better [0.01, 0.03], n = 5: holds`."""
+    return f"{part.effect}: {part.part.word}" if part.part.n else rules.NOT_RUN
 
 
 def pages(content: Content) -> dict[str, bytes]:

@@ -115,8 +115,7 @@ def publish(plan: Plan, runs: Sequence[Run], results: Path, others: Sequence[Pat
             judged = judge(plan, runs, before, packed.sha256 if same else pack.sha256(runs), examples,
                            archive.sha256)  # fmt: skip
         drawn = artifacts.draw(artifact, runs)
-        content = page.content_of(artifact, judged, drawn)
-        shown = page.pages(content)
+        shown = page.pages(page.content_of(artifact, judged, drawn))
         # verdicts are written last: with them, and the same pages, the figure is of this pack
         is_drawn = before is not None and before.pack_sha256 == judged.pack_sha256
         unchanged = not artifact.config_dir and all(_bytes(place / name) == shown[name] for name in shown)

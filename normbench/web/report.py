@@ -21,7 +21,7 @@ from normbench.draw.style import on_dark
 from normbench.errors import BadInput, NormbenchError
 from normbench.files import reading
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, published, sample_archive
+from normbench.papers import describe, published, sample_archive, tally
 from normbench.papers.claims import Artifact
 from normbench.papers.page import ClaimText, content_of
 from normbench.papers.published import Published
@@ -298,7 +298,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "ours": ours,
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
-                "tally": describe.tally([row["text"].claim for row in own], kind),
+                "tally": tally.describe([row["text"].claim for row in own], kind),
                 "unfolded": unfolded,
                 "folded": folded,
             }

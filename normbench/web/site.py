@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from normbench.draw.text import show, visible
 from normbench.errors import BadInput, class_of
-from normbench.papers import describe
+from normbench.papers import tally
 from normbench.papers.claims import format_cell
 from normbench.runs import files
 
@@ -94,7 +94,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "word_class": describe.word_news,
+        "word_class": tally.word_news,
         "code": _code,
         "number": show,
         "json": htmlsafe_json_dumps,

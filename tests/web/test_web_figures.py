@@ -16,8 +16,9 @@ from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.text import cut, show, told_apart, visible
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe
+from normbench.papers.page import PartText
 from normbench.papers.parts import PartResult
-from normbench.web import figures, forest, site
+from normbench.web import figures, forest
 
 
 def test_figures_are_valid_and_hold_the_panels_numbers():
@@ -89,9 +90,9 @@ def test_powers_of_ten_have_room_for_their_labels(power: int, dtick: int):
 
 def test_how_a_part_is_decided_is_told_by_its_test():
     one = part(level=0.975)
-    assert site.how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
-    assert "by the exact sign test at the 97.5 % level" in site.how(replace(one, test="sign"))
-    assert site.how(part(kind="exact", level=None, test="")) == "is computed, without seeds"
+    assert PartText.of(one).rule.startswith("holds when the whole 97.5 % interval lies on the claimed side")
+    assert "by the exact sign test at the 97.5 % level" in PartText.of(replace(one, test="sign")).rule
+    assert PartText.of(part(kind="exact", level=None, test="")).rule == "is computed, without seeds"
 
 
 def part(**changes: Any) -> PartResult:

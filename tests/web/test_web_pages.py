@@ -16,7 +16,7 @@ import pytest
 from judged import arms, artifact, direction, only
 
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, published
+from normbench.papers import describe, published, tally
 from normbench.papers.page import ClaimText
 from normbench.web import report, samples, site
 
@@ -58,7 +58,7 @@ def test_an_artifacts_page_answers_first_then_shows_it(built: Path):
     verdicts = published.read_verdicts(built / "ln2016-fig6-paper" / "verdicts.json")
     artifact = artifacts.load("ln2016/fig6")
     order = [
-        html.escape(artifact.question), describe.tally(verdicts.claims),
+        html.escape(artifact.question), tally.describe(verdicts.claims),
         *[f'id="{claim.id}"' for claim in verdicts.claims],
         'class="figure"', "<h2>Numbers</h2>", "<summary>All numbers", "<h2>Drawn by the trained models</h2>",
         "<summary>Choices and deviations", "<h2>Again, on your machine</h2>",
