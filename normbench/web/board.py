@@ -51,14 +51,14 @@ class Cache:
 
     def get(self, name: Hashable, stamp: Hashable, make: Callable[[], T]) -> T:
         with self._lock:
-            found = self._results.pop(name, None)
-        if found is None or found[0] != stamp:
-            found = stamp, make()
+            entry = self._results.pop(name, None)
+        if entry is None or entry[0] != stamp:
+            entry = stamp, make()
         with self._lock:
-            self._results[name] = found
+            self._results[name] = entry
             while len(self._results) > MOST:
                 self._results.popitem(last=False)
-        result: T = found[1]
+        result: T = entry[1]
         return result
 
 
@@ -72,8 +72,6 @@ def stamp(runs: Iterable[Run]) -> Hashable:
 
 @dataclass(frozen=True)
 class Style:
-    """How a cell is drawn."""
-
     name: str
     colour: str
     dash: str = "solid"
@@ -86,12 +84,12 @@ class Style:
 class Board:
     """One task with its answer, as rows, switches and choices."""
 
-    def __init__(self, task: Task, question: Question, asked: Mapping[str, str]) -> None:
-        """asked: the address's parameters; without `level` among them none is shown, but the default suggested."""
+    def __init__(self, task: Task, question: Question, query: Mapping[str, str]) -> None:
+        """query: the address's parameters; without `level` among them none is shown, but the default suggested."""
         self.task, self.suggested = task, question.level
-        self.question = question = question if "level" in asked else replace(question, level=None)
+        self.question = question = question if "level" in query else replace(question, level=None)
         self.comparison = compare(task, question)
-        self.clock = asked["x"] if asked.get("x") in clocks(task) else question.clock
+        self.clock = query["x"] if query.get("x") in clocks(task) else question.clock
         groups = self.comparison.groups
         self.rows: dict[str, Row] = {row.cell.key: row for g in groups if not g.tuned for row in g.rows}
         self.best = {row.cell.key for group in groups if group.tuned for row in group.rows}
@@ -99,8 +97,8 @@ class Board:
         arms.sort(key=lambda arm: arm != question.against)  # the baseline first
         settings = {c.key: tuple(configuration.rank(c.values.get(key)) for key in question.facets) for c in task.cells}
         self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
-        self.plot = asked["plot"] if asked.get("plot") in self._plots() else ""
-        self.dash = asked["dash"] if asked.get("dash") in self.dashes else next(iter(self.dashes), "")
+        self.plot = query["plot"] if query.get("plot") in self._plots() else ""
+        self.dash = query["dash"] if query.get("dash") in self.dashes else next(iter(self.dashes), "")
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -130,23 +128,22 @@ class Board:
     @cached_property
     def names(self) -> dict[str, str]:
         """By arm its name on the page: of its options those that tell it from all other arms, without their group."""
-        words = {arm: arm.split(" ") for arm in dict.fromkeys(map(self.question.arm, self.task.cells))}
-        found = {}
-        for arm, own in words.items():
-            others = [{*theirs} for other, theirs in words.items() if other != arm]
-            left = list(own)
-            for word in reversed(own):
-                rest = [one for one in left if one != word]
-                if word.partition("=")[0] in self.task.differing and not any(
-                    other.issuperset(rest) for other in others
-                ):
-                    left = rest
-            found[arm] = " ".join(word.removeprefix(f"{configuration.ARM_GROUP}.") for word in left)
-        return found
+        options_of = {arm: arm.split(" ") for arm in dict.fromkeys(map(self.question.arm, self.task.cells))}
+        names = {}
+        # Leave out each option that differs, the last first, as long as no other arm has all that remain.
+        for arm, options in options_of.items():
+            others = [{*of_other} for other, of_other in options_of.items() if other != arm]
+            shortest = list(options)
+            for option in reversed(options):
+                shorter = [word for word in shortest if word != option]
+                differs = option.partition("=")[0] in self.task.differing
+                if differs and not any(other.issuperset(shorter) for other in others):
+                    shortest = shorter
+            names[arm] = " ".join(option.removeprefix(f"{configuration.ARM_GROUP}.") for option in shortest)
+        return names
 
     @property
     def untuned(self) -> list[str]:
-        """The facets but the learning rate."""
         return [key for key in self.question.facets if key != TUNED]
 
     @cached_property
@@ -156,15 +153,15 @@ class Board:
     def panels(self, keys: str) -> dict[str, Board]:
         """The same cells with other metrics for their curves, in the order of these keys; what is not logged is left
         out. The answer stays that of the question."""
-        found, own = {}, panel_key(self.question.split, self.question.metric)
-        logged = {panel_key(split, metric): (split, metric) for split, here in self.logged.items() for metric in here}
+        panels, main = {}, panel_key(self.question.split, self.question.metric)
+        logged = {panel_key(split, metric): (split, metric) for split in self.logged for metric in self.logged[split]}
         for key in dict.fromkeys(keys.split("|")):
-            if key in logged and key != own:
+            if key in logged and key != main:
                 split, metric = logged[key]
-                found[key] = copy.copy(self)
-                found[key].question = replace(self.question, split=split, metric=metric, level=None)
-                found[key].comparison = replace(self.comparison, question=found[key].question)
-        return found
+                panels[key] = panel = copy.copy(self)
+                panel.question = replace(self.question, split=split, metric=metric, level=None)
+                panel.comparison = replace(self.comparison, question=panel.question)
+        return panels
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -196,7 +193,6 @@ class Board:
 
     @cached_property
     def styles(self) -> dict[str, Style]:
-        """Name, colour and dash by cell."""
         arm = self.question.arm
         arms = list(dict.fromkeys(map(arm, self.task.cells)))
         varying = {  # a facet with one value in all runs of an arm is left out of its names
@@ -237,14 +233,14 @@ class Board:
                 "key": key_of(arm),
                 "label": self.names[arm],
                 "whole": arm,
-                **own[0].mark,
+                **of_arm[0].mark,
                 **({} if self.dash == ARM else {"dash": "solid"}),
             }
-            for arm, own in styles.items()
+            for arm, of_arm in styles.items()
         ]
 
     def _facets(self) -> list[dict[str, Any]]:
-        found = []
+        facets = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: configuration.rank(cell.values.get(key)))
             texts = {value_text(cell, key): cell for cell in cells}
@@ -256,8 +252,8 @@ class Board:
                 }
                 for text, cell in texts.items()
             ]
-            found.append({"key": key, "values": values})
-        return found
+            facets.append({"key": key, "values": values})
+        return facets
 
     def _cells(self) -> list[dict[str, Any]]:
         """`other_rate`: the cell's arm has its best result at another learning rate."""
@@ -267,13 +263,13 @@ class Board:
 
         tuned = {setting(cell) for cell in self.cells if cell.key in self.best}
         texts = dict(zip(self.rows, describe.table([*self.rows.values()], self.comparison), strict=True))
-        found = []
+        rows = []
         for cell in self.cells:
             place = [key_of(f"{key}={value_text(cell, key)}") for key in self.question.facets]
             other_rate = cell.key not in self.best and setting(cell) in tuned
             row = cell_json(cell, self.styles[cell.key], self.rows[cell.key], texts[cell.key])
-            found.append({**row, "place": place, "other_rate": other_rate})
-        return _with_room(found)
+            rows.append({**row, "place": place, "other_rate": other_rate})
+        return _with_room(rows)
 
     def _level(self, level: float | None) -> str:
         return "" if level is None else configuration.short(level * self.question.metric.factor)
@@ -356,16 +352,13 @@ class Board:
         names, rows = [self.styles[cell.key].name for cell in pair], [self.rows[cell.key] for cell in pair]
         d = difference_of(rows[0].values, rows[1].values)
         seeds = f", {d.n} pairs" if d.interval and d.paired else ""
-        found = (
-            f"{describe.difference(d, self.question.metric.step_unit, self.comparison.difference_forms)}{seeds}"
-            if d.mean is not None
-            else "no number yet"
-        )
+        words = describe.difference(d, self.question.metric.step_unit, self.comparison.difference_forms)
+        text = f"{words}{seeds}" if words else "no number yet"
         content = {
             "a": a,
             "b": b,
             "names": names,
-            "text": f"{names[0]} \N{MINUS SIGN} {names[1]}, {describe.when(self.comparison)}: {found}",
+            "text": f"{names[0]} \N{MINUS SIGN} {names[1]}, {describe.when(self.comparison)}: {text}",
             "diff": [{"key": key, "a": short_text(pair[0], key), "b": short_text(pair[1], key)} for key in keys],
         }
         return content, points

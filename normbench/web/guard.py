@@ -45,13 +45,13 @@ def guard(token: str) -> list[Middleware]:
         """The response to a request that is not admitted, or that has the token in its address."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return PlainTextResponse("Requests from other sites are not answered.\n", 403)
-        own = f"{request.url.scheme}://{request.headers['host']}"
-        if request.method not in ("GET", "HEAD") and request.headers.get("origin") != own:
+        origin = f"{request.url.scheme}://{request.headers['host']}"
+        if request.method not in ("GET", "HEAD") and request.headers.get("origin") != origin:
             return PlainTextResponse("Only the dashboard's own pages change something.\n", 403)
         admitted, given = knows(request.cookies.get(cookie, "")), request.query_params.getlist("token")
         if given and (admitted or (len(given) == 1 and knows(given[0]))):
-            rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-            answer = RedirectResponse(f"/?{urlencode(rest)}" if rest else "/", 303)
+            others = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+            answer = RedirectResponse(f"/?{urlencode(others)}" if others else "/", 303)
             answer.set_cookie(cookie, token, httponly=True, samesite="strict")
             return answer
         return None if admitted else PlainTextResponse("Open the link that normbench dashboard printed.\n", 403)

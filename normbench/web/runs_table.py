@@ -76,8 +76,8 @@ def _value(value: Any) -> Any:
 
 def _main(runs: Sequence[Run], metrics: Sequence[str]) -> tuple[str, str]:
     """The metric by which most of the runs say what is best, and its goal; "" where it was not logged."""
-    asked = Counter((f"{m['split']}.{m['metric']}", m["goal"]) for m in (run.monitor for run in runs))
-    return next(((key, goal) for (key, goal), _ in asked.most_common() if key in metrics), ("", "min"))
+    monitored = Counter((f"{m['split']}.{m['metric']}", m["goal"]) for m in (run.monitor for run in runs))
+    return next(((key, goal) for (key, goal), _ in monitored.most_common() if key in metrics), ("", "min"))
 
 
 def _rising(runs: Sequence[Run], metrics: Sequence[str]) -> list[str]:

@@ -27,25 +27,29 @@ class Sample:
     page: str = ""
 
 
-def put(found: Iterable[tuple[Run, Mapping[str, bytes]]], folder: Path) -> list[tuple[Run, list[Sample]]]:
+def put(files_of_runs: Iterable[tuple[Run, Mapping[str, bytes]]], folder: Path) -> list[tuple[Run, list[Sample]]]:
     """Write pictures into `folder`, under names of ours; HTML is returned as text."""
     return [
-        (run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files.items())]) for run, files in found
+        (run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files.items())])
+        for run, files in files_of_runs
     ]
 
 
 Row = list[tuple[Run, Sample]]
 
 
-def pictures(found: Iterable[tuple[Run, Sequence[Sample]]]) -> dict[str, dict[int, Row]]:
+def pictures(samples_of_runs: Iterable[tuple[Run, Sequence[Sample]]]) -> dict[str, dict[int, Row]]:
     """The pictures of all runs by their subject and update, 0 for the end."""
     rows: dict[tuple[str, int], Row] = {}
-    for run, files in found:
+    for run, files in samples_of_runs:
         for file in files:
             if file.src:
                 rows.setdefault(_subject_and_update(file.name), []).append((run, file))
     ordered = sorted(rows, key=lambda row: (_natural_order(row[0]), row[1]))
-    return {of: {update: rows[of, update] for one, update in ordered if one == of} for of, _ in ordered}
+    return {
+        subject: {update: rows[subject, update] for other, update in ordered if other == subject}
+        for subject, _ in ordered
+    }
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -59,9 +63,9 @@ def _subject_and_update(name: str) -> tuple[str, int]:
     return (early[2], int(early[1])) if early else (name, 0)
 
 
-def _sample(name: str, content: bytes, folder: Path, own: str) -> Sample:
-    called, suffix = Path(name).stem, Path(name).suffix
+def _sample(name: str, content: bytes, folder: Path, stem: str) -> Sample:
+    title, suffix = Path(name).stem, Path(name).suffix
     if suffix not in PICTURES:
-        return Sample(called, page=LOCK + content.decode("utf-8", "replace"))
-    (folder / f"{own}{suffix}").write_bytes(content)
-    return Sample(called, src=f"{folder.name}/{own}{suffix}")
+        return Sample(title, page=LOCK + content.decode("utf-8", "replace"))
+    (folder / f"{stem}{suffix}").write_bytes(content)
+    return Sample(title, src=f"{folder.name}/{stem}{suffix}")

@@ -80,26 +80,26 @@ def app(
         index.mark(ids)
         return _json({"marked": len(ids)})
 
-    def asked(request: Request) -> tuple[list[Run], dict[str, str]]:
+    def heads_and_query(request: Request) -> tuple[list[Run], dict[str, str]]:
         """All runs, and the query with those that are hidden."""
         index.refresh()
         return index.heads, {**_query(request), view.LEFT_OUT: "|".join(marks.hidden())}
 
     def content(request: Request) -> Response:
-        heads, query = asked(request)
-        found = view.view(heads, index.load, query, commands)
-        return _json({**found, "notes": [*found["notes"], *map(visible, index.notes)]})
+        heads, query = heads_and_query(request)
+        shown = view.view(heads, index.load, query, commands)
+        return _json({**shown, "notes": [*shown["notes"], *map(visible, index.notes)]})
 
     def shared(request: Request) -> Response:
-        heads, query = asked(request)
+        heads, query = heads_and_query(request)
         headers = {"Content-Disposition": 'attachment; filename="normbench-comparison.html"'}
         return Response(share.share(heads, index.load, query), headers=headers, media_type="text/html")
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
         head = _find(index, request)
-        found = {"config": head.config, "reason": head.reason, "source": str(head.path)}
-        return _json(json_safe({**found, "output": _output(head.path), "samples": samples.names(head.path)}))
+        facts = {"config": head.config, "reason": head.reason, "source": str(head.path)}
+        return _json(json_safe({**facts, "output": _output(head.path), "samples": samples.names(head.path)}))
 
     def sample(request: Request) -> Response:
         name, path = request.query_params.get("name", ""), _find(index, request).path
@@ -108,7 +108,7 @@ def app(
         headers = {"Content-Security-Policy": SAMPLE_POLICY}
         return Response(samples.read(path, name), headers=headers, media_type=samples.TYPES[Path(name).suffix])
 
-    def seen(query: dict[str, str]) -> tuple[set[str], set[str], int]:
+    def ids_and_mark(query: dict[str, str]) -> tuple[set[str], set[str], int]:
         """The ids of all runs and of those in view, and the mark of now."""
         mark, heads = index.token, index.heads
         if "all" in query:
@@ -118,17 +118,17 @@ def app(
 
     async def news(query: dict[str, str]) -> AsyncIterator[str]:
         """`changed` when runs in view have more records or another state, or there are new runs."""
-        known, in_view, mark = await run_in_threadpool(seen, query)
+        known, in_view, mark = await run_in_threadpool(ids_and_mark, query)
         yield ": live\n\n"
         beat = time.monotonic()
         while not ending():
             await asyncio.sleep(min(SLOWEST, max(PAUSE, 5 * index.took)))
             await run_in_threadpool(index.refresh, PAUSE / 2)
             mark, changed = index.changed_since(mark)
-            if own := [run for run in changed if run in in_view or run not in known]:
-                yield f"event: changed\ndata: {dumped([visible(run) for run in own])}\n\n"
-                if not known.issuperset(own):
-                    known, in_view, _ = await run_in_threadpool(seen, query)
+            if of_page := [run for run in changed if run in in_view or run not in known]:
+                yield f"event: changed\ndata: {dumped([visible(run) for run in of_page])}\n\n"
+                if not known.issuperset(of_page):
+                    known, in_view, _ = await run_in_threadpool(ids_and_mark, query)
             elif time.monotonic() - beat > BEAT:
                 yield ": live\n\n"
             else:

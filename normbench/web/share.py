@@ -37,7 +37,6 @@ def page() -> str:
 
 
 def static(name: str) -> bytes:
-    """One of STYLES and SCRIPTS."""
     if name == PLOTLY:
         return site.plotly_script().read_bytes()
     return (importlib.resources.files("normbench.web") / "static" / name).read_bytes()
@@ -70,7 +69,7 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
         title=f"{title} · normbench",
         styles=Markup(styles),
         scripts=[Markup(text) for text in scripts],
-        allowed=" ".join(f"'sha256-{found}'" for found in hashes),
+        allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),
     ).encode()
 
 

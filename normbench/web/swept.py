@@ -27,30 +27,30 @@ LOG = 10.0  # from the least to the largest value: then the axis is logarithmic
 class _Scale:
     """Places of the values of an option, or of numbers: each its own where there are few, else along an axis."""
 
-    def __init__(self, values: Sequence[Any], texts: Sequence[str], own: bool = True, log: bool = False) -> None:
+    def __init__(self, values: Sequence[Any], texts: Sequence[str], ordinal: bool = True, log: bool = False) -> None:
         ranks = {configuration.rank(value): text for value, text in zip(values, texts, strict=True)}
         self.ranks = sorted(ranks)
         self.texts = [cut(ranks[rank], LONGEST) for rank in self.ranks]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        self.own = own and (len(self.ranks) <= MOST_TICKS or not numbers)
+        self.ordinal = ordinal and (len(self.ranks) <= MOST_TICKS or not numbers)
         ends = (float(min(values)), float(max(values))) if numbers else (0.0, 1.0)
-        self.log = numbers and ends[0] > 0 and (log or (own and ends[1] / ends[0] >= LOG))
+        self.log = numbers and ends[0] > 0 and (log or (ordinal and ends[1] / ends[0] >= LOG))
         self.ends = (math.log10(ends[0]), math.log10(ends[1])) if self.log else ends
 
     def place(self, value: Any) -> float:
         """Of values with a place each their number, else the value."""
-        return float(self.ranks.index(configuration.rank(value))) if self.own else float(value)
+        return float(self.ranks.index(configuration.rank(value))) if self.ordinal else float(value)
 
     def share(self, value: Any) -> float:
         """How far from the lowest to the highest."""
-        if self.own:
+        if self.ordinal:
             return self.place(value) / max(1, len(self.ranks) - 1)
-        here = math.log10(value) if self.log else value
-        return (here - self.ends[0]) / ((self.ends[1] - self.ends[0]) or 1.0)
+        position = math.log10(value) if self.log else value
+        return (position - self.ends[0]) / ((self.ends[1] - self.ends[0]) or 1.0)
 
     def ticks(self) -> list[tuple[float, str]]:
         """Some shares of the way, with their values."""
-        if self.own:
+        if self.ordinal:
             return [(place / max(1, len(self.texts) - 1), text) for place, text in enumerate(self.texts)]
         shares = (0.0, 0.25, 0.5, 0.75, 1.0)
         values = [self.ends[0] + share * (self.ends[1] - self.ends[0]) for share in shares]
@@ -74,18 +74,20 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
     data: list[dict[str, Any]] = []
     for cell, value in zip(cells, values, strict=True):
         row, style = board.rows[cell.key], board.styles[cell.key]
-        beside = (arms.index(row.arm) + 0.5) / len(arms) - 0.5 if scale.own and key not in board.question.by else 0.0
-        x, mean = scale.place(value) + WIDTH * beside, row.at.mean or 0.0
+        beside = scale.ordinal and key not in board.question.by  # arms of one value side by side
+        offset = (arms.index(row.arm) + 0.5) / len(arms) - 0.5 if beside else 0.0
+        x, mean = scale.place(value) + WIDTH * offset, row.at.mean or 0.0
         of_seeds = {seed: number for seed, number in row.values.items() if number is not None}
         texts = [f"{style.name}, seed {seed}: {minus(f'{number:.4g}')}{unit}" for seed, number in of_seeds.items()]
         small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
         data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
         text = f"{style.name}: {minus(row.at.text())}{unit}"
         interval = row.at.interval or (mean, mean)
-        seen = max(interval[0], low), min(interval[1], high)
-        whole = {"y": [mean], "marker": {"size": 10}, "error_y": error_of([mean], [row.at.interval and seen], 1.6)}
-        data.append({**markers("point", cell.key, style.colour, [x], [text], **whole), "name": label(style.name)})
-        for end, shown, mark in zip(interval, seen, ("down", "up"), strict=True):
+        visible = max(interval[0], low), min(interval[1], high)
+        error = error_of([mean], [row.at.interval and visible], 1.6)
+        large = {"y": [mean], "marker": {"size": 10}, "error_y": error}
+        data.append({**markers("point", cell.key, style.colour, [x], [text], **large), "name": label(style.name)})
+        for end, shown, mark in zip(interval, visible, ("down", "up"), strict=True):
             if shown != end:
                 arrow = {"y": [shown], "marker": {"size": 9, "symbol": f"triangle-{mark}"}}
                 data.append(markers("cut", cell.key, style.colour, [x], [text], **arrow))
@@ -94,7 +96,7 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
     room = ROOM * (ends[1] - ends[0]) or 1.0
     y_axis = {"type": "log" if log else "linear", "range": [ends[0] - room, ends[1] + room]}
     x_axis: dict[str, Any] = {"type": "log"} if scale.log else {}
-    if scale.own:
+    if scale.ordinal:
         ticks = {"tickvals": [*range(len(scale.texts))], "ticktext": list(map(label, scale.texts))}
         x_axis = {**ticks, "range": [-0.5, len(scale.texts) - 0.5], "showgrid": False}
     titles = {"xaxis": (key, x_axis), "yaxis": (metric_name(board), y_axis)}
@@ -121,11 +123,11 @@ def parallel(board: Board, cells: Sequence[Cell]) -> Figure:
     means = [board.rows[cell.key].at.mean or 0.0 for cell in cells]
     texts = [text.at for text in describe.table([board.rows[cell.key] for cell in cells], board.comparison)]
     scales = [_Scale([c.values.get(key) for c in cells], [short_text(c, key) for c in cells]) for key in keys]
-    metric = _Scale(means, texts, own=False, log=board.question.metric.loss)
+    metric = _Scale(means, texts, ordinal=False, log=board.question.metric.loss)
     data = []
     for number, (cell, mean, text) in enumerate(zip(cells, means, texts, strict=True)):
-        style, beside = board.styles[cell.key], APART * ((number + 0.5) / len(cells) - 0.5)
-        shares = [s.share(cell.values.get(key)) + beside * s.own for key, s in zip(keys, scales, strict=True)]
+        style, offset = board.styles[cell.key], APART * ((number + 0.5) / len(cells) - 0.5)
+        shares = [s.share(cell.values.get(key)) + offset * s.ordinal for key, s in zip(keys, scales, strict=True)]
         words = [f"{style.name}: {text}{unit_of(board.question)}"] * (len(keys) + 1)
         line = {"mode": "lines+markers", "marker": {"size": 5}, "line": {"width": 1.8, "dash": style.dash}}
         trace = markers("point", cell.key, style.colour, range(len(keys) + 1), words, **line)

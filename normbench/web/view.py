@@ -38,7 +38,7 @@ class Selection:
     """
 
     def __init__(self, heads: Sequence[Run], query: Mapping[str, str]) -> None:
-        self.asked = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
+        self.query = {key: str(query[key]) for key in PARAMETERS if query.get(key)}
         self.notes: list[str] = []
         left_out = {*query.get(LEFT_OUT, "").split("|")}
         shown = [head for head in heads if head.id not in left_out]
@@ -46,18 +46,18 @@ class Selection:
         self.hidden, fitting = len(hidden), hidden
         runs, every = shown, [*shown, *hidden]
         try:
-            found = configuration.select(self.asked.get("filter", "").split(), every)
-            runs, fitting = ([run for run in found if (run.id in left_out) == out] for out in (False, True))
+            selected = configuration.select(self.query.get("filter", "").split(), every)
+            runs, fitting = ([run for run in selected if (run.id in left_out) == out] for out in (False, True))
         except NormbenchError as error:
             self._leave_out("filter", str(error))
-        self.tasks = CACHE.get(("tasks", self.asked.get("filter"), 0), stamp(runs), lambda: tasks(runs))
+        self.tasks = CACHE.get(("tasks", self.query.get("filter"), 0), stamp(runs), lambda: tasks(runs))
         first = max(self.tasks, key=_of_interest, default=None)
-        self.task = next((task for task in self.tasks if task.key == self.asked.get("task")), first)
-        if self.task and self.asked.get("task", self.task.key) != self.task.key:
+        self.task = next((task for task in self.tasks if task.key == self.query.get("task")), first)
+        if self.task and self.query.get("task", self.task.key) != self.task.key:
             self.notes.append("That task is not among these runs.")
         self.hidden_here = sum(len(t.runs) for t in tasks(fitting) if self.task and t.key == self.task.key)
         if self.task:
-            words = self.asked.get("filter", "").split()
+            words = self.query.get("filter", "").split()
             whole = CACHE.get(("tasks", None, len(hidden)), stamp(every), lambda: tasks(every))
             self.task = self.task.among(whole, lambda further: configuration.fitting(words, every, further))
         if not heads:
@@ -70,10 +70,10 @@ class Selection:
         self.task = self.task.with_runs(load([run.id for run in self.task.runs]))
         while True:
             try:
-                return Board(self.task, Question.of(self.task, self.asked), self.asked)
+                return Board(self.task, Question.of(self.task, self.query), self.query)
             except NormbenchError as error:
                 wrong = next(
-                    (key for key in ASKED if key in self.asked and f"{key}={self.asked[key]}" in str(error)), ""
+                    (key for key in ASKED if key in self.query and f"{key}={self.query[key]}" in str(error)), ""
                 )
                 self._leave_out(wrong, str(error))
                 if not wrong:
@@ -81,11 +81,11 @@ class Selection:
 
     def _leave_out(self, key: str, why: str) -> None:
         self.notes.append(why)
-        self.asked.pop(key, None)
+        self.query.pop(key, None)
 
     def outline(self) -> View:
         """What is known without reading a curve."""
-        query, task = dict(self.asked), self.task
+        query, task = dict(self.query), self.task
         if task and not (len(self.tasks) == 1 and "filter" in query):
             query["task"] = task.key
         note = f"{self.hidden} hidden runs are left out: see Runs."
@@ -142,25 +142,25 @@ def content(
     columns: int = plots.COLUMNS,
 ) -> View:
     """The page of a selection; without a board its outline. columns: see `plots.curves`."""
-    found: View = json_safe(selection.outline())
+    page: View = json_safe(selection.outline())
     if board is None:
-        return found
-    asked, c = selection.asked, board.comparison
-    words = {**board.json(), "notes": [*found["notes"], *describe.notes(c)]}
+        return page
+    query, c = selection.query, board.comparison
+    words = {**board.json(), "notes": [*page["notes"], *describe.notes(c)]}
     words["answer"] |= {"commands": list(commands(c)), "under_way": under_way(c)}
     figures = {  # their texts are safe already
-        "pair": plots.pair(board, asked.get("a", ""), asked.get("b", "")),
+        "pair": plots.pair(board, query.get("a", ""), query.get("b", "")),
         "curves": plots.curves(board, columns),
         "swept": swept(board),
         "panels": [
             {"key": key, "log": panel.question.metric.loss, "curves": plots.curves(panel, columns)}
-            for key, panel in board.panels("" if board.plot else asked.get("panels", "")).items()
+            for key, panel in board.panels("" if board.plot else query.get("panels", "")).items()
         ],
         "forest": plots.forest(board),
         "sensitivity": plots.sensitivity(board),
         "heat": plots.heat(board, plots.with_variants(board.task, selection.tasks, load)),
     }
-    return {**found, **json_safe(words), **figures}
+    return {**page, **json_safe(words), **figures}
 
 
 def _filter(task: Task) -> str:
@@ -177,8 +177,8 @@ def _filter(task: Task) -> str:
 
 def _of_interest(task: Task) -> tuple[bool, str]:
     """Sort key of the task that is opened first: what is under way, then one's own newest run; else the first task."""
-    own = [run.began for run in task.runs if run.source != PUBLISHED]
-    return any(run.status == "running" for run in task.runs), max(own, default="")
+    dates = [run.began for run in task.runs if run.source != PUBLISHED]
+    return any(run.status == "running" for run in task.runs), max(dates, default="")
 
 
 def _states(task: Task | None, others: Sequence[Task]) -> dict[str, Any]:
