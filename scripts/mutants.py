@@ -55,16 +55,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", metavar="TOPIC")
     parser.add_argument("--jobs", type=int, default=2)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     topics = yaml.safe_load((ROOT / "tests" / "golden" / "mutants.yaml").read_text())
-    work = [(t, mutant) for t in topics if asked.only in ("", t["topic"]) for mutant in t["mutants"]]
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        found = list(pool.map(lambda pair: killed(pair[1], pair[0]["tests"]), work))
-    for (topic, mutant), word in zip(work, found, strict=True):
+    work = [(t, mutant) for t in topics if options.only in ("", t["topic"]) for mutant in t["mutants"]]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = list(pool.map(lambda pair: killed(pair[1], pair[0]["tests"]), work))
+    for (topic, mutant), word in zip(work, outcomes, strict=True):
         if word != "killed":
             print(f"{topic['topic']}: {word}: {mutant['old']}")
-    print(f"{found.count('killed')} of {len(found)} mutants killed")
-    return 0 if found.count("killed") == len(found) else 1
+    print(f"{outcomes.count('killed')} of {len(outcomes)} mutants killed")
+    return 0 if outcomes.count("killed") == len(outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def verdicts(artifact: Artifact, results: Path) -> dict[str, tuple[str, Verdict]
 
 def fidelities(name: str, results: Path) -> list[str]:
     """Those that an artifact is published at, the highest first."""
-    return [one for one in FIDELITIES[:-1] if (results / name / one / "verdicts.json").exists()]
+    return [fidelity for fidelity in FIDELITIES[:-1] if (results / name / fidelity / "verdicts.json").exists()]
 
 
 def table(results: Path) -> str:
@@ -59,9 +59,9 @@ def table(results: Path) -> str:
         for claim in artifact.claims:
             link, verdict, answer = name, rules.UNTESTED, ""
             if claim.id in judged:
-                fidelity, found = judged[claim.id]
+                fidelity, claim_verdict = judged[claim.id]
                 link = f"[{name}]({name}/{fidelity}/table.md)"
-                verdict, answer = found.verdict, ClaimText.of(found).evidence
+                verdict, answer = claim_verdict.verdict, ClaimText.of(claim_verdict).evidence
             amended = " (amended)" if any(a.claim == claim.id for a in artifact.amendments) else ""
             statement = escape(f"{claim.id}: {claim.statement}{amended}")
             lines.append(f"| {link} | {statement} | **{verdict}** | {escape(answer)} |")
@@ -71,10 +71,10 @@ def table(results: Path) -> str:
 def missing(results: Path) -> str:
     """Which artifacts have no runs so far, and which none of the paper's protocol."""
     highest = {name: next(iter(fidelities(name, results)), "") for name in artifacts.ids()}
-    places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
-    parts = [f"{len(own)} {what}" for fidelity, what in LESS.items() if (own := places[fidelity])]
+    names_at = {fidelity: [name for name in highest if highest[name] == fidelity] for fidelity in ("", *FIDELITIES)}
+    parts = [f"{len(names_at[fidelity])} {words}" for fidelity, words in LESS.items() if names_at[fidelity]]
     below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
-    where = "those on substitute data" if below == places["proxy"] else ", ".join(below)
+    where = "those on substitute data" if below == names_at["proxy"] else ", ".join(below)
     warning = f" In {where}, rules that learn nothing are better than every trained network on the first measure."
     warning = warning if below else ""
     return f"Of {len(highest)} artifacts: {'; '.join(parts) or 'all run at full size, on the data'}.{warning}"

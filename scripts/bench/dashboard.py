@@ -121,7 +121,7 @@ def _with_children(pid: int) -> list[int]:
         below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return []
-    return [pid, *(found for child in below for found in _with_children(int(child)))]
+    return [pid, *(descendant for child in below for descendant in _with_children(int(child)))]
 
 
 def _name(pid: int) -> str:
@@ -306,8 +306,8 @@ def news(results: Path, cache: Path) -> Row:
         with run.writing():
             run.content = spec.content()
             run.write("running", step=0)
-            one = records(spec, 1)
-            run.append("curve.jsonl", one)
+            lines = records(spec, 1)
+            run.append("curve.jsonl", lines)
             server = ours(results, cache)
             stream_of = server.opener.open(f"{server.home}api/events?filter=run%3D{spec.id}", timeout=60)
             stream_of.readline()
@@ -315,7 +315,7 @@ def news(results: Path, cache: Path) -> Row:
             for _ in range(ROUNDS):
                 time.sleep(0.7)  # at no fixed place between two looks
                 start = time.monotonic()
-                run.append("curve.jsonl", one)
+                run.append("curve.jsonl", lines)
                 while not stream_of.readline().startswith(b"event: changed"):
                     pass
                 took.append(time.monotonic() - start)
@@ -383,10 +383,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.runs < 3 * TASK:
         parser.error(f"--runs {given.runs}: at least {3 * TASK}, which is three tasks")
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         for row in rows(given, Path(folder)):
-            found.append(row)
+            results.append(row)
             goal = "" if row.goal is None else f"  goal ≤ {row.goal:g}: {row.met}"
             reference = "" if row.reference is None else f"  TensorBoard {row.reference:.2f}"
             print(f"{row.case:<42} {row.value:8.2f} {row.unit}{goal}{reference}", flush=True)
@@ -402,7 +402,7 @@ def main() -> None:
     )
     title = f"The dashboard with {given.runs} runs of {given.lines} lines"
     command = " ".join(["python scripts/bench/dashboard.py", *words])
-    harness.publish_values("dashboard", title, note, "TensorBoard", command, found, given.output)
+    harness.publish_values("dashboard", title, note, "TensorBoard", command, results, given.output)
 
 
 if __name__ == "__main__":

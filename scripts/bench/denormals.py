@@ -63,7 +63,7 @@ def compare(case: str, rounds: int, folder: Path) -> harness.Row:
     for _ in range(rounds):
         for side, run in runs.items():
             took[side].append(trained(side, case, ROUND, run))
-    sums = {found[0]["loss_sum"] for run in runs.values() if (found := checkpoint.read(run.path))}
+    sums = {saved[0]["loss_sum"] for run in runs.values() if (saved := checkpoint.read(run.path))}
     if len(sums) > 1:
         raise SystemExit(f"{case}: the two sides come to different losses: {sums}")
     return harness.row(f"{case}, after {before} updates", took["flushed"], took["kept"], ROUND - 1)

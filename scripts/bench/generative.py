@@ -68,8 +68,8 @@ def sides(artifact: str, arm: str, words: list[str], **inputs: Tensor) -> tuple[
 
     def loss() -> Tensor:
         with base.update(model, SEED, 0):
-            found: Tensor = model(**inputs)
-        return found
+            value: Tensor = model(**inputs)
+        return value
 
     return spec, model, loss
 
@@ -189,9 +189,9 @@ def long() -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--long", action="store_true")
-    asked, rest = parser.parse_known_args()
-    if asked.long:
+    options, others = parser.parse_known_args()
+    if options.long:
         raise SystemExit(long())
-    sys.argv[1:] = rest
+    sys.argv[1:] = others
     title = "An update of DRAW and of handwriting: with LN / without, and against plain ports"
     harness.main(__doc__, "generative", title, 15, rows, reasons)

@@ -188,9 +188,9 @@ def main(
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    found = []
-    for one in rows(given.rounds):
-        show([one])
-        found.append(one)
+    results = []
+    for row in rows(given.rounds):
+        show([row])
+        results.append(row)
     words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
-    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output, reasons(found))
+    publish(name, title, f"python scripts/bench/{name}.py{words}", results, given.output, reasons(results))

@@ -49,11 +49,11 @@ class Loop(nn.Module):
         self.dense.load_state_dict(ours.dense.linear.state_dict())
         self.logit.load_state_dict(ours.logit.state_dict())
         for cell, layer in zip(self.cells, ours.lstm, strict=True):
-            (own,) = layer.cells
+            (our_cell,) = layer.cells
             rows = in_torch_order(layer.hidden_size)
-            cell.weight_ih.copy_(own.weight_ih[rows])
-            cell.weight_hh.copy_(own.weight_hh[rows])
-            cell.bias_ih.zero_()[layer.hidden_size : 2 * layer.hidden_size] = own.forget_bias
+            cell.weight_ih.copy_(our_cell.weight_ih[rows])
+            cell.weight_hh.copy_(our_cell.weight_hh[rows])
+            cell.bias_ih.zero_()[layer.hidden_size : 2 * layer.hidden_size] = our_cell.forget_bias
             cell.bias_hh.zero_()
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -101,8 +101,8 @@ def refuse_difference(ours: ImdbRNN, loop: Loop, losses: tuple[Tensor, Tensor]) 
         (ours.lstm[0].cells[0].weight_hh.grad[rows], loop.cells[0].weight_hh.grad),
         (ours.dense.linear.weight.grad, loop.dense.weight.grad),
     ]
-    for one, other in pairs:
-        if (one - other).abs().max() > 1e-4 * other.abs().max():
+    for first, second in pairs:
+        if (first - second).abs().max() > 1e-4 * second.abs().max():
             raise SystemExit("our step and the loop compute different things")
 
 

@@ -69,12 +69,12 @@ def framed(records: list[bytes]) -> Iterator[bytes]:
 
 def sums(contents: list[bytes]) -> list[bytes]:
     """The CRC of each, those of one length together."""
-    found: dict[int, bytes] = {}
+    crcs: dict[int, bytes] = {}
     for length in {*map(len, contents)}:
-        own = [number for number, content in enumerate(contents) if len(content) == length]
-        rows = np.frombuffer(b"".join(contents[number] for number in own), dtype=np.uint8).reshape(-1, length)
-        found |= zip(own, (crc.tobytes() for crc in tensorboard._crc(rows).astype("<u4")), strict=True)
-    return [found[number] for number in range(len(contents))]
+        of_length = [number for number, content in enumerate(contents) if len(content) == length]
+        rows = np.frombuffer(b"".join(contents[number] for number in of_length), dtype=np.uint8).reshape(-1, length)
+        crcs |= zip(of_length, (crc.tobytes() for crc in tensorboard._crc(rows).astype("<u4")), strict=True)
+    return [crcs[number] for number in range(len(contents))]
 
 
 def write_wandb(folder: Path, run: int, points: int) -> None:
@@ -89,16 +89,16 @@ def write_wandb(folder: Path, run: int, points: int) -> None:
         rows.append(record(history=dict(item=items, step=dict(num=number))))
     rows.append(record(exit=dict(exit_code=0)))
     content = bytearray(b":W&B\xe1\xbe\x00")
-    for one in rows:
-        rest, kind = one.SerializeToString(), wandb_file.FIRST
-        while rest or kind == wandb_file.FIRST:
+    for row in rows:
+        unwritten, kind = row.SerializeToString(), wandb_file.FIRST
+        while unwritten or kind == wandb_file.FIRST:
             left = wandb_file.BLOCK - len(content) % wandb_file.BLOCK
             if left < wandb_file.HEAD:
                 content += bytes(left)
                 continue
-            part, rest = rest[: left - wandb_file.HEAD], rest[left - wandb_file.HEAD :]
-            of = kind if rest else wandb_file.FULL if kind == wandb_file.FIRST else wandb_file.LAST
-            content += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([of]))), len(part), of) + part
+            part, unwritten = unwritten[: left - wandb_file.HEAD], unwritten[left - wandb_file.HEAD :]
+            code = kind if unwritten else wandb_file.FULL if kind == wandb_file.FIRST else wandb_file.LAST
+            content += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([code]))), len(part), code) + part
             kind = wandb_file.MIDDLE
     (folder / f"run-{run}").mkdir()
     (folder / f"run-{run}" / f"run-{run}.wandb").write_bytes(content)
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=harness.RESULTS)
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    found = []
+    values = []
     for source, write in WRITERS.items():
         if given.only not in source:
             continue
@@ -155,8 +155,8 @@ def main() -> None:
             for run in range(given.runs):
                 write(logs, run, given.points)
             least = min(seconds(logs, Path(folder, "results")) for _ in range(CALLS))
-        found.append(Value(source, "CPU s", least, GOALS[source]))
-        print(f"{source:<12} {least:.2f} CPU s  goal ≤ {GOALS[source]:g}: {found[-1].met}", flush=True)
+        values.append(Value(source, "CPU s", least, GOALS[source]))
+        print(f"{source:<12} {least:.2f} CPU s  goal ≤ {GOALS[source]:g}: {values[-1].met}", flush=True)
     if given.only:
         return
     note = (
@@ -166,7 +166,7 @@ def main() -> None:
     words = [f"--runs {given.runs}"] if given.runs != 100 else []
     words += [f"--points {given.points}"] if given.points != 10_000 else []
     command = " ".join(["python scripts/bench/imports.py", *words])
-    harness.publish_values("imports", "Import of curves", note, "others", command, found, given.output)
+    harness.publish_values("imports", "Import of curves", note, "others", command, values, given.output)
 
 
 if __name__ == "__main__":

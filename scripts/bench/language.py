@@ -66,8 +66,8 @@ def around(spec: Spec, length: int) -> Batch:
         return Ragged.of(torch.from_numpy(draw.integers(FIRST, words, n)) for n in lengths)
 
     size = spec.config["train"]["batch_size"]
-    one = ragged(np.full(size, length))
-    return Split(sentence=one, **{n: ragged(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
+    sentences = ragged(np.full(size, length))
+    return Split(sentence=sentences, **{n: ragged(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
 
 
 def update(spec: Spec, batch: Batch) -> Callable[[], object]:

@@ -165,9 +165,9 @@ def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -
 
 def _in_order(model: nn.Module) -> list[torch.Tensor]:
     """Our parameters in the order of the bare model's: of a layer its weights, then its normalizer's gain and bias."""
-    found = dict(model.named_parameters())
-    layers = dict.fromkeys(name.rsplit(".", 2)[0] for name in found)
-    return [found[name] for layer in layers for name in sorted(found, key=_rank) if name.startswith(f"{layer}.")]
+    tensors = dict(model.named_parameters())
+    layers = dict.fromkeys(name.rsplit(".", 2)[0] for name in tensors)
+    return [tensors[name] for layer in layers for name in sorted(tensors, key=_rank) if name.startswith(f"{layer}.")]
 
 
 def _rank(name: str) -> tuple[bool, bool]:

@@ -44,14 +44,14 @@ def records(spec: Spec, lines: int) -> list[dict[str, Any]]:
     config = spec.config
     rate = 2 + NORMS.index(config["norm"]["name"]) / 3 + RATES.index(config["optim"]["lr"]) / 2
     noise = stream(config["seed"], "bench", spec.arm).standard_normal(lines) / 50
-    found = []
+    curve = []
     for place in range(lines):
         epoch, split = divmod(place, PER_EVALUATION)
         nll = 2.3 * float(np.exp(-rate * place / lines + noise[place]))
         at = {"epoch": epoch, "step": epoch * spec.steps // spec.epochs, "nll": nll, "error": min(0.9, nll / 3)}
         name, mode = (SPLITS[split], "eval") if split < len(SPLITS) else ("train", "train")
-        found.append({**at, "split": name, "mode": mode})
-    return found
+        curve.append({**at, "split": name, "mode": mode})
+    return curve
 
 
 @contextlib.contextmanager

@@ -92,10 +92,10 @@ def used(command: Sequence[str], log: Path) -> float:
 
 def least(call: Callable[[int], float]) -> float:
     """Of several calls, one where it takes long."""
-    found = [call(0)]
-    while len(found) < CALLS and found[-1] < ENOUGH:
-        found.append(call(len(found)))
-    return min(found)
+    seconds = [call(0)]
+    while len(seconds) < CALLS and seconds[-1] < ENOUGH:
+        seconds.append(call(len(seconds)))
+    return min(seconds)
 
 
 # all runs in memory: CPU seconds of this alone, and the most memory of the process in MB
@@ -127,8 +127,8 @@ print((time.process_time() - start) / len(specs))
 def printed(code: str, *arguments: str | Path) -> list[float]:
     """The numbers that this code prints in a process of its own, which has loaded nothing else."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [float(word) for word in found.stdout.split()]
+    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [float(word) for word in process.stdout.split()]
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -176,23 +176,23 @@ def _forget(results: Path) -> None:
 def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Value]:
     results = folder / "results"
     made = specs(lines)
-    there, run_id = 0, ""
-    found: dict[str, dict[int, Value]] = {}
+    stored, run_id = 0, ""
+    by_case: dict[str, dict[int, Value]] = {}
 
     def grow(size: int) -> None:
-        nonlocal there, run_id
-        new = list(itertools.islice(made, size - there))
+        nonlocal stored, run_id
+        new = list(itertools.islice(made, size - stored))
         run_id = run_id or new[0].id
         write(results, new, lines)
-        there = size
+        stored = size
 
     def keep(row: Value, size: int) -> None:
-        found.setdefault(row.case, {})[size] = row
+        by_case.setdefault(row.case, {})[size] = row
         goal = "" if row.goal is None else f"  goal ≤ {row.goal:g}"
         print(f"{size:>7,}  {row.case:<48} {harness.number(row.value):>8} {row.unit}{goal}", flush=True)
 
     for size in sizes:
-        if there < READ <= size and only in "reading":
+        if stored < READ <= size and only in "reading":
             grow(READ)
             seconds, memory = min(printed(READING, results) for _ in range(CALLS))
             keep(Value(f"reading {READ:,} runs", "CPU s", seconds, 8.0), sizes[-1])
@@ -202,8 +202,8 @@ def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Valu
             keep(row, size)
     last = sizes[-1]
     return [
-        replace(by[last], smaller={size: row.value for size, row in by.items() if size != last})
-        for by in found.values()
+        replace(by_size[last], smaller={size: by_size[size].value for size in by_size if size != last})
+        for by_size in by_case.values()
     ]
 
 
@@ -219,7 +219,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # modules that are compiled anew by every command are no user's
     with tempfile.TemporaryDirectory() as folder:
-        found = rows(given.sizes, given.lines, given.only, Path(folder))
+        values = rows(given.sizes, given.lines, given.only, Path(folder))
     if given.only:
         return
     words = [f"--sizes {','.join(map(str, given.sizes))}"] if given.sizes != SIZES else []
@@ -230,7 +230,7 @@ def main() -> None:
     )
     command = " ".join(["python scripts/bench/many_runs.py", *words])
     harness.publish_columns(
-        "many_runs", "Commands with many stored runs", note, command, found, given.sizes, given.output
+        "many_runs", "Commands with many stored runs", note, command, values, given.sizes, given.output
     )
 
 

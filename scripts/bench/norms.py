@@ -43,8 +43,8 @@ class Nothing(nn.Module):
         self.gain, self.shift = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = Empty.apply(x, self.gain, self.shift)
-        return found
+        y: Tensor = Empty.apply(x, self.gain, self.shift)
+        return y
 
 
 class Empty(torch.autograd.Function):

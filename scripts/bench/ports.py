@@ -74,12 +74,12 @@ class DrawPort(nn.Module):
     def filters(self, given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         gy, gx, log_stride, log_variance, log_intensity = given.chunk(5, 1)
         stride = (self.side - 1) / (n - 1) * log_stride.exp()
-        pixels, found = torch.arange(self.side, dtype=given.dtype), []
+        pixels, matrices = torch.arange(self.side, dtype=given.dtype), []
         for place in (gy, gx):
             means = (place + 1) / 2 * self.side + (torch.arange(n) - n / 2 + 0.5) * stride
             values = (-((pixels - means[..., None]) ** 2) / (2 * log_variance.exp()[..., None])).exp()
-            found.append(values / (values.sum(2, keepdim=True) + 1e-4))
-        return found[0], found[1], log_intensity.exp()[..., None]
+            matrices.append(values / (values.sum(2, keepdim=True) + 1e-4))
+        return matrices[0], matrices[1], log_intensity.exp()[..., None]
 
     def forward(self, inputs: Tensor, noise: Tensor) -> Tensor:
         n, m = self.windows
@@ -90,8 +90,10 @@ class DrawPort(nn.Module):
         for t in range(self.glimpses):
             rows, columns, intensity = self.filters(self.read(write[0]), n)
             error = image - canvas.sigmoid()
-            seen = [intensity * torch.einsum("biy,byx,bjx->bij", rows, what, columns) for what in (image, error)]
-            read = self.encoder(torch.cat([*(part.flatten(1) for part in seen), write[0]], 1), read)
+            glimpses = [
+                intensity * torch.einsum("biy,byx,bjx->bij", rows, picture, columns) for picture in (image, error)
+            ]
+            read = self.encoder(torch.cat([*(part.flatten(1) for part in glimpses), write[0]], 1), read)
             mean, log_sigma = self.latent(read[0]).chunk(2, 1)
             kl = kl + (0.5 * ((2 * log_sigma).exp() + mean**2) - log_sigma - 0.5).sum(1)
             write = self.decoder(mean + log_sigma.exp() * noise[:, t], write)

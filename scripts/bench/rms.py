@@ -25,10 +25,10 @@ def rows(rounds: int) -> Iterator[harness.Row]:
     for task, (artifact, fidelity, arms) in TASKS.items():
         specs = {spec.arm: spec for spec in artifact_specs(artifact, fidelity, 1)}
         with_ln, *others = arms
-        found = costs({arm: specs[arm] for arm in arms}, rounds)
+        by_arm = costs({arm: specs[arm] for arm in arms}, rounds)
         for arm in others:
-            cost, case = found[arm], f"{task}: {arm.removeprefix('mnist-')} / ln"
-            yield harness.Row(case, cost.ratio, cost.low, cost.high, cost.ms, found[with_ln].ms, rounds, None)
+            cost, case = by_arm[arm], f"{task}: {arm.removeprefix('mnist-')} / ln"
+            yield harness.Row(case, cost.ratio, cost.low, cost.high, cost.ms, by_arm[with_ln].ms, rounds, None)
 
 
 if __name__ == "__main__":

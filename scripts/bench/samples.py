@@ -38,14 +38,14 @@ def top(classifier: MLPClassifier, pictures: np.ndarray) -> float:
 
 def arms(folder: Path) -> dict[str, list[tuple[int, Draw]]]:
     """Arm -> seed and trained model of each finished run, in the order of the seeds."""
-    found: dict[str, list[tuple[int, Draw]]] = defaultdict(list)
+    models: dict[str, list[tuple[int, Draw]]] = defaultdict(list)
     for stored in sorted([*map(directory.read, directory.listed(folder))], key=lambda s: s.path.name):
         if stored.status != "done" or stored.control:
             continue
         config = compose.restore(stored.config, None)
         model, _ = trained(stored.path, config, "last", None)
-        found[stored.arm].append((int(config["seed"]), model))
-    return found
+        models[stored.arm].append((int(config["seed"]), model))
+    return models
 
 
 def main() -> None:

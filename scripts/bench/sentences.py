@@ -38,10 +38,10 @@ class Took(NamedTuple):
     processors: float
 
 
-def timed(of: Callable[[], Result]) -> tuple[Took, Result]:
+def timed(function: Callable[[], Result]) -> tuple[Took, Result]:
     began = time.perf_counter(), time.process_time()
-    found = of()
-    return Took(time.perf_counter() - began[0], time.process_time() - began[1]), found
+    result = function()
+    return Took(time.perf_counter() - began[0], time.process_time() - began[1]), result
 
 
 def vectors(name: str, folder: Path, size: int) -> np.ndarray:
@@ -53,8 +53,8 @@ def vectors(name: str, folder: Path, size: int) -> np.ndarray:
 def evaluated(name: str, folder: Path, size: int) -> Took:
     """What one set's nested evaluation took."""
     made = vectors(name, folder, size)
-    took, found = timed(lambda: list(sentences.evaluate(lambda *_: made, folder, True, [name])))
-    print(f"  {size} numbers: {found[0].record}", flush=True)
+    took, scores = timed(lambda: list(sentences.evaluate(lambda *_: made, folder, True, [name])))
+    print(f"  {size} numbers: {scores[0].record}", flush=True)
     return took
 
 
@@ -72,13 +72,13 @@ def against_scikit_learn(folder: Path, size: int) -> Iterator[Value]:
 
     def ours(cost: float) -> np.ndarray:
         given = logistic.rows(x)
-        (found,) = logistic.decisions(given, torch.from_numpy(y), torch.from_numpy(train), [cost])
-        return found[0].numpy()[part]
+        (decisions,) = logistic.decisions(given, torch.from_numpy(y), torch.from_numpy(train), [cost])
+        return decisions[0].numpy()[part]
 
     def theirs(cost: float) -> np.ndarray:
         model = LogisticRegression(C=cost, tol=1e-8, max_iter=100_000, fit_intercept=False)
-        found: np.ndarray = model.fit(with_one[train[0]], y[train[0]]).decision_function(with_one[part])
-        return found
+        decisions: np.ndarray = model.fit(with_one[train[0]], y[train[0]]).decision_function(with_one[part])
+        return decisions
 
     for cost in CHECKED:
         where = f"MR, C = {cost:g}, against lbfgs at 1e-8"
@@ -108,9 +108,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=harness.RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    found = []
+    results = []
     for value in values(data.root(), given.size):
-        found.append(value)
+        results.append(value)
         goal = "" if value.goal is None else f"  goal ≤ {value.goal:g}: {value.met}"
         print(f"{value.case:<52} {value.value:10.3g} {value.unit}{goal}", flush=True)
     words = [f"--{name} {getattr(given, name)}" for name in ("size", "threads")
@@ -120,7 +120,7 @@ def main() -> None:
         f"{given.threads} threads; the goals are of two quiet cores by the clock. The vectors are random bags of words."
     )
     harness.publish_values(
-        "sentences", "Sentence vectors: nested evaluation", note, "scikit-learn", command, found, given.output
+        "sentences", "Sentence vectors: nested evaluation", note, "scikit-learn", command, results, given.output
     )
 
 

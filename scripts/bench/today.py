@@ -20,10 +20,10 @@ def rows(rounds: int) -> Iterator[harness.Row]:
         for task in dict.fromkeys(arm.partition("-")[0] for arm in arms):
             specs = {arm: spec for arm, spec in arms.items() if arm.startswith(f"{task}-")}
             none = next(iter(specs))
-            found = costs(specs, rounds)
-            for arm, cost in list(found.items())[1:]:
+            by_arm = costs(specs, rounds)
+            for arm, cost in list(by_arm.items())[1:]:
                 case = f"{task}: {arm.partition('-')[2]} / {none.partition('-')[2]}"
-                yield harness.Row(case, cost.ratio, cost.low, cost.high, cost.ms, found[none].ms, rounds, None)
+                yield harness.Row(case, cost.ratio, cost.low, cost.high, cost.ms, by_arm[none].ms, rounds, None)
 
 
 if __name__ == "__main__":

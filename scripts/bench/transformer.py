@@ -218,8 +218,8 @@ def rows(rounds: int) -> Iterator[harness.Row]:
             yield from compare(model, norm, compiling, rounds)
 
 
-def reasons(found: Sequence[harness.Row]) -> list[str]:
-    if not any("compiled" in row.case for row in found):
+def reasons(measured: Sequence[harness.Row]) -> list[str]:
+    if not any("compiled" in row.case for row in measured):
         return ["`torch.compile` is left out: it needs g++, which is not here."]
     return [
         "`plain` is eager. `compiled` fuses what stands between the products, after half a minute of compiling for "

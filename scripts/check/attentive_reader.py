@@ -96,9 +96,9 @@ def logits(arm: str, p: equal.Tensors, batch: equal.Tensors, drop: Drop) -> Tens
         return x @ p[f"{name}.weight"].T + p.get(f"{name}.bias", 0.0)
 
     words = p["embedding.weight"]
-    mask, asked = batch["document_mask"], batch["question_mask"]
+    mask, question_mask = batch["document_mask"], batch["question_mask"]
     d = torch.stack(lstm(arm, p, "document", dropped(F.embedding(batch["document"], words), 0), mask), 1)
-    q = lstm(arm, p, "question", dropped(F.embedding(batch["question"], words), 1), asked)[-1]
+    q = lstm(arm, p, "question", dropped(F.embedding(batch["question"], words), 1), question_mask)[-1]
     s = torch.einsum("btk,bk->bt", linear("similarity", d), linear("similarity", q))
     inner = linear("dense.document.linear", d) + linear("dense.question.linear", q)[:, None] + s[:, :, None]
     a = torch.tanh(inner) @ p["attention.weight"][0]

@@ -57,11 +57,11 @@ class Lstm:
     def __call__(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         f, i, o, g = (x @ self.of_input.T + h @ self.of_state.T + self.bias).chunk(4, 1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        seen = c
+        normed = c
         if self.norm:
             centred = c - c.mean(1, keepdim=True)
-            seen = self.norm[0] * centred / (centred.square().mean(1, keepdim=True).sqrt() + 1e-5) + self.norm[1]
-        return o.sigmoid() * seen.tanh(), c
+            normed = self.norm[0] * centred / (centred.square().mean(1, keepdim=True).sqrt() + 1e-5) + self.norm[1]
+        return o.sigmoid() * normed.tanh(), c
 
 
 def normalized(v: Tensor, gain: Tensor | None) -> Tensor:
@@ -73,12 +73,12 @@ def filters(given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """F_y and F_x, (B, n, 28), and the intensity (B, 1, 1)."""
     of_y, of_x, log_stride, log_variance, log_intensity = given.unbind(1)
     stride, variance = (SIDE - 1) / (n - 1) * log_stride.exp(), log_variance.exp()
-    steps, pixels, found = torch.arange(n) - n / 2 + 0.5, torch.arange(SIDE), []
+    steps, pixels, matrices = torch.arange(n) - n / 2 + 0.5, torch.arange(SIDE), []
     for place in (of_y, of_x):
         means = ((place + 1) / 2 * SIDE)[:, None] + steps * stride[:, None]
         values = (-(pixels - means[:, :, None]).square() / (2 * variance[:, None, None])).exp()
-        found.append(values / (values.sum(2, keepdim=True) + 1e-4))
-    return found[0], found[1], log_intensity.exp()[:, None, None]
+        matrices.append(values / (values.sum(2, keepdim=True) + 1e-4))
+    return matrices[0], matrices[1], log_intensity.exp()[:, None, None]
 
 
 def bound(arm: str, p: equal.Tensors, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,11 +97,11 @@ def bound(arm: str, p: equal.Tensors, x: Tensor, noise: Tensor) -> tuple[Tensor,
     h, c, h_dec, c_dec = (x.new_zeros(count, UNITS) for _ in range(4))
     for drawn in noise.unbind(1):
         rows, columns, intensity = filters(linear("window.read", h_dec), READ)
-        seen = [
+        glimpses = [
             (intensity * (rows @ image.view(-1, SIDE, SIDE) @ columns.transpose(1, 2))).flatten(1)
             for image in (x, x - canvas.sigmoid())
         ]
-        h, c = encoder(torch.cat([*seen, h_dec], 1), h, c)
+        h, c = encoder(torch.cat([*glimpses, h_dec], 1), h, c)
         mean, log_sigma = linear("latent", h).split(LATENT, 1)
         kl = kl + (0.5 * ((2 * log_sigma).exp() + mean.square()) - log_sigma - 0.5).sum(1)
         h_dec, c_dec = decoder(mean + log_sigma.exp() * drawn, h_dec, c_dec)
@@ -127,8 +127,8 @@ def test(arm: str, p: equal.Tensors, parts: Mapping[str, Tensor], epoch: int) ->
     """Of every fifth picture, one sample of z each."""
     for part in ("valid", "test"):
         chunks = parts[part][::5].split(500)
-        found = [bound(arm, p, x, torch.randn(len(x), GLIMPSES, LATENT)) for x in chunks]
-        means = [torch.cat(values).mean().item() for values in zip(*found, strict=True)]
+        bounds = [bound(arm, p, x, torch.randn(len(x), GLIMPSES, LATENT)) for x in chunks]
+        means = [torch.cat(values).mean().item() for values in zip(*bounds, strict=True)]
         yield {"epoch": epoch, "split": part, "mode": "eval", "bound": means[0], "kl": means[1]}
 
 
@@ -141,12 +141,12 @@ def train(arm: str, axes: Mapping[str, int], epochs: int, root: Path) -> Iterato
     for epoch in range(1, epochs + 1):
         sums = [0.0, 0.0]
         for rows in torch.randperm(len(pictures)).split(128):
-            found = bound(arm, p, pictures[rows], torch.randn(len(rows), GLIMPSES, LATENT))
-            found[0].mean().backward()
+            bounds = bound(arm, p, pictures[rows], torch.randn(len(rows), GLIMPSES, LATENT))
+            bounds[0].mean().backward()
             torch.nn.utils.clip_grad_norm_(p.values(), 10)
             optimizer.step()
             optimizer.zero_grad()
-            sums = [total + values.sum().item() for total, values in zip(sums, found, strict=True)]
+            sums = [total + values.sum().item() for total, values in zip(sums, bounds, strict=True)]
         means = [total / len(pictures) for total in sums]
         yield {"epoch": epoch, "split": "train", "mode": "running", "bound": means[0], "kl": means[1]}
         yield from test(arm, p, parts, epoch)

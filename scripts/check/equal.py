@@ -122,7 +122,7 @@ def updates(
 
     def named(kind: str) -> dict[str, Tensor]:
         arrays = {name: tensor.numpy() for name, tensor in _below(kind, theirs).items()}
-        return {own: torch.tensor(a) for name, whole in arrays.items() for own, a in ours(name, whole).items()}
+        return {key: torch.tensor(a) for name, array in arrays.items() for key, a in ours(name, array).items()}
 
     network.load_state_dict(named("initial"))
     for number in (1, 2):
@@ -131,9 +131,9 @@ def updates(
         if number == 1:
             gradients = named("gradient")
             least = ROUNDING * max(gradient.abs().max().item() for gradient in gradients.values())
-            own = torch.autograd.grad(value, [network.get_parameter(name) for name in gradients], retain_graph=True)
-            for (name, gradient), mine in zip(gradients.items(), own, strict=True):
-                yield one(arm, 0.0, f"gradient of {name}", mine, gradient, least)
+            our_gradients = torch.autograd.grad(value, [*map(network.get_parameter, gradients)], retain_graph=True)
+            for (name, gradient), our_gradient in zip(gradients.items(), our_gradients, strict=True):
+                yield one(arm, 0.0, f"gradient of {name}", our_gradient, gradient, least)
         update(value)
     for name, weight in named("updated").items():
         yield one(arm, 0.0, f"{name} after 2 updates", network.get_parameter(name).detach(), weight)
@@ -173,39 +173,39 @@ def one(cell: str, moved: float | None, what: str, ours: Any, theirs: Any, least
     return Equal(cell, moved, what, *sizes, theirs.numel(), math.inf if math.isnan(difference) else difference)
 
 
-def rule(found: Sequence[Equal]) -> str:
-    return TWO if any(each.what == SECOND for each in found) else RULE
+def rule(rows: Sequence[Equal]) -> str:
+    return TWO if any(each.what == SECOND for each in rows) else RULE
 
 
-def summary(found: Sequence[Equal]) -> str:
-    unequal = [each for each in found if each.difference > BOUND]
-    worst = max(found, key=lambda each: each.difference)
+def summary(rows: Sequence[Equal]) -> str:
+    unequal = [each for each in rows if each.difference > BOUND]
+    worst = max(rows, key=lambda each: each.difference)
     answer = f"{len(unequal)} NOT equal" if unequal else "equal"
-    arms = len({each.cell for each in found if each.moved is not None})
+    arms = len({each.cell for each in rows if each.moved is not None})
     given, compared = "weights, batch and draws", "the loss and the gradient of every parameter"
-    if rule(found) == TWO:
+    if rule(rows) == TWO:
         given = "weights and batches"
         compared = "data, two losses, the gradient of every parameter, its value after two updates and metrics then"
     return (
-        f"At equal {given}, in float64, {compared}, {len(found)} arrays of {arms} arms, differ by at most "
+        f"At equal {given}, in float64, {compared}, {len(rows)} arrays of {arms} arms, differ by at most "
         f"{worst.difference:.1g} of their largest value ({worst.cell}, {worst.what}): {answer} (bound {BOUND:g})."
     )
 
 
-def table(found: Sequence[Equal]) -> str:
+def table(rows: Sequence[Equal]) -> str:
     """A row per arm and weights, and one for each array that is not equal."""
     lines = ["| arm | weights | arrays | loss, ours | loss, normbench | largest difference | |", "|" + " --- |" * 7]
-    for cell, moved in dict.fromkeys((each.cell, each.moved) for each in found):
-        own = [each for each in found if (each.cell, each.moved) == (cell, moved)]
-        first, worst = own[0], max(own, key=lambda each: each.difference)
+    for cell, moved in dict.fromkeys((each.cell, each.moved) for each in rows):
+        of_cell = [each for each in rows if (each.cell, each.moved) == (cell, moved)]
+        first, worst = of_cell[0], max(of_cell, key=lambda each: each.difference)
         losses = f"{first.ours:.12g} | {first.theirs:.12g}" if moved is not None else " | "
         lines.append(
-            f"| {cell} | {first.weights} | {len(own)} | {losses} | {worst.difference:.2g} | {worst.judgement} |"
+            f"| {cell} | {first.weights} | {len(of_cell)} | {losses} | {worst.difference:.2g} | {worst.judgement} |"
         )
         lines += [
             f"| {cell} | {each.weights} | {each.what} | {each.ours:.12g} | {each.theirs:.12g} | "
             f"{each.difference:.2g} | {each.judgement} |"
-            for each in own
+            for each in of_cell
             if each.difference > BOUND
         ]
     return "\n".join(lines)

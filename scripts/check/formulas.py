@@ -135,14 +135,14 @@ class GRU(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor, h: Tensor) -> Tensor:
-        norms, found = self.norms, []
+        norms, states = self.norms, []
         gates, candidate = norms["input_gates"](x @ self.W + self.b), norms["input_candidate"](x @ self.Wx + self.bx)
         for t in range(x.shape[1]):
             r, u = (norms["hidden_gates"](h @ self.U) + gates[:, t]).sigmoid().chunk(2, -1)
             n = (r * norms["hidden_candidate"](h @ self.Ux) + candidate[:, t]).tanh()
             h = torch.where(mask[:, t, None], u * h + (1 - u) * n, h)
-            found.append(h)
-        return torch.stack(found, 1)
+            states.append(h)
+        return torch.stack(states, 1)
 
 
 def uniform(*shape: int) -> nn.Parameter:

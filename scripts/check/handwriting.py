@@ -93,8 +93,8 @@ def line_nll(arm: str, p: equal.Tensors, batch: equal.Tensors) -> Tensor:
     term, step = lstm(arm, p, "first")
     h, c, kappa, w = zeros, zeros, x.new_zeros(count, WINDOWS), x.new_zeros(count, SYMBOLS)
     first, windows = [], []
-    for point, there in zip(x.unbind(1), steps, strict=True):
-        h, c = step(term(torch.cat([point, w], 1)), there, h, c)
+    for point, is_valid in zip(x.unbind(1), steps, strict=True):
+        h, c = step(term(torch.cat([point, w], 1)), is_valid, h, c)
         alpha, beta, further = (h @ p["window.linear.weight"].T + p["window.linear.bias"]).chunk(3, 1)
         kappa = kappa + (further + SHIFT).exp()
         away = (kappa[:, :, None] - places).square()
@@ -102,16 +102,16 @@ def line_nll(arm: str, p: equal.Tensors, batch: equal.Tensors) -> Tensor:
         w = (phi[:, None] @ letters)[:, 0]
         first.append(h)
         windows.append(w)
-    hidden, read = [torch.stack(first, 1)], torch.stack(windows, 1)
+    hidden, window_seq = [torch.stack(first, 1)], torch.stack(windows, 1)
     for name in ("second", "third"):
         term, step = lstm(arm, p, name)
         h, c, outputs = zeros, zeros, []
-        for given, there in zip(term(torch.cat([x, hidden[-1], read], 2)).unbind(1), steps, strict=True):
-            h, c = step(given, there, h, c)
+        for given, is_valid in zip(term(torch.cat([x, hidden[-1], window_seq], 2)).unbind(1), steps, strict=True):
+            h, c = step(given, is_valid, h, c)
             outputs.append(h)
         hidden.append(torch.stack(outputs, 1))
-    every = torch.cat(hidden, 2)
-    y = torch.cat([every @ p[f"{name}.linear.weight"].T + p[f"{name}.linear.bias"] for name in ("output", "lift")], 2)
+    layers = torch.cat(hidden, 2)
+    y = torch.cat([layers @ p[f"{name}.linear.weight"].T + p[f"{name}.linear.bias"] for name in ("output", "lift")], 2)
     return (-log_density(bounded(y, AT_OUTPUTS), following) * valid).sum(1)
 
 
@@ -173,8 +173,8 @@ def padded(lines: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 def test(arm: str, p: equal.Tensors, lines: Sequence[tuple[Tensor, Tensor]], update: int) -> dict[str, object]:
     """Of every sixth test line."""
     chosen = lines[::6]
-    found = [line_nll(arm, p, padded(chosen[start : start + 60])) for start in range(0, len(chosen), 60)]
-    return {"epoch": update, "split": "test", "mode": "eval", "line_nll": torch.cat(found).double().mean().item()}
+    nlls = [line_nll(arm, p, padded(chosen[start : start + 60])) for start in range(0, len(chosen), 60)]
+    return {"epoch": update, "split": "test", "mode": "eval", "line_nll": torch.cat(nlls).double().mean().item()}
 
 
 def train(arm: str, axes: Mapping[str, int], updates: int, root: Path) -> Iterator[published.Record]:

@@ -47,8 +47,8 @@ def norm(arm: str, d: int, steps: int = 0) -> nn.Module:
         return BatchLayerNorm(d, BATCH)
     scale = d**-0.5 if arm.endswith("scaled") else 1.0
     if arm.startswith("bn"):  # tf.keras: momentum 0.99; of sequences and vectors it averages the biased variance
-        own = steps if arm == "bn-pos-scaled" else 0
-        return BatchNorm(d, 1e-3, 0.01, steps=own, scale=scale, unbiased_running=False)
+        per_step = steps if arm == "bn-pos-scaled" else 0
+        return BatchNorm(d, 1e-3, 0.01, steps=per_step, scale=scale, unbiased_running=False)
     return LayerNorm(d, 1e-3, scale) if arm.startswith("ln") else nn.Identity()
 
 

@@ -54,14 +54,14 @@ def runs(
 ) -> Any:  # fmt: skip
     """`pairs` pairs of arms, a0 against b0, ...; alone: the seeds of the b are others; more: times as many runs of b;
     cut: the first run of a ends early."""
-    found = []
+    runs_of_both = []
     for pair in range(pairs):
         for seed in range(int(n * more)):
             shared = [rng.normal(0, np.sqrt(0.5)) for _ in range(2)]
             if seed < n:
-                found.append(run(rng, f"a{pair}", seed, shared[0], worse, every, skewed, cut and not seed))
-            found.append(run(rng, f"b{pair}", seed + n * alone, shared[alone], 0.0, 1, skewed, False))
-    return found
+                runs_of_both.append(run(rng, f"a{pair}", seed, shared[0], worse, every, skewed, cut and not seed))
+            runs_of_both.append(run(rng, f"b{pair}", seed + n * alone, shared[alone], 0.0, 1, skewed, False))
+    return runs_of_both
 
 
 def claims(pairs: int, kind: str = "direction", endpoint: str = "final", length: str = "equal") -> Any:
@@ -180,8 +180,8 @@ REFUSED: dict[str, tuple[Callable[..., bool], tuple[tuple[int, int], ...]]] = {
 LOOKS = {"one claim, two looks, either": (5, 10), "one claim, a look after each seed, either": range(5, 21)}
 
 
-def _decided(asked: Any, found: list[Run], words: tuple[str, ...]) -> bool:
-    return any(claim.setting in words for claim in judge(asked, found))
+def _decided(judged: Any, runs: list[Run], words: tuple[str, ...]) -> bool:
+    return any(claim.setting in words for claim in judge(judged, runs))
 
 
 def main() -> None:
@@ -193,19 +193,19 @@ def main() -> None:
     for what, (of_runs, of_claims, words, most) in CASES.items():
         for n in (5, 10):
             rng = np.random.default_rng([n, *what.encode()])
-            asked = claims(**of_claims)
-            hits = sum(_decided(asked, runs(rng, n, **of_runs), words) for _ in range(given.times))
+            judged = claims(**of_claims)
+            hits = sum(_decided(judged, runs(rng, n, **of_runs), words) for _ in range(given.times))
             # two standard errors of the simulation above what there may be
             limit = None if most is None else most + 2 * np.sqrt(most * (1 - most) / given.times)
             rows.append({"what": what, "seeds": n, "share": hits / given.times, "most": most})
             over = "  TOO MANY" if limit is not None and hits / given.times > limit else ""
             print(f"{what}, {n} seeds: {hits / given.times:.2%}{over}", flush=True)
     for what, looks in LOOKS.items():
-        rng, asked, hits = np.random.default_rng([*what.encode()]), claims(1), 0
+        rng, judged, hits = np.random.default_rng([*what.encode()]), claims(1), 0
         for _ in range(given.times):
-            found = runs(rng, looks[-1], 1)
-            seen = ([one for one in found if one.seed < n] for n in looks)
-            hits += any(_decided(asked, those, ("holds", "fails")) for those in seen)
+            all_runs = runs(rng, looks[-1], 1)
+            first_runs = ([run for run in all_runs if run.seed < n] for n in looks)
+            hits += any(_decided(judged, runs_until, ("holds", "fails")) for runs_until in first_runs)
         rows.append({"what": what, "seeds": f"{looks[0]} to {looks[-1]}", "share": hits / given.times, "most": None})
         print(f"{what}: {hits / given.times:.2%}", flush=True)
     refused = []

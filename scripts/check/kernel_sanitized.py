@@ -61,10 +61,10 @@ def build(folder: Path, processor: Sequence[str]) -> tuple[Path | None, str]:
 def job_type() -> type[ctypes.Structure]:
     """The Job of step.c, as its text declares it: all reals are behind pointers, so one for both serves."""
     text = re.sub(r"/\*.*?\*/", "", SOURCE.read_text(), flags=re.S)
-    found = re.search(r"typedef struct \{([^}]*)\} NAME\(Job\);", text)
-    assert found, f"{SOURCE} has no Job"
+    struct = re.search(r"typedef struct \{([^}]*)\} NAME\(Job\);", text)
+    assert struct, f"{SOURCE} has no Job"
     fields: list[tuple[str, Any]] = []
-    for declaration in filter(None, map(str.strip, found[1].split(";"))):
+    for declaration in filter(None, map(str.strip, struct[1].split(";"))):
         kind, names = re.sub(r"\bconst\b", "", declaration).strip().split(maxsplit=1)
         for name in map(str.strip, names.split(",")):
             base = ctypes.c_void_p if name.startswith("*") else NUMBER[kind]
@@ -150,22 +150,22 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
             for name, array in given.items():
                 setattr(task, name, array.ctypes.data)
             calls = {name: getattr(library, f"{cell}_{name}_{real}") for name in ("forward", "backward")}
-            ways = {name: getattr(library, f"{cell}_{name}_all_{real}") for name in ("forward", "backward")}
-            for function in (*calls.values(), *ways.values()):
+            whole_calls = {name: getattr(library, f"{cell}_{name}_all_{real}") for name in ("forward", "backward")}
+            for function in (*calls.values(), *whole_calls.values()):
                 function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
             if at_once:
                 task.packed = packed(library, real, make, hidden, width)
-                ways["forward"](ctypes.addressof(task), steps, None)
+                whole_calls["forward"](ctypes.addressof(task), steps, None)
                 task.packed = packed(library, real, make, width, hidden)
-                ways["backward"](ctypes.addressof(task), steps, None)
+                whole_calls["backward"](ctypes.addressof(task), steps, None)
                 task.packed = packed(library, real, make, hidden, width)
                 task.u, task.apart = None, 0  # nothing is kept
                 task.c, task.scratch = (make(batch, size).ctypes.data for size in (state, width))
-                ways["forward"](ctypes.addressof(task), steps, None)
+                whole_calls["forward"](ctypes.addressof(task), steps, None)
             else:
-                own = make(batch, width)
+                product = make(batch, width)
                 for step in range(steps):
-                    calls["forward"](ctypes.addressof(task), step, own.ctypes.data if step % 2 else None)
+                    calls["forward"](ctypes.addressof(task), step, product.ctypes.data if step % 2 else None)
                 for step in reversed(range(steps)):
                     calls["backward"](ctypes.addressof(task), step, given["dh"].ctypes.data)
             yield f"{cell} {real} {size} {special} {kind} mask={masked} at_once={at_once}"
@@ -178,13 +178,13 @@ def pieces(library: ctypes.CDLL) -> Iterator[str]:
         pixels, patch = side * side, n * n
         scratch = make(8 * n * side + pixels + 2 * patch)
         read = make(batch, pixels), make(batch, pixels), make(batch, 5), make(batch, 2 * patch)
-        ways = {
+        calls = {
             "read_forward": (*read, scratch),
             "read_backward": (*read, make(batch, 2 * patch), make(batch, pixels), make(batch, 5), scratch),
             "write_forward": (make(batch, pixels), make(batch, patch), read[2], make(batch, pixels), scratch),
             "write_backward": (read[0], make(batch, patch), read[2], make(batch, patch), make(batch, 5), scratch),
         }
-        for name, arrays in ways.items():
+        for name, arrays in calls.items():
             function = getattr(library, f"{name}_{real}")
             function.argtypes = [ctypes.c_int64] * 3 + [number] + [ctypes.c_void_p] * len(arrays)
             function.restype = None
@@ -193,10 +193,10 @@ def pieces(library: ctypes.CDLL) -> Iterator[str]:
         places, symbols = side, patch
         letters = make.whole(make.draws.integers(0, symbols, (batch, places)), np.int64)
         lengths = make.whole([b % (places + 1) for b in range(batch)], np.int64)
-        given, before, seen, after = make(batch, 3 * n), make(batch, n), make(batch, symbols), make(batch, n)
+        given, before, window, after = make(batch, 3 * n), make(batch, n), make(batch, symbols), make(batch, n)
         windows = {
-            "window_forward": (given, before, letters, lengths, seen, after),
-            "window_backward": (given, after, letters, lengths, seen, before, make(batch, 3 * n), make(batch, n)),
+            "window_forward": (given, before, letters, lengths, window, after),
+            "window_backward": (given, after, letters, lengths, window, before, make(batch, 3 * n), make(batch, n)),
         }
         for name, arrays in windows.items():
             function = getattr(library, f"{name}_{real}")

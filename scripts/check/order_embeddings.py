@@ -53,13 +53,13 @@ def load(root: Path) -> tuple[dict[str, list[list[Caption]]], dict[str, int], di
 
 
 def tfidf(captions: Sequence[Caption], columns: Mapping[str, tuple[int, float]]) -> np.ndarray:
-    found = np.zeros(len(columns))
+    weights = np.zeros(len(columns))
     for caption in captions:
         for word in caption:
             if word in columns:
                 column, idf = columns[word]
-                found[column] += idf
-    return found / (np.linalg.norm(found) or 1)
+                weights[column] += idf
+    return weights / (np.linalg.norm(weights) or 1)
 
 
 def draw(captions: Sequence[Sequence[Caption]], columns: Mapping[str, tuple[int, float]]) -> Images:
@@ -129,13 +129,13 @@ def test(
         by_caption = np.array([np.flatnonzero(row == at // 2)[0] for at, row in enumerate(order)])
         order = np.argsort(errors.T, axis=1, kind="stable")
         by_image = np.array([np.flatnonzero(row // 2 == at)[0] for at, row in enumerate(order)])
-        found = {}
+        metrics = {}
         for name, ranks in (("image", by_caption), ("caption", by_image)):
-            found |= {f"{name}_r{k}": (ranks < k).mean() for k in (1, 5, 10)}
-            found |= {f"{name}_median": np.floor(np.median(ranks)) + 1, f"{name}_rank": ranks.mean() + 1}
-        found["image_rsum"] = found["image_r1"] + found["image_r5"] + found["image_r10"]
-        folds.append(found)
-    return {name: float(np.mean([found[name] for found in folds])) for name in folds[0]}
+            metrics |= {f"{name}_r{k}": (ranks < k).mean() for k in (1, 5, 10)}
+            metrics |= {f"{name}_median": np.floor(np.median(ranks)) + 1, f"{name}_rank": ranks.mean() + 1}
+        metrics["image_rsum"] = metrics["image_r1"] + metrics["image_r5"] + metrics["image_r10"]
+        folds.append(metrics)
+    return {name: float(np.mean([metrics[name] for metrics in folds])) for name in folds[0]}
 
 
 def update(network: Network, optimizer: KirosAdam, loss: Tensor) -> bool:

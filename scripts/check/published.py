@@ -108,24 +108,24 @@ def by_update(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def numbers(records: Iterable[Record]) -> dict[Key, float]:
     """Every metric of these records, by epoch and by what it is: `test nll`, `train running nll`, `test TTFF error`."""
-    found = {}
+    values = {}
     for record in records:
         if not record.keys() & {"order", "block"}:
             mode = "" if record["mode"] == "eval" else record["mode"]
             words = [record["split"], mode, *map(str, record.get("variant", {}).values())]
             for metric in record.keys() - {"epoch", "step", "split", "mode", "variant"}:
                 # NaN is written as a string
-                found[record["epoch"], " ".join(filter(None, [*words, metric]))] = float(record[metric])
-    return found
+                values[record["epoch"], " ".join(filter(None, [*words, metric]))] = float(record[metric])
+    return values
 
 
 def by_number(runs: Iterable[Mapping[str, Any]]) -> dict[Key, list[float]]:
     """The values of all these runs, of each number that enough of them have."""
-    found = defaultdict(list)
+    values_of = defaultdict(list)
     for run in runs:
         for key, value in numbers(run["records"]).items():
-            found[key].append(value)
-    return {key: values for key, values in found.items() if len(values) >= FEWEST}
+            values_of[key].append(value)
+    return {key: values for key, values in values_of.items() if len(values) >= FEWEST}
 
 
 def rows(theirs: Mapping[Key, Sequence[float]], cell: Cell, records: Iterable[Record]) -> Iterator[Row]:
@@ -148,26 +148,26 @@ def label(cell: Cell) -> str:
     return ", ".join([cell[0], *(f"{axis.split('.')[-1].replace('_', ' ')} {n}" for axis, n in cell[1].items())])
 
 
-def far_out(found: Sequence[Row]) -> list[Row]:
+def far_out(rows: Sequence[Row]) -> list[Row]:
     """Those outside of the interval of level 1 - 0.01/k, of k that are judged."""
-    judged = [row for row in found if row.p is not None]
+    judged = [row for row in rows if row.p is not None]
     return [row for row in judged if row.p is not None and row.p < (1 - LEVEL) / len(judged)]
 
 
-def confirmed(found: Sequence[Row]) -> list[Row]:
+def confirmed(rows: Sequence[Row]) -> list[Row]:
     """Those of `far_out` that are so in further draws too."""
-    far = far_out(found)
+    far = far_out(rows)
     return [row for row in far if row.again is None or row.again < (1 - LEVEL) / len(far)]
 
 
-def summary(found: Sequence[Row]) -> str:
-    judged = [row for row in found if row.p is not None]
-    outside, far = sum(row.judgement.startswith("OUTSIDE") for row in judged), far_out(found)
+def summary(rows: Sequence[Row]) -> str:
+    judged = [row for row in rows if row.p is not None]
+    outside, far = sum(row.judgement.startswith("OUTSIDE") for row in judged), far_out(rows)
     return (
-        f"{len(judged)} numbers of {len({row.cell for row in found})} runs: {outside} outside of the 99 % prediction "
+        f"{len(judged)} numbers of {len({row.cell for row in rows})} runs: {outside} outside of the 99 % prediction "
         f"interval (by chance about {len(judged) * (1 - LEVEL):.1f}), {len(far)} outside of that of level 1 - 0.01/k"
-        f"{f', {len(confirmed(found))} of them in further draws too' if far else ''}: "
-        f"{'ANOTHER' if confirmed(found) else 'no sign of another'} experiment than the published one."
+        f"{f', {len(confirmed(rows))} of them in further draws too' if far else ''}: "
+        f"{'ANOTHER' if confirmed(rows) else 'no sign of another'} experiment than the published one."
     )
 
 
@@ -176,7 +176,7 @@ def publish(
     title: str,
     command: str,
     pack: str,
-    found: Sequence[Row],
+    rows: Sequence[Row],
     folder: Path,
     unit: str = "epoch",
     equals: Sequence[equal.Equal] = (),
@@ -184,10 +184,10 @@ def publish(
 ) -> None:
     """`NAME.json` and `NAME.md`: every comparison, the rule, and what was run; `about`: what was written from what."""
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    text = f"{summary(found)} {equal.summary(equals)}" if equals else summary(found)
+    text = f"{summary(rows)} {equal.summary(equals)}" if equals else summary(rows)
     content = {
         "schema": 1, "title": title, "command": command, "versions": versions, "pack_sha256": pack,
-        "summary": text, "rows": [_json_safe(asdict(row)) | {"judgement": row.judgement} for row in found],
+        "summary": text, "rows": [_json_safe(asdict(row)) | {"judgement": row.judgement} for row in rows],
     }  # fmt: skip
     if unit != "epoch":
         content["unit"] = unit
@@ -196,7 +196,7 @@ def publish(
     lines = [
         f"| {row.cell} | {row.epoch} | {row.what} | {row.ours:.4g} | {row.mean:.4g} | {row.interval} | {row.n} | "
         f"{row.judgement} |"
-        for row in found
+        for row in rows
     ]
     page = (
         f"# {title}\n\n{text}\n\n"
@@ -244,7 +244,7 @@ def main(
     parser.add_argument("--results", type=Path, default=RESULTS, help="where ARTIFACT/FIDELITY/runs.jsonl.gz lies")
     parser.add_argument("--output", type=Path, default=RESULTS / "check")
     given = parser.parse_args()
-    asked = getattr(given, f"{unit}s")
+    count = getattr(given, f"{unit}s")
     torch.set_num_threads(1)
     if given.data:
         os.environ["NORMBENCH_DATA"] = str(given.data)  # for normbench's side, too
@@ -256,11 +256,11 @@ def main(
         place = ", ".join(filter(None, (each.cell, each.weights)))
         print(f"{place}: {each.what} {each.difference:.2g}: {each.judgement}", flush=True)
         alike.append(each)
-    found: list[Row] = []
+    compared: list[Row] = []
 
     def draw(cell: Cell, number: int) -> Iterable[Record]:
         torch.manual_seed(zlib.crc32(f"{given.seed} {label(cell)}{f' {number}' if number else ''}".encode()))
-        return train(*cell, asked, given.data)
+        return train(*cell, count, given.data)
 
     for cell in cells:
         if not theirs[label(cell)]:
@@ -272,20 +272,20 @@ def main(
                 f"{row.interval}, n = {row.n}: {row.judgement}",
                 flush=True,
             )
-            found.append(row)
-    far = far_out(found)
+            compared.append(row)
+    far = far_out(compared)
     for cell in cells:
         if any(row.cell == label(cell) for row in far):
             print(f"{label(cell)}: {MORE} more draws", flush=True)
             fresh = [numbers(draw(cell, number)) for number in range(1, MORE + 1)]
-            for i, row in enumerate(found):
+            for i, row in enumerate(compared):
                 if row in far and row.cell == label(cell):
-                    found[i] = again(row, fresh, theirs[row.cell][row.epoch, row.what])
-    words = f" --{unit}s {asked}" if asked != length else ""
+                    compared[i] = again(row, fresh, theirs[row.cell][row.epoch, row.what])
+    words = f" --{unit}s {count}" if count != length else ""
     words += f" --seed {given.seed}" if given.seed != 1 else ""
     command = f"python scripts/check/{name}.py{words}"
     about = " ".join((doc or "").partition("\n\n")[2].split())  # the text below the command line
-    publish(name, title, command, pack, found, given.output, unit, alike, about)
-    print(f"\n{summary(found)}\nwritten: {given.output / name}.{{json,md}}")
+    publish(name, title, command, pack, compared, given.output, unit, alike, about)
+    print(f"\n{summary(compared)}\nwritten: {given.output / name}.{{json,md}}")
     unequal = any(each.difference > equal.BOUND for each in alike)
-    return 1 if confirmed(found) or unequal or not found else 0
+    return 1 if confirmed(compared) or unequal or not compared else 0

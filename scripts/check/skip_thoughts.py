@@ -72,7 +72,7 @@ def load(root: Path) -> tuple[dict[str, tuple[Sentences, np.ndarray]], dict[str,
             else:
                 counts.update(dict.fromkeys(sentence, 0))  # of equally frequent words the first to be read comes first
     numbers = {word: rank for rank, (word, count) in enumerate(counts.most_common(WORDS - 2), 2) if count}
-    found = {}
+    by_part = {}
     for part, titles in parts.items():
         sentences, middle = [], []
         for book in titles:
@@ -80,8 +80,8 @@ def load(root: Path) -> tuple[dict[str, tuple[Sentences, np.ndarray]], dict[str,
             sentences += [np.array([*(numbers.get(word, 1) for word in s), 0], np.int32) for s in books[book]]
             middle += [first + k for k in range(1, len(lengths) - 1) if max(lengths[k - 1 : k + 2]) <= LONGEST]
         spread = np.arange(COUNTS[part]) * len(middle) // COUNTS[part]
-        found[part] = sentences, np.array(middle)[spread]
-    return found, numbers
+        by_part[part] = sentences, np.array(middle)[spread]
+    return by_part, numbers
 
 
 def padded(rows: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
@@ -106,18 +106,18 @@ class Network(nn.Module):
     def forward(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         """-log(p + 1e-8) of all words of either neighbour, summed, and how many they are."""
         words, mask = batch["sentence"]
-        vector, found = self.encoder(self.embedding[words], mask, self.output.new_zeros(len(words), UNITS))[:, -1], {}
+        vector, nlls = self.encoder(self.embedding[words], mask, self.output.new_zeros(len(words), UNITS))[:, -1], {}
         for name, decoder in self.decoders.items():
             words, mask = batch[name]
             before = torch.cat([self.output.new_zeros(len(words), 1, WORD), self.embedding[words[:, :-1]]], 1)
             logits = decoder(before, mask, vector)[mask] @ self.output + self.output_bias
             p = logits.softmax(1).gather(1, words[mask][:, None])
-            found[name] = -(p + 1e-8).log().sum(), mask.sum()
-        return found
+            nlls[name] = -(p + 1e-8).log().sum(), mask.sum()
+        return nlls
 
 
-def total(found: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
-    return sum((nll for nll, _ in found.values()), torch.zeros(()))
+def total(nlls: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
+    return sum((nll for nll, _ in nlls.values()), torch.zeros(()))
 
 
 @torch.no_grad()

@@ -133,20 +133,20 @@ def kill(command: Command, kills: int, draw: random.Random, aside: Path) -> dict
     shutil.copytree(before, calm)
     seconds = whole(lambda: command.act(calm))
     expected = tree(calm)
-    found = {"kills": 0, "late": 0, "another end": 0, "left over": 0}
-    while found["kills"] < kills:
+    counts = {"kills": 0, "late": 0, "another end": 0, "left over": 0}
+    while counts["kills"] < kills:
         folder = Path(shutil.copytree(before, aside / "killed"))
         act = functools.partial(command.act, folder)
         for _ in range(draw.choice((1, 1, 2))):
-            found["kills" if hit(act, seconds * 1.1 * draw.random()) else "late"] += 1
+            counts["kills" if hit(act, seconds * 1.1 * draw.random()) else "late"] += 1
         whole(act)
         ended = tree(folder)
         if ended != expected:
             strange = {name for name in ended if name not in expected}
-            found["left over" if strange else "another end"] += 1
+            counts["left over" if strange else "another end"] += 1
             print({name for name in expected | ended if expected.get(name) != ended.get(name)}, file=sys.stderr)
         shutil.rmtree(folder)
-    return found | {"seconds undisturbed": round(seconds, 2)}
+    return counts | {"seconds undisturbed": round(seconds, 2)}
 
 
 def commands() -> dict[str, Command]:

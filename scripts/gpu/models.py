@@ -38,16 +38,16 @@ Numbers = dict[tuple[Any, ...], float]  # by step, split, mode, variant and metr
 
 
 def numbers(run: Path) -> Numbers:
-    found: Numbers = {}
+    values: Numbers = {}
     for record in directory.curve(directory.read(run)):
         place = tuple(str(record.get(key)) for key in ("step", "split", "mode", "variant"))
-        found |= {(*place, name): float(value) for name, value in record.items() if name not in PLACE}
-    return found
+        values |= {(*place, name): float(value) for name, value in record.items() if name not in PLACE}
+    return values
 
 
-def apart(one: Numbers, other: Numbers, step: int, metric: str = "") -> float:
+def apart(first: Numbers, second: Numbers, step: int, metric: str = "") -> float:
     """The largest relative difference at a step; infinite where the two do not have the same numbers there."""
-    a, b = ({k: v for k, v in n.items() if k[0] == str(step) and metric in ("", k[-1])} for n in (one, other))
+    a, b = ({k: v for k, v in n.items() if k[0] == str(step) and metric in ("", k[-1])} for n in (first, second))
     if not a or a.keys() != b.keys():
         return float("inf")
     return max(abs(a[k] - b[k]) / max(abs(a[k]), abs(b[k]), 1e-30) for k in a)
@@ -68,10 +68,10 @@ def compare(model: str, norm: str, device: str, updates: int) -> dict[str, Any]:
                 raise SystemExit(f"{model}, {norm}: {name} on {on} is {status}")
             return numbers(path)
 
-        found, seconds = {}, {}
+        curves, seconds = {}, {}
         for name, on in (("cpu", "cpu"), ("device", device)):
             began = time.monotonic()
-            found[name] = run(name, on)
+            curves[name] = run(name, on)
             seconds[name] = time.monotonic() - began
         for name, first, second in (
             ("resumed", device, device),
@@ -79,15 +79,15 @@ def compare(model: str, norm: str, device: str, updates: int) -> dict[str, Any]:
             ("from cpu", "cpu", device),
         ):
             run(name, first, until=updates // 2)
-            found[name] = run(name, second)
+            curves[name] = run(name, second)
     spec = small(model, *words)
     loss = unlearned(spec.config, spec.sites).loss
     record: dict[str, Any] = {"step": "models", "case": f"{model}, {norm}", "device": device, "updates": updates}
     record |= {f"seconds {name}": round(value, 1) for name, value in seconds.items()}
-    record["early loss"] = apart(found["device"], found["cpu"], EARLY, loss)
+    record["early loss"] = apart(curves["device"], curves["cpu"], EARLY, loss)
     for name, reference in (("device", "cpu"), ("resumed", "device"), ("to cpu", "cpu"), ("from cpu", "cpu")):
-        record[f"{name}: loss"] = apart(found[name], found[reference], updates, loss)
-        record[f"{name}: any metric"] = apart(found[name], found[reference], updates)
+        record[f"{name}: loss"] = apart(curves[name], curves[reference], updates, loss)
+        record[f"{name}: any metric"] = apart(curves[name], curves[reference], updates)
     late = max(value for name, value in record.items() if name.endswith(": loss"))
     return record | {"met": record["early loss"] <= EARLY_APART and late <= LATE_APART}
 

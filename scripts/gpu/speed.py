@@ -110,12 +110,12 @@ def layers(shape: rnn.Shape, device: str) -> Found:
     plain, _ = stepping(kind(shape.inputs, shape.hidden, batch_first=True))
     for name in ("eager", "graph") if device == "cuda" else ("eager",):
         side, memory = (eager, None) if name == "eager" else graphed(eager, leaves)
-        found: dict[str, Any] = {}
+        memories: dict[str, Any] = {}
         if device == "cuda":
-            found = {"MiB": peak(eager) if memory is None else memory, "MiB plain": peak(plain)}
+            memories = {"MiB": peak(eager) if memory is None else memory, "MiB plain": peak(plain)}
         took = timed({name: side, "plain": plain}, device)
         row = harness.row(f"{shape.name}: LN, {name} / nn.{kind.__name__}", took[name], took["plain"], 1)
-        yield {key: value for key, value in asdict(row).items() if value is not None} | found
+        yield {key: value for key, value in asdict(row).items() if value is not None} | memories
     took = timed({name: generative.by(name, eager) for name in ("aten", "loop")}, device)
     row = harness.row(f"{shape.name}: LN, ATen / the plain loop", took["aten"], took["loop"], 1, goal=1 / 1.5)
     yield asdict(row)
@@ -199,8 +199,8 @@ if __name__ == "__main__":
     failed = 0
     for case, measure in cases.items():
         try:
-            for found in measure():
-                print(json.dumps({"step": given.what, "device": given.device} | found), flush=True)
+            for row in measure():
+                print(json.dumps({"step": given.what, "device": given.device} | row), flush=True)
         except (RuntimeError, AssertionError) as error:  # the other cases are still of use
             failed, why = 1, " ".join(repr(error).split())[:400]
             print(json.dumps({"step": given.what, "device": given.device, "case": case, "error": why}), flush=True)

@@ -53,13 +53,13 @@ class Recorded:
 
 def examples(artifact: str, fidelity: str) -> Arrays:
     config = plan.config_without_arm(artifact, fidelity, [])
-    found = {}
+    arrays = {}
     for part, split in datasets.load(config["data"], seed=SEED).splits.items():
         for name, tensor in split.tensors.items():
-            found[f"{part}.{name}"] = (tensor.values if isinstance(tensor, Ragged) else tensor).numpy()
+            arrays[f"{part}.{name}"] = (tensor.values if isinstance(tensor, Ragged) else tensor).numpy()
             if isinstance(tensor, Ragged):
-                found[f"{part}.{name}.offsets"] = tensor.offsets.numpy()
-    return found
+                arrays[f"{part}.{name}.offsets"] = tensor.offsets.numpy()
+    return arrays
 
 
 def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
@@ -77,13 +77,13 @@ def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
     model.draws = lambda purpose: Recorded(stream(SEED, purpose, 0), drawn)
     loss = model(**batch)
     loss.backward()
-    found = {"loss": loss.detach().numpy()}
-    found |= {f"batch.{name}": tensor.numpy() for name, tensor in batch.items()}
-    found |= {f"drawn.{number}": array for number, array in enumerate(drawn)}
+    arrays = {"loss": loss.detach().numpy()}
+    arrays |= {f"batch.{name}": tensor.numpy() for name, tensor in batch.items()}
+    arrays |= {f"drawn.{number}": array for number, array in enumerate(drawn)}
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        found |= {f"weight.{name}": parameter.detach().numpy(), f"gradient.{name}": parameter.grad.numpy()}
-    return found
+        arrays |= {f"weight.{name}": parameter.detach().numpy(), f"gradient.{name}": parameter.grad.numpy()}
+    return arrays
 
 
 def updates(artifact: str, fidelity: str, arm: str, overrides: Sequence[str], given: Arrays) -> Arrays:
@@ -94,34 +94,34 @@ def updates(artifact: str, fidelity: str, arm: str, overrides: Sequence[str], gi
 
     def tensors(of: object) -> dict[str, Tensor]:
         start = f"{of}."
-        found = {name.removeprefix(start): torch.from_numpy(a) for name, a in given.items() if name.startswith(start)}
-        return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in found.items()}
+        named = {name.removeprefix(start): torch.from_numpy(a) for name, a in given.items() if name.startswith(start)}
+        return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in named.items()}
 
     def weights(when: str) -> Arrays:
         return {f"{when}.{name}": p.detach().numpy().copy() for name, p in model.named_parameters()}
 
-    found = weights("initial")
+    arrays = weights("initial")
     for number in itertools.takewhile(tensors, itertools.count()):
         with models.update(model, SEED, number):
             loss = model(**tensors(number))
         loss.backward()
-        found[f"loss.{number + 1}"] = loss.detach().numpy()
+        arrays[f"loss.{number + 1}"] = loss.detach().numpy()
         if number == 0:
             for name, p in model.named_parameters():
                 assert p.grad is not None, name
-                found[f"gradient.{name}"] = p.grad.numpy().copy()
+                arrays[f"gradient.{name}"] = p.grad.numpy().copy()
         adjust(number)
         optimizer.step()
         optimizer.zero_grad()
-    found |= weights("updated")
+    arrays |= weights("updated")
     model.eval()
     with torch.no_grad():
         metrics = {name: m.sums.sum() / m.counts.sum() for name, m in model.evaluate(**tensors("evaluated")).items()}
         metrics |= model.whole("", model.collect(**tensors("evaluated")))
-    found |= {f"metric.{name}": torch.as_tensor(m, dtype=torch.float64).mean().numpy() for name, m in metrics.items()}
+    arrays |= {f"metric.{name}": torch.as_tensor(m, dtype=torch.float64).mean().numpy() for name, m in metrics.items()}
     data = datasets.load(spec.config["data"], seed=SEED)
     valid = data.splits["valid"].batch(slice(None)).tensors
-    return found | {"words": np.array(data.words)} | {f"data.{name}": tensor.numpy() for name, tensor in valid.items()}
+    return arrays | {"words": np.array(data.words)} | {f"data.{name}": tensor.numpy() for name, tensor in valid.items()}
 
 
 if __name__ == "__main__":
