@@ -1,6 +1,6 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
-The Python API is `create_norm`, `epoch`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
+The Python API is `create_norm`, `epoch`, `swap`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
 first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither. Errors are
 kinds of `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is
 in `normbench.extend`.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from normbench.library.norms import create_norm, epoch
     from normbench.library.recurrent import GRU, LSTM
     from normbench.library.runs import load_runs
+    from normbench.library.swap import swap
     from normbench.library.torch_weights import load_torch
 
 __version__ = "0.2.0"
@@ -34,6 +35,7 @@ __all__ = [
     "epoch",
     "load_runs",
     "load_torch",
+    "swap",
 ]
 
 _HOME = {
@@ -43,6 +45,7 @@ _HOME = {
     "LSTM": "recurrent",
     "load_torch": "torch_weights",
     "load_runs": "runs",
+    "swap": "swap",
 }
 
 

@@ -23,7 +23,7 @@ NAMES = """
 PUBLIC = {"normbench", "normbench.extend"}
 ALLOWED = {*sys.stdlib_module_names, "torch", "numpy"}
 DATA = {"wine.py": {"sklearn"}}  # where an example has its data from
-EXAMPLES = [ROOT / "examples" / "library.py", *sorted((ROOT / "examples").glob("own_*/**/*.py"))]
+EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), *sorted((ROOT / "examples").glob("own_*/**/*.py"))]
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
 # a class, by a path that may change
 INTERNAL = re.compile(r"normbench\.(norms|models|data|rnn)(\.\w+)*\.[A-Z]\w*[a-z]\w*")
