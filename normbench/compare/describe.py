@@ -27,7 +27,7 @@ from normbench.compare.difference import (
 from normbench.compare.groups import Task
 from normbench.compare.question import BEST, END, TUNED, has_logged
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
-from normbench.draw.text import format_seeds, minus
+from normbench.draw.text import format_seeds
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -150,7 +150,7 @@ def difference(d: Difference | None, unit: str = "", forms: Forms | None = None)
     seeds = f" (n = {d.n})"
     if d.interval:
         seeds = "" if d.paired else ", unpaired"
-    estimate = minus(format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None))
+    estimate = format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None)
     return f"{estimate}{unit and f' {unit}'}{seeds}"
 
 
@@ -200,12 +200,9 @@ def table(rows: Sequence[Row], c: Comparison) -> list[Texts]:
     pace = one_format((1000 * row.seconds_per_step, None) for row in rows if row.seconds_per_step)
     best_forms = Forms.among((row.best.mean, row.best.interval) for row in rows if row.best.mean is not None)
     columns = (
-        [NOT_LOGGED if row.unlogged else minus(row.at.text(False, c.forms.of(row.at.interval))) for row in rows],
-        [{seed: minus(seed_form(value)) for seed, value in row.values.items() if value is not None} for row in rows],
-        [
-            NOT_LOGGED if row.lacks(row.best) else minus(row.best.text(False, best_forms.of(row.best.interval)))
-            for row in rows
-        ],
+        [NOT_LOGGED if row.unlogged else row.at.text(False, c.forms.of(row.at.interval)) for row in rows],
+        [{seed: seed_form(value) for seed, value in row.values.items() if value is not None} for row in rows],
+        [NOT_LOGGED if row.lacks(row.best) else row.best.text(False, best_forms.of(row.best.interval)) for row in rows],
         column([row.time for row in rows if row.time], count=False) or [""] * len(rows),  # all have one, or none
         [difference(d, forms=c.difference_forms) for d in differences],
         [_p(d.p if d else None) for d in differences],

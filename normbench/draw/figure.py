@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from normbench.draw import captions
 from normbench.draw.panels import Line, Panel, layout
 from normbench.draw.style import WIDTH, pyplot, save
-from normbench.draw.text import visible
+from normbench.draw.text import minus, visible
 
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 FULL, LETTER, LINE = 8.4, 0.066, 0.17  # inches: a figure's width, a letter of the legend, a line of it
@@ -129,5 +129,5 @@ def _finish(axis: Any, panel: Panel, title: str, coincide: str, last: bool) -> N
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
     if ticks := panel.ticks():
-        axis.set_yticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        axis.set_yticks(ticks, [minus(f"{tick:.3g}") for tick in ticks])
         axis.set_yticks([], minor=True)

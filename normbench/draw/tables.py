@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.draw.text import visible
+from normbench.draw.text import minus, visible
 from normbench.runs.run import LOSSES, Run
 from normbench.stats.series import CLOCKS, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
@@ -82,15 +82,19 @@ def one_format(numbers: Iterable[tuple[float, Interval | None]]) -> Form:
     ]
     needed = needed or [(2 - _power(mean), 3) for mean, interval in numbers if mean and not interval]
     if not needed:
-        return lambda value: f"{value:.4g}"
+        return _true_minus(".4g")
     ends = [value for mean, interval in numbers for value in (mean, *(interval or ()))]
     largest = max(abs(value) for value in ends if math.isfinite(value))
     wanted = sorted(decimals for decimals, _ in needed)
     decimals = max(0, min(max(statistics.median_low(wanted), wanted[-1] - 1), 4 - _power(largest)))
     if decimals <= 5 and wanted[-1] - decimals <= 1 and largest < 1e5:
-        return lambda value: f"{value:z.{decimals}f}"
+        return _true_minus(f"z.{decimals}f")
     digits = min(4, max(digits for _, digits in needed))
-    return lambda value: f"{value:z.{max(1, digits - 1)}e}"
+    return _true_minus(f"z.{max(1, digits - 1)}e")
+
+
+def _true_minus(form: str) -> Form:
+    return lambda value: minus(f"{value:{form}}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from normbench.config import plan
 from normbench.draw.panels import AXES, Look, Panel, Quantity, line_of
 from normbench.draw.style import EXTRA_COLOURS, colours_of
 from normbench.draw.tables import Entry, estimate_entry, times_entry, within
-from normbench.draw.text import show
+from normbench.draw.text import minus, show
 from normbench.papers.claims import MODES, READ, Artifact, Cell, Column, Endpoint, Figure, Line, Part, Scale, Table
 from normbench.papers.endpoints import Outcome, levelled, outcome_of
 from normbench.runs.run import LOSSES, Run
@@ -184,7 +184,7 @@ def _entry(
         text = f"{show(statistics.median(seeds))} (seeds: {', '.join(map(show, seeds))})"
         return Entry(*where, entry.n, paper=paper, literal=text)
     if column.digits and entry.mean is not None:
-        return replace(entry, literal=f"{entry.mean:.{column.digits}g}" if abs(entry.mean) > TINY else "0")
+        return replace(entry, literal=minus(f"{entry.mean:.{column.digits}g}") if abs(entry.mean) > TINY else "0")
     return entry
 
 

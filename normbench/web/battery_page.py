@@ -16,7 +16,6 @@ from normbench.draw import captions
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.style import colours_of, on_dark
 from normbench.draw.tables import final_entry, format_estimate, grid
-from normbench.draw.text import minus
 from normbench.web import figures, forest, site
 
 CHIPS = {answer.BETTER: "good", answer.WORSE: "bad", answer.UNDECIDED: "open", answer.NOT_YET: "none"}
@@ -81,7 +80,7 @@ def format_effect(c: Comparison) -> str:
     log = c.unit == "log ratio"
     mean, low, high = map(math.exp, numbers) if log else numbers
     unit = " times" if log else "" if c.unit == "difference" else f" {c.unit}"
-    return f"{minus(format_estimate(mean, (low, high)))}{unit}"
+    return f"{format_estimate(mean, (low, high))}{unit}"
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:

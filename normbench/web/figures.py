@@ -64,7 +64,7 @@ def log_axis(low: float, high: float) -> dict[str, Any]:
     axis = {"type": "log", "range": [math.log10(low), math.log10(high)]}
     if high < 100 * low:
         ticks = log_ticks(low, high)
-        return axis | _ticks(ticks, [f"{tick:.6g}" for tick in ticks])
+        return axis | _ticks(ticks, [minus(f"{tick:.6g}") for tick in ticks])
     return axis | {"dtick": math.ceil(math.log10(high / low) / MOST_DECADES)}
 
 

@@ -102,7 +102,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
     form = one_format((effect, (ends[0], ends[1]) if ends else None) for effect, *ends in estimates)
 
     def number(value: float) -> str:
-        return minus(form(scale(value)))
+        return form(scale(value))
 
     def x(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)

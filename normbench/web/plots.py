@@ -22,7 +22,7 @@ from normbench.compare.question import TUNED, value
 from normbench.draw.panels import Line, Look
 from normbench.draw.style import REFERENCE
 from normbench.draw.tables import mean_of_all
-from normbench.draw.text import cut, minus, show, told_apart
+from normbench.draw.text import cut, show, told_apart
 from normbench.runs.run import Run
 from normbench.stats.series import Point, Series, aggregate, series, variants
 from normbench.web.board import AXES, CACHE, ONE, Board, in_units, joined, key_of, stamp, unit_of
@@ -376,7 +376,7 @@ def sensitivity(board: Board) -> Figure | None:
         rates, means = [cell.values[TUNED] for cell in cells], [row.at.mean or 0.0 for row in rows]
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
-        texts = [f"at {rate:g}: {minus(row.at.text())}{unit}" for rate, row in zip(rates, rows, strict=True)]
+        texts = [f"at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
         trace = markers(
             "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
         )

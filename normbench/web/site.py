@@ -16,7 +16,7 @@ import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from normbench.draw.text import show, visible
+from normbench.draw.text import minus, show, visible
 from normbench.errors import BadInput, class_of
 from normbench.papers import tally
 from normbench.papers.claims import format_cell
@@ -97,6 +97,7 @@ def environment() -> jinja2.Environment:
         "word_class": tally.word_news,
         "code": _code,
         "number": show,
+        "minus": minus,
         "json": htmlsafe_json_dumps,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),

@@ -81,7 +81,7 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
         texts = [f"{style.name}, seed {seed}: {minus(f'{number:.4g}')}{unit}" for seed, number in of_seeds.items()]
         small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
         data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
-        text = f"{style.name}: {minus(row.at.text())}{unit}"
+        text = f"{style.name}: {row.at.text()}{unit}"
         interval = row.at.interval or (mean, mean)
         visible = max(interval[0], low), min(interval[1], high)
         error = error_of([mean], [row.at.interval and visible], 1.6)

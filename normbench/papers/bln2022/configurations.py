@@ -10,6 +10,7 @@ from itertools import combinations
 from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
 from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry, mean_of_all, percents, within
+from normbench.draw.text import show
 from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
 from normbench.stats.series import Point, Series, at_epoch
@@ -116,7 +117,7 @@ def _summary(artifact: Artifact, runs: Sequence[Run], size: float, column: str, 
         ("std of their mean over seeds", spread),
         ("Kendall's tau between seeds, mean over pairs", statistics.fmean(between) if between else None),
     ):
-        text = "–" if value is None else f"{value:.3g}"
+        text = show(value)
         entries.append(Entry(group, row, column, "", len(means), value, literal=text))
     order = sorted(groups, key=groups.__getitem__) if (groups := _groups(_mean_grid(grids))) else []
     paper_order = ", ".join(artifact.reference["group_order"][size])
@@ -139,7 +140,7 @@ def _between(cells: dict[float, list[Run]]) -> list[Entry]:
             "",
             len(large),
             mean,
-            literal="–" if mean is None else f"{mean:.3g}",
+            literal=show(mean),
         )
     ]
 
