@@ -145,7 +145,7 @@ def _answer(given: Mapping[str, str], results: Path) -> str:
             raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
         return f"{given['what']}: **{rules.UNTESTED}** ({id})"
     fidelity, claim = judged[id]
-    number = ClaimText.of(claim).effect
+    number = ClaimText.of(claim).effect.partition(" × ")[0]  # the examples stand on its page
     word = " · ".join([f"**{claim.word}**", *(text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE)])
     texts = [text for text in (word, escape(number)) if text]
     but = f"; {given['but']}" if "but" in given else ""
