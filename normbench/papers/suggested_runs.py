@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
-from normbench.papers.claims import Claim, place_of
+from normbench.papers.claims import Claim, Part, place_of
 from normbench.papers.decide import Suggestion, Verdict
 from normbench.papers.parts import PartResult
 from normbench.papers.rules_file import ALPHA, POWER
@@ -24,7 +24,7 @@ from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, w
 MOST = 1000  # seeds that are within reach
 
 NOTHING = Suggestion(runs=None, hours=None, seeds=None, under=(), command="", kind="")
-Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
+Place = tuple[tuple[str, Any], ...]  # arm and axes
 
 
 def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Plan) -> Suggestion | None:
@@ -45,43 +45,36 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
         return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
     if controls := _lacking(claim, claim.controls, runs, plan):
         return _missing(claim, controls, runs, plan)
-    open_ones = [control for control in judged.controls if control.word == rules.UNDECIDED]
-    if not open_ones and claim.unvaried:
+    undecided = [control for control in judged.controls if control.word == rules.UNDECIDED]
+    if not undecided and claim.unvaried:
         return replace(NOTHING, kind="control", under=claim.unvaried)
-    parts = [part for control in open_ones for part in control.parts]
-    return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in open_ones])
+    parts = [part for control in undecided for part in control.parts]
+    return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
 
 
-def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> Lacking:
-    """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
-    lacking: Lacking = set()
+def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> set[tuple[Place, str, int]]:
+    """Place, control and seed of the claim's planned runs under these settings that are not among `runs`."""
+    lacking = set()
     for control in controls:
         group = [run for run in runs if run.control == control]
         for part in claim.parts:
-            for _, cell in part.contrast:
-                place = place_of(cell)
-                trained = {run.seed for run in group if run.matches(place)}
-                axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
-                lacking |= {
-                    (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, claim.alone(plan.fidelity, control))
-                    if seed not in trained
-                }
+            planned = plan.seeds(part, control, claim.alone(plan.fidelity, control))
+            for place in _places(part):
+                trained = {run.seed for run in group if run.matches(dict(place))}
+                lacking |= {(place, control, seed) for seed in planned if seed not in trained}
     return lacking
 
 
-def _missing(claim: Claim, left: Lacking, runs: Sequence[Run], plan: Plan) -> Suggestion:
+def _places(part: Part) -> list[Place]:
+    return [tuple(sorted(place_of(cell).items())) for _, cell in part.contrast]
+
+
+def _missing(claim: Claim, lacking: set[tuple[Place, str, int]], runs: Sequence[Run], plan: Plan) -> Suggestion:
     words = [f"{plan.artifact.command} --only {claim.id}"]
-    words += ["--controls"] if any(control for *_, control, _ in left) else []
+    words += ["--controls"] if any(control for _, control, _ in lacking) else []
     words += [f"--fidelity {plan.fidelity}"] if plan.fidelity != "paper" else []
-    hours = _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
-    return replace(
-        NOTHING,
-        kind="missing",
-        runs=len(left),
-        hours=_rounded(hours),
-        command=" ".join(words),
-    )
+    hours = _hours([place for place, _, _ in lacking], runs)
+    return replace(NOTHING, kind="missing", runs=len(lacking), hours=hours, command=" ".join(words))
 
 
 def _seeds_needed(
@@ -104,19 +97,10 @@ def _seeds_needed(
     if None in needed:
         return replace(NOTHING, kind="out of reach", under=tuple(under))
     most = max(n for n in needed if n is not None)
-    places = dict.fromkeys(tuple(place_of(cell).items()) for part in claim.parts for _, cell in part.contrast)
-    cells = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
-    settings = max(1, len(under))
-    hours = _hours(cells * most, runs)
-    hours = None if hours is None else _rounded(hours * settings)
-    return replace(
-        NOTHING,
-        kind="seeds",
-        seeds=most,
-        runs=len(cells) * most * settings,
-        hours=hours,
-        under=tuple(under),
-    )
+    places = [*dict.fromkeys(place for part in claim.parts for place in _places(part))]
+    times = most * max(1, len(under))
+    hours = _hours(places, runs, times)
+    return replace(NOTHING, kind="seeds", seeds=most, runs=len(places) * times, hours=hours, under=tuple(under))
 
 
 def _seeds(part: PartResult, alpha: float) -> int | None:
@@ -148,19 +132,15 @@ def _of_seeds(part: PartResult) -> float:
     return (high - low) / 2 / t_quantile(part.n - 1, part.level or 1 - ALPHA) / math.sqrt(1 + 1 / part.n)
 
 
-def _rounded(hours: float | None) -> float | None:
-    """Two digits: it is a guess."""
-    return None if hours is None else float(f"{hours:.2g}")
-
-
-def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[Run]) -> float | None:
-    """By the median of timed runs of the same arm and axes, else of the axes, else of all; None without any."""
-    seconds = 0.0
-    for arm, axes in places:
-        timed = [run for run in runs if run.seconds]
+def _hours(places: Sequence[Place], runs: Sequence[Run], times: int = 1) -> float | None:
+    """By the median of timed runs of the same arm and axes, else of the axes, else of all, in two digits; None without
+    any."""
+    timed, seconds = [run for run in runs if run.seconds], 0.0
+    for place in places:
+        axes = {key: value for key, value in place if key != "arm"}
         like = [run for run in timed if run.matches(axes)]
-        same = [run for run in like if run.arm == arm]
+        same = [run for run in like if run.matches(dict(place))]
         if not (chosen := same or like or timed):
             return None
-        seconds += statistics.median(run.seconds or 0.0 for run in chosen)
-    return seconds / 3600
+        seconds += times * statistics.median(run.seconds or 0.0 for run in chosen)
+    return float(f"{seconds / 3600:.2g}")
