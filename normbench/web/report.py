@@ -262,14 +262,23 @@ def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[st
 def _claims(page: _Page) -> list[dict[str, Any]]:
     """The index entries of the claims of one artifact."""
     entry = page.entry
+    texts = [ClaimText.of(claim, entry.verdicts.amendments) for claim in entry.verdicts.claims]
     return [
         {
-            "text": ClaimText.of(claim, entry.verdicts.amendments), "page": page.file, "title": page.short_title,
-            "fidelity": entry.fidelity, "paper": page.paper, "ours": claim.ours, "word": claim.word,
-            "exact": claim.kind == "exact", "part": describe.deciding(claim),
+            "text": text, "search": _search_text(text, entry), "page": page.file, "fidelity": entry.fidelity,
+            "paper": page.paper, "ours": text.claim.ours, "word": text.claim.word,
+            "exact": text.claim.kind == "exact", "part": describe.deciding(text.claim),
         }
-        for claim in entry.verdicts.claims
+        for text in texts
     ]  # fmt: skip
+
+
+def _search_text(text: ClaimText, entry: Published) -> str:
+    """What a claim is found by beside what the index shows of it: its page, the paper's words, what is open, controls."""
+    claim, artifact = text.claim, entry.artifact
+    of_page = (entry.title, artifact.question) if artifact else (entry.title,)
+    choices = [choice for c in artifact.claims if c.id == claim.id for choice in c.open] if artifact else []
+    return " ".join([*of_page, claim.quote, claim.locator, text.besides, *choices, *text.controls])
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -196,6 +196,21 @@ def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromiu
     page.keyboard.type("LN-F4")
     assert visible.all_inner_texts() == ["LN-F4"]
     assert page.locator(".shown").inner_text() == f"1 of {len(verdicts)} claims"
+    (claim,) = (claim for claim in verdicts if claim["id"] == "LN-F4")
+    for words, finds in (
+        ("permutation-invariant", True),  # of the page's title
+        (claim["quote"], True),
+        ("learning rate", True),  # an open choice
+        ("lr-high", True),
+        ("n-f", True),
+        ("LN-F", True),
+        ("128", True),
+        ("28", False),
+        ("12", False),
+    ):
+        page.keyboard.press("Control+A")
+        page.keyboard.type(words)
+        assert ("LN-F4" in visible.all_inner_texts()) == finds, words
     page.keyboard.press("Control+A")
     page.keyboard.type("nothing has this")
     assert visible.count() == 0 and page.locator(".paper:visible, .effects:visible").count() == 0

@@ -179,10 +179,7 @@ def test_nobody_is_in_front_where_nothing_says_which_way_is_better() -> None:
 @pytest.mark.parametrize(
     ("name", "better"),
     [
-        *(
-            (name, "lower")
-            for name in ("loss", "val_loss", "trainLoss", "loss_epoch", "error", "eval/perplexity")
-        ),
+        *((name, "lower") for name in ("loss", "val_loss", "trainLoss", "loss_epoch", "error", "eval/perplexity")),
         *((name, "higher") for name in ("accuracy", "acc_top1", "recall@1", "mAP50-95(B)", "BLEU4", "mean_reward")),
         *((name, "") for name in ("gap", "loss_scale", "recall_time", "reward_std", "heatmap", "terrors", "lr", "5")),
     ],

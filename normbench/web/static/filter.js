@@ -1,4 +1,5 @@
-// The index: claims by a text in them and by their verdict. What is folded opens while something is looked for.
+// The index: claims by their verdict and by words in their sentences, in the paper's, and in the titles of their pages.
+// What is folded opens while something is looked for.
 "use strict";
 
 (function () {
@@ -6,28 +7,41 @@
   const search = form.querySelector("input[type=search]");
   const boxes = Array.from(form.querySelectorAll("input[type=checkbox]"));
   const status = form.querySelector(".shown");
-  const claims = Array.from(document.querySelectorAll("[data-word]"), (element) => ({
+  const link = (element) => element.querySelector("a").getAttribute("href");
+  const listed = Array.from(document.querySelectorAll(".finding"), (element) => ({
     element,
     word: element.dataset.word,
-    text: `${element.textContent} ${element.dataset.text || ""} ${context(element)}`.toLowerCase(),
+    text: `${element.textContent} ${element.dataset.text} ${paper(element)}`.toLowerCase(),
   }));
-  const listed = claims.filter((claim) => claim.element.matches(".finding"));
+  const texts = new Map(listed.map(({ element, text }) => [link(element), text]));
+  const effects = Array.from(document.querySelectorAll(".effects [data-word]"), (element) => ({
+    element,
+    word: element.dataset.word,
+    text: texts.get(link(element)) || "",
+  }));
+  const claims = [...listed, ...effects];
   const folds = Array.from(document.querySelectorAll(".fold"));
   const counts = document.querySelectorAll(".fold .count");
   const tallies = Array.from(document.querySelectorAll(".tally"), (element) => ({ element, text: element.textContent, block: element.parentElement }));
 
   // the paper's name finds its claims, too
-  function context(element) {
+  function paper(element) {
     const heading = element.closest("section").querySelector("h2");
-    return `${element.dataset.title || ""} ${heading ? heading.textContent : ""}`;
+    return heading ? heading.textContent : "";
+  }
+
+  // A number at an end of a term is a whole one: 16 finds neither 2016 nor 0.16.
+  function pattern(term) {
+    const text = term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    return new RegExp(`${/^\d/.test(term) ? "(?<![\\d.])" : ""}${text}${/\d$/.test(term) ? "(?!\\d|\\.\\d)" : ""}`);
   }
 
   function apply() {
     const words = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-    const terms = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const terms = search.value.toLowerCase().split(/\s+/).filter(Boolean).map(pattern);
     const looking = words.size > 0 || terms.length > 0;
     claims.forEach(({ element, word, text }) => {
-      element.hidden = (words.size > 0 && !words.has(word)) || !terms.every((term) => text.includes(term));
+      element.hidden = (words.size > 0 && !words.has(word)) || !terms.every((term) => term.test(text));
     });
     document.querySelectorAll(".fold, .block, section.paper, .effects figure, .effects").forEach((group) => {
       group.hidden = !group.querySelector("[data-word]:not([hidden])");
