@@ -1,11 +1,14 @@
-"""normbench from Python: python examples/library.py. A normalizer, an LSTM with one, and finished runs as a table."""
+"""normbench from Python: python examples/library.py. Normalizers, an LSTM, runs as a table, a trained network."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import torch
 from torch import nn
 
-from normbench import GRU, LSTM, NormbenchError, create_norm, epoch, load_runs
+from normbench import GRU, LSTM, NormbenchError, create_norm, epoch, load_model, load_runs
 
 
 def classifier(norm: str) -> nn.Sequential:
@@ -53,6 +56,14 @@ def main() -> None:
     curves = load_runs("ln2016/fig6", "norm=layer", records=True)
     curves = curves[curves["run"].isin(runs["run"])]
     print(f"{len(curves)} records of {curves['run'].nunique()} runs")
+
+    command = [sys.executable, "-m", "normbench", "train", "model=mnist_mlp", "data=digits", "norm=batch"]
+    subprocess.run([*command, "model.hidden_sizes=[32]", "train.epochs=5"], check=True, capture_output=True)
+    trained = load_runs("model=mnist_mlp", "data=digits", "norm=batch", "train.epochs=5").iloc[-1]
+    network, config = load_model(trained["run"])  # its best weights by validation, in evaluation mode
+    print(
+        f"{config['norm']['name']} after {config['train']['epochs']} epochs:", network.predict(torch.rand(2, 64)).shape
+    )
 
 
 if __name__ == "__main__":

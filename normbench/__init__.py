@@ -1,9 +1,9 @@
 """normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
 
-The Python API is `create_norm`, `epoch`, `swap`, `LSTM`, `GRU`, `load_torch` and `load_runs`. Each is imported at its
-first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither. Errors are
-kinds of `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets import is
-in `normbench.extend`.
+The Python API is `create_norm`, `epoch`, `swap`, `LSTM`, `GRU`, `load_torch`, `load_model` and `load_runs`. Each is
+imported at its first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither.
+Errors are kinds of `NormbenchError`: the table in `normbench.errors`. What one's own normalizers, models and data sets
+import is in `normbench.extend`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from normbench.core import extras
 from normbench.errors import BadInput, Busy, Diverged, Failed, NormbenchError
 
 if TYPE_CHECKING:
+    from normbench.library.models import load_model
     from normbench.library.norms import create_norm, epoch
     from normbench.library.recurrent import GRU, LSTM
     from normbench.library.runs import load_runs
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "create_norm",
     "epoch",
+    "load_model",
     "load_runs",
     "load_torch",
     "swap",
@@ -43,6 +45,7 @@ _HOME = {
     "epoch": "norms",
     "GRU": "recurrent",
     "LSTM": "recurrent",
+    "load_model": "models",
     "load_torch": "torch_weights",
     "load_runs": "runs",
     "swap": "swap",

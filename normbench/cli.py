@@ -35,6 +35,7 @@ COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the 
     "show": "show one run: configuration, environment, last records",
     "rerun": "repeat a run, and measure how far apart the two curves are",
     "sample": "list the samples of a trained model, or draw new ones",
+    "weights": "write the weights of a trained network into a file, the best by validation",
     "battery": "test a normalizer: contract, LN Table 1, every experiment",
     "dashboard": "compare curves in the browser, live; only you can open it, on this machine",
     "report": "write a static HTML site of all published artifacts",

@@ -71,7 +71,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
             if command == "sample":
                 assert any(does[option] in vars(kind) for kind in classes), f"{path.name}: {command} {run} {option}"
             commands.append(command)
-    assert set(commands) == {"show", "rerun", "sample"}
+    assert set(commands) == {"show", "rerun", "sample", "weights"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "results/README.md"])

@@ -255,7 +255,7 @@ class Evaluation:
                 f"data={self.data.name}."
             )
         needs_best = settings["also_at_best"] or settings["reshuffles"] or settings["test"] == "lowest"
-        needs_best = needs_best or "best" in config["train"]["keep"]
+        needs_best = needs_best or ("best" in config["train"]["keep"] and "last" not in config["train"]["keep"])
         may_lack = {*self.data.splits, "valid"}  # the default split may be missing if nothing is chosen by it
         if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise BadInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,7 @@ def locate_run(name: str, results: Path) -> tuple[Run, Path]:
     run = ours(name, results)
     copy = Runs(results, {run.id}).copy(run.id)
     if copy is None or copy.status == "damaged":
-        raise BadInput(
-            f"run {run.id} is published without its weights: train it below another --results to draw from it."
-        )
+        raise BadInput(f"run {run.id} is published without its weights: train it below another --results.")
     return run, copy.path
 
 
@@ -31,9 +30,15 @@ def refuse_edited(run: Run, config_dir: Path | None) -> None:
         raise BadInput(f"run {run.id}: {why}")
 
 
-def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
-    """The run's model with its stored weights, and their name; by default the last ones, else the best, else of the
-    latest update.
+def trained(
+    folder: Path,
+    config: compose.Config,
+    weights: str | None,
+    config_dir: Path | None,
+    prefer: Sequence[str] = ("last", "best"),
+) -> tuple[Any, str]:
+    """The run's model with its stored weights, and their name; by default the first of `prefer` that is stored, else
+    those of the latest update.
 
     Errors: weights that are not stored, that are not those that were trained, that do not fit, or are not finite.
     """
@@ -44,7 +49,7 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
 
     stems = (file.stem for file in (folder / "weights").glob("*.safetensors"))
     names = sorted(stems, key=lambda name: (len(name), name))  # best, last, step-9, step-10
-    chosen = weights or next((name for name in ("last", "best", *names[-1:]) if name in names), "last")
+    chosen = weights or next((name for name in (*prefer, *names[-1:]) if name in names), prefer[0])
     if chosen not in names:
         raise BadInput(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()
@@ -59,5 +64,5 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
         reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
         raise BadInput(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
     if not models.finite(model.parameters()):
-        raise BadInput(f"{path} holds NaN or Inf: nothing can be drawn or looked for with such weights.")
+        raise BadInput(f"{path} holds NaN or Inf: the run diverged, its weights are of no use.")
     return model, chosen

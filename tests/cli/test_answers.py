@@ -39,7 +39,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
 def test_every_command_that_answers_and_ends_has_an_example() -> None:
     listed = json.loads((Path(__file__).parents[1] / "golden" / "commands.json").read_text())
     assert {name for name in listed if "--json" in listed[name]} == CALLS.keys()
-    assert listed.keys() - CALLS.keys() == {"dashboard", "sample", "worker"}
+    assert listed.keys() - CALLS.keys() == {"dashboard", "sample", "weights", "worker"}
 
 
 @pytest.mark.parametrize("command", CALLS)

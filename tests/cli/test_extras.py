@@ -65,6 +65,7 @@ NEEDS = [
     (["worker", "PLAN"], "torch", "train"),
     (["rerun", PUBLISHED], "torch", "train"),
     (["sample", RUN, "--count", "1"], "safetensors", "train"),
+    (["weights", RUN, "--output", "model.safetensors"], "safetensors", "train"),
     (["battery", "--norm", "layer"], "torch", "train"),
     (["battery", "--norm", str(ROOT / "examples" / "own_normalizer" / "isru.py"), "--dry-run"], "torch", "train"),
     (["data", "get", "mnist"], "pooch", "train"),

@@ -55,7 +55,7 @@ def test_show_prints_one_and_nothing_in_it_is_resolved(
     )
 
 
-@pytest.mark.parametrize("command", ["rerun", "sample"])
+@pytest.mark.parametrize("command", ["rerun", "sample", "weights"])
 def test_none_is_trained_again_here(
     command: str, results: Path, normbench: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:

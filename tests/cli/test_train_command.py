@@ -114,7 +114,7 @@ def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(norm
     run = folder.name[-12:]
     own.write_text(own.read_text() + "# edited\n")
     capfd.readouterr()
-    for command in (("rerun", run), ("sample", run, "--count", "1")):
+    for command in (("rerun", run), ("sample", run, "--count", "1"), ("weights", run, "--output", "x")):
         assert normbench(*command, "--config-dir", "results/own") == 2
         assert (
             capfd.readouterr().err

@@ -283,3 +283,4 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     runpy.run_path(str(ROOT / "examples" / "library.py"), run_name="__main__")
     output = capsys.readouterr().out
     assert "(4, 12, 32)" in output and "Did you mean 'layer'" in output and "records of" in output
+    assert "batch after 5 epochs: torch.Size([2, 10])" in output

@@ -320,7 +320,7 @@ def test_passes_in_training_mode_have_batches_as_training_makes_them(
         (("monitor.metric=rnak",), "monitor.metric=rnak"),
         (("monitor.split=tset",), "monitor.split=tset"),
         (("monitor.split=tset", "train.keep=[last]"), "monitor.split=tset"),
-        (("eval.strides={valid: 0}",), "monitor.split=valid"),
+        (("eval.strides={valid: 0}", "train.keep=[best]"), "monitor.split=valid"),
         (("eval.strides={tset: 2}",), "eval.strides.tset"),
         (("eval.unit=epochs",), "eval.unit=updates"),
         (("train.keep=[frist]",), "train.keep=frist"),
