@@ -72,6 +72,7 @@ def pyplot() -> Any:
         {
             "svg.hashsalt": "normbench",  # ids inside the file; random otherwise
             "svg.fonttype": "none",
+            "axes.formatter.useoffset": False,
             "font.family": "sans-serif",
             "font.size": 9,
             "axes.spines.top": False,
