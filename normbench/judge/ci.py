@@ -103,15 +103,14 @@ def markdown(title: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
         word, verdict = failing(claim, words), _text(claim.verdict)
         cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)
         text = ClaimText.of(claim)
-        effect = _text(text.effect) if text.effect else "–"
-        row = f"| {' | '.join([*cells, effect, str(claim.n)])} |"
+        row = f"| {' | '.join([*cells, _text(text.effect) or '–'])} |"
         entries.append((row, f"**{_text(name)}** {word}: {_text(text.evidence)}" if word else ""))
     room = LONGEST - len("\n".join([*head, LOOKS])) - 200  # the table's head, and the line on what is left out
     kept = 0
     while kept < len(entries) and (room := room - sum(map(len, entries[kept])) - 8) >= 0:
         kept += 1
     rows = [row for row, _ in entries[:kept] if row]
-    table = ["| claim | verdict | effect | seeds |", "| - | - | - | - |", *rows] if rows else []
+    table = ["| claim | verdict | effect |", "| - | - | - |", *rows] if rows else []
     sentences = [f"- {sentence}" for _, sentence in entries[:kept] if sentence]
     left = f"{len(entries) - kept} of {len(entries)} claims are left out: the comment would be too long."
     blocks = [*map("\n".join, (head, table, sentences)), left * (kept < len(entries)), LOOKS]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -28,6 +28,7 @@ from normbench.runs.run import Run
 
 if TYPE_CHECKING:  # it judges, and `list` judges nothing
     from normbench.papers.decide import Verdict
+    from normbench.papers.parts import PartResult
 
 HERE = SHIPPED = Path(__file__).parent
 
@@ -338,7 +339,7 @@ def highest_fidelity(artifact: claims.Artifact) -> str:
     return next(fidelity for fidelity in FIDELITIES if fidelity in offered)
 
 
-DRAWN = ("table", "panels", "caution", "explanation")  # what a module may compute: DRAWN(artifact, runs)
+DRAWN = ("table", "panels", "caution")  # what a module may compute: DRAWN(artifact, runs)
 
 
 def module(artifact: claims.Artifact) -> ModuleType | None:
@@ -412,10 +413,15 @@ def caution(artifact: claims.Artifact, runs: Sequence[Run]) -> str:
     return str(warn(artifact, runs)) if warn else ""
 
 
-def explanation(artifact: claims.Artifact, runs: Sequence[Run]) -> list[str]:
-    """Paragraphs that explain the numbers, where the module has an `explanation(artifact, runs)`."""
-    explain = getattr(module(artifact), "explanation", None)
-    return list(explain(artifact, runs)) if explain else []
+def reported(artifact: claims.Artifact, runs: Sequence[Run]) -> dict[str, list[PartResult]]:
+    """The comparisons beside the claims over all these seeds, by control; "" is the paper's setting."""
+    from normbench.papers.parts import gather, result  # late: with scipy, which whoever lists artifacts does not need
+
+    results = {}
+    for control in artifact.settings:
+        group = [run for run in runs if run.control == control]
+        results[control] = [result(gather(part, group), "", names=artifact.names) for part in artifact.reported]
+    return results
 
 
 @dataclass(frozen=True)
@@ -425,16 +431,16 @@ class Drawing:
     entries: Sequence[Entry] = ()
     panels: Sequence[Panel] = ()
     caution: str = ""
-    explanation: Sequence[str] = ()
+    reported: Mapping[str, Sequence[PartResult]] = field(default_factory=dict)  # by control
     meanings: Sequence[tuple[str, str]] = ()
 
 
 def draw(artifact: claims.Artifact, runs: Sequence[Run]) -> Drawing:
-    """As of `table`, `panels`, `caution`, `explanation` and `meanings`."""
+    """As of `table`, `panels`, `caution`, `reported` and `meanings`."""
     return Drawing(
         entries=table(artifact, runs),
         panels=panels(artifact, runs),
         caution=caution(artifact, runs),
-        explanation=explanation(artifact, runs),
+        reported=reported(artifact, runs),
         meanings=meanings(artifact, runs),
     )

@@ -359,6 +359,11 @@ def _kind_of(part: Mapping[str, Any]) -> str:
     return next((kind for key, kind in marks.items() if key in part), "direction")
 
 
+def _unclaimed(part: Any) -> Any:
+    """A comparison has a sign to expect; of what nobody claims it is never used."""
+    return {"kind": "direction", "expect": "negative", **part} if isinstance(part, dict) else part
+
+
 # --- figures and tables ----------------------------------------------------------------------------------------------
 
 # A cell of a figure or table may also say what is read of its runs, in place of what the row or column reads.
@@ -480,6 +485,8 @@ class Artifact:
     seeds: Count = FEWEST  # the planned number n
     figure: Figure | None = None  # what its figure shows; without figure and table that is what claims compare
     table: tuple[Table, ...] = ()  # what its table shows, part by part
+    # Comparisons beside the claims, over all seeds that are published; they decide nothing, and expect nothing.
+    reported: tuple[Annotated[Part, Before(_unclaimed)], ...] = ()
     # The last seed whose results had been seen when the smallest effects were declared: on seeds up to it no effect is
     # called negligible.
     seen: Count = 0
@@ -516,7 +523,7 @@ class Artifact:
             raise ValueError("'claims' is empty: nothing would be judged.")
         if self.seeds < FEWEST:
             raise ValueError(f"seeds: {self.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
-        planned: dict[str, Any] = {key: getattr(self, key) or None for key in ("figure", "table", "seen")}
+        planned: dict[str, Any] = {key: getattr(self, key) or None for key in ("figure", "table", "reported", "seen")}
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
             planned[f"claims[{place}].added"] = claim.added
@@ -532,11 +539,11 @@ class Artifact:
 
     @property
     def cells(self) -> list[Cell]:
-        """Those of its figure and table."""
+        """Those of its figure and table, and of what it reports beside the claims."""
         rows = [cell for part in self.table for cell in (*part.groups.values(), *part.rows.values())]
         columns = [column.cell for part in self.table for column in part.columns]
         lines = [line.cell for line in self.figure.lines.values()] if self.figure else []
-        return [*rows, *columns, *lines]
+        return [*rows, *columns, *lines, *(cell for part in self.reported for _, cell in part.contrast)]
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -569,6 +576,7 @@ def built(data: Any, path: Path) -> Artifact:
         id=artifact.id or path.stem,
         title=artifact.title or path.stem,
         claims=tuple(judged),
+        reported=compared(artifact.reported),
         claims_sha256=canonical_sha256(data["claims"]),
         path=path,
     )

@@ -232,7 +232,8 @@ def _rises(part: PartResult) -> bool:
 
 def _turned(part: PartResult) -> bool:
     """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
-    return part.scale != "log" and part.unit != "log ratio" and not (len(part.sides) == 1 and not part.better)
+    single = 1 in (len(part.sides), len(part.cells)) and not part.better
+    return not single and part.scale != "log" and part.unit != "log ratio"
 
 
 def _order(part: PartResult) -> str:

@@ -116,7 +116,7 @@ class Content:
     means: str  # of which seeds the means of the table are
     caution: str
     tally: str  # how many claims have which word
-    explanation: Sequence[str]
+    reported: Sequence[Sequence[str]]  # a table of comparisons that decide nothing, under each control
     entries: Sequence[Entry]
     claims: Sequence[ClaimText]
     settings: Sequence[Sequence[str]]  # a table of each comparison under each control
@@ -142,7 +142,7 @@ def content_of(artifact: Artifact | None, judged: Verdicts, drawn: Drawing) -> C
         means=_describe_seeds(drawn.entries),
         caution=drawn.caution,
         tally=tally.describe(judged.claims) if judged.claims else "",
-        explanation=drawn.explanation,
+        reported=_reported(drawn.reported),
         entries=drawn.entries,
         claims=claims,
         settings=_settings(claims),
@@ -168,6 +168,17 @@ def _settings(claims: Sequence[ClaimText]) -> list[list[str]]:
             under = [_cell_under(text, name, part.part.id) for name in names]
             rows.append([text.claim.id, part.part.id, _cell(part), *under])
     return [["claim", "comparison", "the paper's setting", *names], *rows] if rows else []
+
+
+def _reported(results: Mapping[str, Sequence[PartResult]]) -> list[list[str]]:
+    """A header and a row per comparison beside the claims, with a column for each control that has runs of one."""
+    tried = {control: parts for control, parts in results.items() if any(part.n for part in parts)}
+    header = ["comparison", *(control or "the paper's setting" for control in tried)]
+    rows = [
+        [parts[0].id, *(describe.effect(part) if part.n else rules.NOT_RUN for part in parts)]
+        for parts in zip(*tried.values(), strict=True)
+    ]
+    return [header, *rows] if rows else []
 
 
 def _is_tried(text: ClaimText) -> bool:
@@ -201,11 +212,11 @@ def figure_of(panels: Sequence[Panel]) -> bytes | None:
 
 
 def _markdown(content: Content) -> str:
-    """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
+    """table.md: the numbers, the verdicts, the deviations and the command."""
     e = tables.escape
     head = f"{content.locator}. {content.means}".strip()
     blocks = [f"# {content.title} · {content.fidelity}", head]
-    blocks += [e(text) for text in (content.question, content.caution, content.tally, *content.explanation)]
+    blocks += [e(text) for text in (content.question, content.caution, content.tally)]
     blocks.append(tables.markdown(content.entries))
     rows = [[f"**{e(c.claim.verdict)}**", *map(e, (c.claim.id, c.claim.statement, c.in_full))] for c in content.claims]
     verdicts = "".join(f"| {id} | {statement} | {verdict} | {text} |\n" for verdict, id, statement, text in rows)
@@ -216,6 +227,11 @@ def _markdown(content: Content) -> str:
     if controlled:
         command = next(iter(controlled.control_commands.values()))
         blocks.append(f"The runs of one control of one claim alone, for example: `{command}`")
+    if content.reported:
+        blocks += [
+            "Reported beside the claims, over all published seeds; it decides nothing:",
+            tables.lines(content.reported),
+        ]
     if content.expected_wrong:  # of computed numbers none
         wrong = f"at most {content.expected_wrong:.3g}"
         blocks.append(f"Expected number of these verdicts that are wrong by chance: {wrong}.")

@@ -13,6 +13,7 @@ import pytest
 from normbench.config import plan
 from normbench.draw import tables
 from normbench.papers import artifact as artifacts
+from normbench.papers.parts import PartResult
 from normbench.runs.run import Run
 from normbench.stats.statistics import kendall
 
@@ -172,28 +173,23 @@ def test_each_arm_at_the_learning_rate_that_is_best_on_validation() -> None:
         "bln", "test error, the authors' rate"
     ].startswith("60")
     assert rates["bn", "best on validation"] == "the authors' rate"
-    words = "\n".join(artifacts.explanation(artifact, made))
-    tenth = "\N{MINUS SIGN}10.0 % [\N{MINUS SIGN}10.0, \N{MINUS SIGN}10.0], n = 2"
-    assert f"BLN against BN: at a third of the rate loss {tenth}, test error +0.0 points" in words
-    (rates_told,) = [text for text in words.split("\n") if text.startswith("Learning rate, batch 25. ")]
-    assert rates_told.count("BLN against ") == 1 and "not run" not in rates_told, "the other arms have no such runs"
-    assert "Learning rate, batch 25." not in "\n".join(
-        artifacts.explanation(artifact, runs("ablation", 1, ["bln", "bn"]))
-    )
 
 
-def test_words_say_what_explains_it() -> None:
-    artifact = artifacts.load("bln2022/ablation")
-    words = "\n".join(artifacts.explanation(artifact, runs("ablation", 3)))
-    tenth = "\N{MINUS SIGN}10.0 % [\N{MINUS SIGN}10.0, \N{MINUS SIGN}10.0], n = 3"
-    assert f"BLN against BN: {tenth}." in words and f"BN with the factor against BN: {tenth}." in words
-    assert "BN per position against BN: +0.0 % [+0.0, +0.0], n = 3." in words
-    assert "BN +2.0 points [+2.0, +2.0], n = 3, LN +0.0 points" in words
-    less = "\N{MINUS SIGN}2.0 points [\N{MINUS SIGN}2.0, \N{MINUS SIGN}2.0], n = 3"
-    assert f"the same networks evaluated with TTFF {less}, and with TTFF of populations" in words
-    (errors,) = artifacts.explanation(artifacts.load("bln2022/fig4"), runs("fig4", 3))
-    assert errors.count("against BN +0.1 points [+0.1, +0.1], n = 3") == 2, "FTTT, at both epochs"
-    rnn = artifacts.load("bln2022/fig6")
-    assert f"BLN against BN: {tenth};" in "\n".join(artifacts.explanation(rnn, runs("fig6", 3)))
-    for name in ("ablation", "fig6", "fig4"):
-        assert artifacts.explanation(artifacts.load(f"bln2022/{name}"), []) == []
+def reported(name: str, runs: list[Run]) -> dict[str, dict[str, PartResult]]:
+    """By control and id."""
+    results = artifacts.reported(artifacts.load(f"bln2022/{name}"), runs)
+    return {control: {part.id: part for part in parts} for control, parts in results.items()}
+
+
+def test_what_explains_it_is_reported() -> None:
+    parts = reported("ablation", runs("ablation", 3, controls=True))
+    of_bn = parts[""]["BN with the factor 1/√d against BN, mean training loss, batch 25"]
+    assert (of_bn.effect, of_bn.n) == (pytest.approx(math.log(0.9)), 3)
+    assert parts[""]["BN per position against BN, mean training loss, batch 25"].effect == pytest.approx(0)
+    assert parts[""]["BLN against BLN before tanh, test error, batch 25"].n == 3
+    adopted = "BLN trained on with TTFF against BLN with TTFF at evaluation alone, test error, batch 25"
+    assert parts[""][adopted].effect == pytest.approx(-2.03)
+    assert parts["lr-low"]["BLN against LN, mean training loss, batch 25"].n == 3
+    at_last = reported("fig4", runs("fig4", 3))[""]["BLN against BN, test error at the last epoch, batch 25"]
+    assert at_last.effect == pytest.approx(0.08), "FTTT"
+    assert all(not part.n for part in reported("fig6", [])[""].values())

@@ -163,8 +163,8 @@ def test_its_module_draws_what_it_computes(own: Artifact) -> None:
     module.write_text("def table(artifact, runs):\n    return [artifact.id]\n")
     assert artifacts.table(own, []) == ["me2030/net"]
     assert artifacts.panels(own, madeup.runs()) == [], "a table alone"
-    module.write_text("def explanation(artifact, runs):\n    return [artifact.id]\n")
-    assert artifacts.explanation(own, []) == ["me2030/net"]
+    module.write_text("def caution(artifact, runs):\n    return artifact.id\n")
+    assert artifacts.caution(own, []) == "me2030/net"
     assert artifacts.panels(own, madeup.runs()) and artifacts.table(own, []), "what its claims compare"
 
 

@@ -158,7 +158,7 @@ def test_claims_of_the_probes_are_decided(name: str):
     assert artifacts.table(artifact, [replace(run, control="") for run in runs])
 
 
-def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
+def test_slopes_of_the_dynamics_are_reported_at_both_activations():
     from normbench.runs.run import Run
 
     artifact = artifacts.load("ln2016/dynamics")
@@ -171,9 +171,9 @@ def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
         for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], True, None, False)
         if s.control in ("", "relu")
     ]  # fmt: skip
-    (words,) = artifacts.explanation(artifact, runs)
-    means = [words.index(f"{mean} [") for mean in ("0.65", "0.40", "2.15", "1.15")]
-    assert means == sorted(means) and artifacts.explanation(artifact, []) == []
+    parts = artifacts.reported(artifact, runs)
+    means = [part.effect for control in ("", "relu") for part in parts[control]]
+    assert means == pytest.approx([0.65, 0.40, 2.15, 1.15])
 
 
 @pytest.mark.parametrize("experiment", ["ln2016/table1", "ln2016/properties"])

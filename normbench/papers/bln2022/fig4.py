@@ -10,24 +10,7 @@ from normbench.papers.bln2022.histories import panels
 from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
 
-__all__ = ["explanation", "panels", "table"]
-
-
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """Test error at both choices of the epoch: the one that decides, and the last."""
-    change = histories.Changes(runs)
-    if not change.log_loss:
-        return []
-
-    def changes(when: str) -> str:
-        gains = {arm: change.in_test_error("bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
-        return f"against BN {gains['bn']}, against LN {gains['ln']}, against no normalization {gains['none']}"
-
-    return [
-        "Test error, batch 25, BLN with the configuration that is best on validation; negative is better, with 95 % "
-        "intervals over seeds, which do not contain the choice of the test images. At the lowest validation loss, "
-        f"where BLN-4 is decided: {changes('best')}. At the last epoch: {changes('last')}.",
-    ]
+__all__ = ["panels", "table"]
 
 
 def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""BLN Fig. 6: loss and error of an RNN on IMDB against epochs; and what in BLN makes the difference."""
+"""BLN Fig. 6: loss and error of an RNN on IMDB against epochs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,8 @@ from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
 
-__all__ = ["explanation", "panels", "table"]
+__all__ = ["panels", "table"]
 PUBLISHED = "error_published"  # accuracy as the authors count it: logits above one half
-
-
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """Which parts of BLN change its training; each number is from pairs of runs with the same seed."""
-    change = histories.Changes(runs)
-    if not change.log_loss:
-        return []
-    return [
-        change.INTRODUCTION,
-        f"Batch 25. BLN against BN: {change(25, 'bln', 'bn')}; against LN: {change(25, 'bln', 'ln')}; against no "
-        f"normalization: {change(25, 'bln', 'none')}. BN with statistics for each word's place and the factor 1/√d, "
-        f"which is 96 % of BLN at this batch size, against BN: {change(25, 'bn-pos-scaled', 'bn')}; BLN against it: "
-        f"{change(25, 'bln', 'bn-pos-scaled')}. LN with the factor against LN: {change(25, 'ln-scaled', 'ln')}; BLN "
-        f"against it: {change(25, 'bln', 'ln-scaled')}.",
-        f"Batch 1, where BLN is 0.9999 LN / √d by construction. BLN against LN: {change(1, 'bln', 'ln')}; LN with the "
-        f"factor against LN: {change(1, 'ln-scaled', 'ln')}; BLN against no normalization: {change(1, 'bln', 'none')}.",
-    ]
 
 
 def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,7 @@ from normbench.draw.tables import Entry, estimate_entry, final_entry, mean_of_al
 from normbench.papers import default_artifact
 from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
-from normbench.stats.series import area, at_epoch, in_orders, series
-from normbench.stats.statistics import t_interval
+from normbench.stats.series import at_epoch, in_orders
 
 ARMS = {  # the paper's
     "bln": Look("BLN", COLOURS["batch_layer"]),
@@ -131,61 +129,6 @@ def at_rates(runs: Sequence[Run], arms: Sequence[str], batch: int, error: str = 
         )
         entries.append(estimate_entry([] if best is None else errors[best], group, arm, "test error there", "%"))
     return entries
-
-
-class Changes:
-    """How much higher or lower an arm is than another in training loss and in test error, in words for a page."""
-
-    INTRODUCTION = (
-        "Compared is the training loss (geometric mean over the epochs), in per cent with a 95 % interval over seeds; "
-        "negative is better, and diverged runs are left out. Learning rates are the authors'."
-    )
-
-    def __init__(self, runs: Sequence[Run], rate: str = "") -> None:
-        self.rate = rate
-        self.done = [run for run in runs if run.control == rate and run.status == "done"]
-        areas = {run.id: area(series(run, "train", "running", "nll"), log=True) for run in self.done}
-        self.log_loss = {id: math.log(value) for id, value in areas.items() if value and 0 < value < math.inf}
-
-    def __call__(self, batch: int, arm: str, base: str) -> str:
-        """`-12.3 % [-14.0, -10.6], n = 5`, the loss of pairs with the same seed."""
-        a, b = ({run.seed: self.log_loss.get(run.id) for run in self._cell(name, batch)} for name in (arm, base))
-        return _format_change(a, b, "%", math.expm1)
-
-    def has(self, batch: int, *arms: str) -> bool:
-        """Whether each of these arms has a run that is done."""
-        return all(self._cell(arm, batch) for arm in arms)
-
-    def in_test_error(
-        self, arm: str, base: str, when: str = "best", variant: str | None = None, base_variant: str | None = None
-    ) -> str:
-        """`-1.2 points [-1.4, -1.0], n = 5`, with batches of 25, at each run's lowest validation loss or `last` epoch.
-
-        Variants are those of `at_epoch`; None is the default evaluation.
-        """
-        a, b = (
-            {run.seed: at_epoch(run, "test", "error", when, words) for run in self._cell(name, 25)}
-            for name, words in ((arm, variant), (base, base_variant))
-        )
-        return _format_change(a, b, "points", float)
-
-    def _cell(self, arm: str, batch: int) -> list[Run]:
-        return cell_of(self.done, arm, batch, self.rate)
-
-
-def _format_change(
-    a: Mapping[int, float | None], b: Mapping[int, float | None], unit: str, share: Callable[[float], float]
-) -> str:
-    pairs = [(a[seed], b.get(seed)) for seed in sorted(a)]
-    change = t_interval([x - y for x, y in pairs if x is not None and y is not None])
-    if change.mean is None:
-        return "(not run)"
-    interval = "" if change.interval is None else f" [{', '.join(_format_percent(share(x)) for x in change.interval)}]"
-    return f"{_format_percent(share(change.mean))} {unit}{interval}, n = {change.n}"
-
-
-def _format_percent(share: float) -> str:
-    return f"{100 * share:+z.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def cell_of(runs: Sequence[Run], arm: str, batch: int, rate: str = "") -> list[Run]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from normbench.draw.tables import within
 from normbench.papers.claims import Artifact
 from normbench.runs.run import Run
-from normbench.stats.series import area, at_epoch, series
+from normbench.stats.series import at_epoch
 from normbench.stats.statistics import Estimate, t_interval
 
 ARMS = {"none": "Order-Embedding", "ln": "Order-Embedding + LN"}
@@ -29,29 +29,6 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
         "In caption retrieval R@1 both trained networks are worse than TF-IDF vectors, which learn nothing: on the "
         f"test set it is {text} and {bar:.1f} % of TF-IDF."
     )
-
-
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """How much of LN's lead the authors' Adam makes."""
-    leads = []
-    for control in ("", "adam"):
-        ln, none = (
-            _mean(
-                [
-                    area(series(run, "valid", "eval", "image_r1"), log=False)
-                    for run in within(runs, {"arm": arm}, control)
-                ]
-            ).mean
-            for arm in ("ln", "none")
-        )
-        if ln is None or none is None:
-            return []
-        leads.append(ln - none)
-    return [
-        "With the authors' Adam, whose bias correction uses wrong constants, LN's mean image retrieval R@1 over the "
-        f"updates lies {leads[0]:.1f} points above that of no normalization; with the right constants (control adam) "
-        f"{leads[1]:.1f} points."
-    ]
 
 
 def _mean(shares: Sequence[float | None]) -> Estimate:

@@ -11,7 +11,6 @@ from normbench.draw.panels import panels as all_panels
 from normbench.draw.style import COLOURS, EXTRA_COLOURS
 from normbench.draw.tables import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.papers.claims import Artifact
-from normbench.papers.parts import gather
 from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 from normbench.stats.series import at_epoch
@@ -117,42 +116,6 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     )
 
 
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """What the numbers can and cannot show."""
-    paragraphs = [
-        "Levels lie at a share of the way from the highest error before training to the lowest that any arm of a seed "
-        "reaches: an arm that never comes so far has a bound in the place of a time. Each comparison of a claim has "
-        "levels of its own two arms."
-    ]
-    chance = [
-        float(record["random"])
-        for run in runs
-        for record in run.records
-        if record.get("split") == "valid" and "random" in record
-    ]
-    stuck = [
-        style.name
-        for arm, style in ARMS.items()
-        if any(
-            (error := at_epoch(run, "valid", "error", "best")) is not None and chance and error > 1 - chance[0]
-            for run in within(runs, {"arm": arm})
-        )
-    ]
-    paragraphs += _describe_rules(runs) + _describe_seeds_ahead(artifact, runs)
-    if stuck:
-        paragraphs.append(
-            "Not all runs of these arms answer better than an entity of the document at random would: "
-            f"{'; '.join(stuck)}. Where they do not, training has hardly begun, "
-            "and the lowest error does not say where it would end."
-        )
-    if _of_the_paper(runs):
-        paragraphs.append(
-            "The minima of the authors' curves, 49.5, 50.0 and 50.3 %, are of one run each on 3 924 questions, whose "
-            "standard error is 0.8 points: they do not tell these three apart."
-        )
-    return paragraphs
-
-
 def _counted(runs: Sequence[Run]) -> tuple[Mapping[str, Any], dict[str, float]]:
     """What rules make of the test questions, and the errors, in %, of the two that read most of them."""
     counted = [record for run in runs if run.arm == "rules" for record in run.records if record["split"] == "test"]
@@ -164,41 +127,6 @@ def _counted(runs: Sequence[Run]) -> tuple[Mapping[str, Any], dict[str, float]]:
 def _test_errors(runs: Sequence[Run], arm: str) -> list[float]:
     errors = percents([at_epoch(run, "test", "error", "best") for run in within(runs, {"arm": arm})])
     return [error for error in errors if error is not None]
-
-
-def _describe_rules(runs: Sequence[Run]) -> list[str]:
-    """Which arms answer more test questions than the best rules that learn nothing, by t over seeds.
-
-    The arms are one family for each rule: a false word about any has a chance of ALPHA at most.
-    """
-    counts, bars = _counted(runs)
-    if not bars:
-        return []
-    text = (
-        f"Of the {counts['count']:g} test questions {100 * counts['answerable']:.0f} % have their answer in the "
-        f"document, which names {counts['candidates']:.1f} entities on average."
-    )
-    for rule, bar in bars.items():
-        sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
-        above = [[error - bar for error in _test_errors(runs, arm)] for arm in ARMS]
-        for style, sign in zip(ARMS.values(), significant_signs(above, ALPHA), strict=True):
-            if sign is not None:
-                sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(style.name)
-        text_of_sides = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
-        text += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {text_of_sides or 'are not there'}."
-    return [text]
-
-
-def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """In how many of all published seeds, those that decide nothing as well, BN-everywhere is ahead of LN."""
-    (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
-    part = claim.parts[-1]
-    level = part.endpoint.relative
-    observed = gather(part, [run for run in runs if not run.control])
-    if not observed.pairs or not level:
-        return []
-    where = f"BN-everywhere comes to {100 * level.share:g} % of the way before LN-LSTM"
-    return [f"{where} in {observed.signs[0]} of {len(observed.seeds)} published seeds."]
 
 
 def _of_the_paper(runs: Sequence[Run]) -> bool:

@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 from normbench.stats.series import final, series
-from normbench.stats.statistics import significant_signs, t_interval
+from normbench.stats.statistics import significant_signs
 
 ARMS = {"none": "Skip-Thoughts", "ln": "Skip-Thoughts + LN"}
 RULES = "rules"
@@ -31,11 +31,6 @@ def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
 
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """What training has brought, and what one C for all costs: both are part of a curve's height."""
-    return [*against_the_start(runs), *_describe_one_c(runs)]
-
-
 def own(runs: Sequence[Run], arm: str) -> list[Run]:
     """The whole runs of an arm at the paper's setting."""
     return [run for run in runs if (run.arm, run.control, run.status) == (arm, "", "done")]
@@ -44,19 +39,6 @@ def own(runs: Sequence[Run], arm: str) -> list[Run]:
 def start(run: Run, split: str, metric: str) -> float | None:
     """The value before training, as at the checkpoints."""
     return dict(series(run, split, "along", metric, x="step")).get(0)
-
-
-def against_the_start(runs: Sequence[Run]) -> list[str]:
-    """On which measures each arm is better than before training."""
-    paragraphs = []
-    for arm, title in ARMS.items():
-        gains = {}
-        for measure in MEASURES:
-            pairs = [(final(run, measure[0], "along", measure[1]), start(run, *measure)) for run in own(runs, arm)]
-            gains[measure] = [last - first for last, first in pairs if last is not None and first is not None]
-        if text := sides(gains):
-            paragraphs.append(f"{title} at the last checkpoint, against its own weights before training: {text}.")
-    return paragraphs
 
 
 def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
@@ -70,27 +52,6 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
             better = -sign if measure == LESS_IS_BETTER else sign
             titles["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])
     return "; ".join(f"{side} on {', '.join(names)}" for side, names in titles.items() if names)
-
-
-def _describe_one_c(runs: Sequence[Run]) -> list[str]:
-    """What the choice of C by nested cross-validation adds to the accuracy at the end, by arm."""
-    gains = []
-    for arm, title in ARMS.items():
-        added = []
-        for (split, metric), (name, factor, _) in MEASURES.items():
-            pairs = [(final(run, split, "stage", metric), final(run, split, "along", metric)) for run in own(runs, arm)]
-            estimate = t_interval([factor * (a - b) for a, b in pairs if a is not None and b is not None])
-            if metric == "accuracy" and estimate.mean is not None:
-                added.append(f"{name} {estimate.mean:+z.1f}".replace("-", "\N{MINUS SIGN}"))
-        if added:
-            gains.append(f"{title}: {', '.join(added)}")
-    if not gains:
-        return []
-    return [
-        "Checkpoints take one C for all vectors, 16. What C by nested cross-validation adds to it after training, in "
-        f"points: {'; '.join(gains)}. Where it adds more to one arm than to the other, so much of their distance along "
-        "the curves comes from a C that suits that arm less, and not from its vectors."
-    ]
 
 
 def against(runs: Sequence[Run], arm: str, rule: str) -> str:

@@ -12,8 +12,6 @@ from normbench.papers.ln2016.fig3 import (
     LESS_IS_BETTER,
     MEASURES,
     RULES,
-    against,
-    against_the_start,
     caution,
     less,
     own,
@@ -21,7 +19,7 @@ from normbench.papers.ln2016.fig3 import (
 )
 from normbench.runs.run import Run
 
-__all__ = ["caution", "explanation", "table"]
+__all__ = ["caution", "table"]
 WITHOUT_TRAINING = {"words": "random words", "tfidf": "TF-IDF"}
 AFTER = "after training"
 IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Thoughts + LN, 1.7M updates"}
@@ -63,17 +61,6 @@ def _without(artifact: Artifact, runs: Sequence[Run], rules: Mapping[int, Run]) 
                 column_unit = "points" if unit == "%" else unit
                 entries.append(estimate_entry(apart, f"{AFTER}, less {title}", arm, column, column_unit))
     return entries
-
-
-def explanation(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
-    """Whether training has brought more than vectors have that were never trained."""
-    paragraphs = [
-        f"{name} after training, against {title}: {text}."
-        for arm, name in ARMS.items()
-        for rule, title in WITHOUT_TRAINING.items()
-        if (text := against(runs, arm, rule))
-    ]
-    return [*paragraphs, *against_the_start(runs)]
 
 
 def _times(factor: float, value: float | None) -> float | None:
