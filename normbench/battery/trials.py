@@ -116,6 +116,7 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
                     norm,
                     trial.axes,
                     config_dir,
+                    fidelity if fidelity == "smoke" else plan.ADHOC,  # by which they are told from one's own sweeps
                 )
                 for seed in range(1, seeds + 1)
             ]
@@ -128,28 +129,10 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
         return
 
 
-def within_budget(planned: Sequence[Trial], seconds: Mapping[str, float | None], budget: float) -> list[Trial]:
-    """The trials that tell most in `budget` seconds, given the seconds of their missing runs by name.
-
-    Each trial gives one answer, so the quickest are taken first; but a further setting of an experiment tells less than
-    another experiment, so all first settings come before all second ones. A trial of unknown length is left out.
-    """
-    settings: Counter[str] = Counter()
-    ranked = []
-    known = ((s, trial) for trial in planned if (s := seconds[trial.name]) is not None)
-    for needed, trial in sorted(known, key=lambda pair: pair[0]):
-        ranked.append((settings[trial.experiment], needed, trial))
-        settings[trial.experiment] += 1
-    taken = []
-    for _, needed, trial in sorted(ranked, key=lambda pair: pair[:2]):
-        if needed <= budget:
-            budget -= needed
-            taken.append(trial)
-    return taken
-
-
-def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> Spec:
-    return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
+def _spec(
+    config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None, fidelity: str = plan.ADHOC
+) -> Spec:
+    return plan.resolved(config, plan.ADHOC, norm, fidelity, axes=axes, config_dir=config_dir)
 
 
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:

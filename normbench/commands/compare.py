@@ -18,7 +18,7 @@ from normbench.compare.answer import Comparison, Group
 from normbench.compare.question import END, Question
 from normbench.errors import BadInput
 from normbench.runs import choices
-from normbench.runs.run import EVALUATED, Run
+from normbench.runs.run import EVALUATED, FINISHED, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
@@ -30,7 +30,8 @@ EPILOG = """examples:
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare                                              list what can be compared
 
-filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
+filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
+source (own, smoke, published, imported);
 train.epochs and train.steps choose the length; * matches any text. A word without = is an experiment, an arm, or the
 beginning of an id.
 
@@ -71,8 +72,10 @@ def _selected(filters: Sequence[str], results: Path) -> tuple[list[Run], Sequenc
             raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
         return fitting
 
-    runs, notes = Runs(results).finished(choose)
-    return runs, every, notes
+    stored = Runs(results)
+    runs, notes = stored.finished(choose)
+    whole = {head.id for head in stored.heads if head.status in FINISHED}  # loading finds damage
+    return runs, [run for run in every if run.id in whole], notes
 
 
 def command(

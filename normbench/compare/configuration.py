@@ -314,8 +314,8 @@ def _filed_apart(experiment: str, runs: Sequence[Run]) -> str:
 
 
 def labels_of(run: Run) -> dict[str, Any]:
-    """How a run is filed: its id, experiment, arm, seed and so on."""
-    return {key: run.id if key == "run" else getattr(run, key) for key in LABELS}
+    """How a run is filed: its id, experiment, arm, seed and so on; and its source."""
+    return {key: run.id if key == "run" else getattr(run, key) for key in (*LABELS, "source")}
 
 
 def length_of(run: Run) -> dict[str, int]:

@@ -233,6 +233,10 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
                 "configuration, made by other code. One counts, and other seeds may be of either: delete those of the "
                 "code that is gone."
             )
+    sources = Counter(run.source for run in task.runs if run.source)
+    if len(sources) > 1:
+        counts = ", ".join(f"{count} {source}" for source, count in sorted(sources.items()))
+        yield f"Runs of several sources are compared: {counts}. source=own, for example, leaves the others out."
     if task.other_lengths:
         yield (
             f"Further runs of it end after {_join(task.other_lengths)}, and are compared apart. "

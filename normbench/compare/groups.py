@@ -193,21 +193,24 @@ class Task:
 def tasks(runs: Sequence[Run]) -> list[Task]:
     """The runs by task and cell, the task with the most runs first; probes, which train nothing, last.
 
-    Runs need no records for it.
+    Runs need no records for it; damaged ones are in none.
     """
     groups: dict[tuple[str, ...], dict[str, list[Run]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
     same: dict[tuple[int, str, Budget], list[Run]] = {}  # runs that differ only in their seed
+    runs = [run for run in runs if run.status != "damaged"]
     lengths = _logged_lengths(runs)
     flats = configuration.flats([run.config for run in runs])
     for run, config in zip(runs, flats, strict=True):
         budget = _budget(run)
         if run.logged and run.status == "diverged":  # it ends where it diverged, not where it was to end
             budget = max(lengths[run.experiment])
-        key = id(config), run.fidelity, budget
+        # a battery's smoke runs are like others of the same configuration
+        fidelity = ADHOC if (run.experiment, run.fidelity) == (ADHOC, "smoke") else run.fidelity
+        key = id(config), fidelity, budget
         if key not in same:
-            flat = {**config, FIDELITY: run.fidelity}
+            flat = {**config, FIDELITY: fidelity}
             own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
             place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
             cell = configuration.fingerprint([place, flat])

@@ -105,10 +105,11 @@ def train_one(
     except NormbenchError as error:
         if error.code == 2:
             _remove_if_empty(run.path)
-        return Outcome("busy" if error.code == 5 else "refused", f"{error}{line_of(error)}", error.code)
+        status = {4: "failed", 5: "busy"}.get(error.code, "refused")
+        return Outcome(status, f"{error}{line_of(error)}", error.code)
     except BaseException as error:  # raised by a model or a user's code, as sys.exit does: the other runs continue
         if isinstance(error, OSError) and error.errno in FULL:  # where the run does not handle it itself
-            return Outcome("refused", f"{run.path}: {error.strerror}", 4)
+            return Outcome("failed", f"{run.path}: {error.strerror}", 4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ") + line_of(error)
         _record_failure(run, reason)
         return Outcome("failed", reason)

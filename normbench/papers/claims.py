@@ -551,12 +551,20 @@ class Artifact:
         return tuple(dict.fromkeys(["", *(name for claim in self.claims for name in claim.controls)]))
 
 
+IS_CLAIMS = "A claims file has a list `claims`, as examples/own_claims has; normbench judge FILE --init writes one."
+
+
 def load(path: Path) -> Artifact:
     """An artifact's file. NormbenchError with one line that names the file, the claim and the key."""
     try:
         data = reading.load_yaml(reading.read(path, LARGEST).decode())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise BadInput(f"{path}, line {line} is no YAML: {error.problem}. {IS_CLAIMS}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise BadInput(f"{path} {'is empty' if data is None else 'has no keys'}. {IS_CLAIMS}")
     return built(data, path)
 
 

@@ -108,9 +108,55 @@ def test_a_budget_takes_whole_experiments(normbench, capfd, tmp_path):
     assert normbench(*words, "--budget", "20s", "--json") == 0
     captured = capfd.readouterr()
     answer = json.loads(captured.out)
-    assert {row["experiment"]: row["taken"] for row in answer["outlook"]} == {"ln2016/fig1": True, "ln2016/fig5": False}
-    assert answer["runs"] == len(answer["missing"]) == 4 + 20
-    assert "ln2016/fig5: left out by --budget" in captured.err
+    rows = answer["numbers"]["trials"]
+    assert {row["experiment"]: row["taken"] for row in rows} == {"ln2016/fig1": True, "ln2016/fig5": False}
+    assert answer["runs"] == len(answer["missing"]) == 4 + 20 + 20
+    assert "beyond --budget: 1 experiment" in captured.err
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """A contract that takes no time."""
+    monkeypatch.setattr(battery.Battery, "_contract", lambda self, adopted: {"a promise": 1})
+
+
+def test_a_budget_is_of_the_whole_and_leaves_a_scorecard(normbench, capfd, small, kept, tmp_path):
+    """Of the same command again only what is left; without any nothing is trained, and the scorecard is there."""
+    words = ("battery", "--norm", "rms", *SMALL, "--json", "--budget")
+    place = tmp_path / "results" / "battery" / "rms" / "battery.json"
+    assert normbench(*words, "0s") == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert len(answer["missing"]) == 10 and not answer["numbers"]["trials"][0]["taken"] and place.is_file()
+    assert normbench(*words, "1h") == 0
+    answer = json.loads(capfd.readouterr().out)
+    (trial,) = answer["numbers"]["trials"]
+    assert answer["missing"] == [] and trial["cost"]["none"]["ratio"] == 1
+    assert answer["numbers"]["seconds"] == json.loads(place.read_text())["seconds"] > 0
+    sources = {run.source for run in Runs(tmp_path / "results").heads if run.config["model"]["name"] == "mnist_mlp"}
+    assert sources == {"smoke"}, "a sweep of one's own is told from them"
+    for path in (tmp_path / "results" / "runs").glob("*/*.s2.*"):
+        shutil.rmtree(path)
+    place.write_text(json.dumps(answer["numbers"] | {"seconds": 3600.0}))
+    assert normbench(*words, "1h") == 0
+    again = json.loads(capfd.readouterr().out)
+    assert len(again["missing"]) == 3 and again["numbers"]["trials"][0]["cost"] == trial["cost"]
+    place.write_text("{}")  # not of this plan: a new budget
+    assert normbench(*words, "1h") == 0
+    assert json.loads(capfd.readouterr().out)["missing"] == []
+
+
+def test_what_is_done_is_shown_after_an_interrupt(normbench, capfd, small, kept, monkeypatch, tmp_path):
+    real = battery.ensure_runs
+
+    def interrupted(specs, *rest, **more):
+        return dataclasses.replace(real(specs[:5], *rest, **more), interrupted=True)
+
+    monkeypatch.setattr(battery, "ensure_runs", interrupted)
+    assert normbench("battery", "--norm", "rms", *SMALL) == 130
+    out = capfd.readouterr().out
+    assert "rms against layer: " in out and "interrupted; the same command goes on." in out
+    content = json.loads((tmp_path / "results" / "battery" / "rms" / "battery.json").read_text())
+    assert content["trials"][0]["missing"] == 5 and set(content["table1"]["rms"].values()) != {"missing"}
 
 
 def test_table_1_can_be_asked_for_alone(normbench, capfd):

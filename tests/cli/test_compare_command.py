@@ -14,6 +14,7 @@ import pytest
 import tiny
 
 from normbench import load_runs
+from normbench.commands import compare
 from normbench.compare import paper_references
 from normbench.draw.panels import Quantity, Reference
 from normbench.papers.bln2022 import configurations
@@ -182,3 +183,13 @@ def test_published_smoke_and_own_runs_are_distinguished(results: Path, command: 
     assert (sources[7], sources[8], sources[9], sources[1]) == ("published", "own", "smoke", "own")
     frame = load_runs("norm=layer", results=results).set_index("seed")
     assert frame["source"].to_dict() == {1: "own", 2: "own", 7: "published", 8: "own", 9: "smoke"}
+
+
+def test_what_is_found_damaged_leaves_out_no_seed(tmp_path):
+    """A suggestion that counts it as one that a filter leaves out would go round its seed for ever."""
+    specs = fake.specs(3)
+    paths = [fake.directory(tmp_path / "runs", spec) for spec in specs]
+    (paths[2] / "curve.jsonl").write_bytes(b"{}\n")
+    runs, every, notes = compare._selected(["experiment=*"], tmp_path)
+    assert [run.id for run in runs] == [run.id for run in every] and len(runs) == 2
+    assert any(specs[2].id in note for note in notes)

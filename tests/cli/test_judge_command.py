@@ -147,3 +147,11 @@ def test_a_file_without_an_experiment_is_no_artifact(mine: Path, normbench: Any,
     (mine / "own" / "papers" / "a" / "b.yaml").write_text(json.dumps(CLAIMS | {"id": "a/b"}))
     assert normbench("reproduce", "a/b", "--config-dir", "own") == 2
     assert "normbench judge" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "hello", "- a", "a: [", "# only this\n"])
+def test_an_empty_or_broken_claims_file_says_what_one_is(normbench: Any, capfd: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    assert normbench("judge", "mine.yaml") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "mine.yaml" in line and "--init" in line and "unicode string" not in line

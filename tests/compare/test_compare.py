@@ -514,3 +514,18 @@ def test_the_baseline_may_be_told_by_its_normalizer() -> None:
     assert Question.of(task, {"against": "layer"}).against == "ln"
     with pytest.raises(NormbenchError, match=r"several arms of .* have it: bn, bn-all"):
         Question.of(task, {"against": "batch"})
+
+
+def test_a_damaged_run_is_in_no_task_and_several_sources_are_said() -> None:
+    runs = [run(0.1 + s / 100, norm, s, source="own") for norm in ("none", "layer") for s in range(1, 6)]
+    broken = dataclasses.replace(run(0.9, "batch", 9), status="damaged")
+    ((task,), (other,)) = tasks(runs), tasks([*runs, broken])
+    assert [cell.key for cell in task.cells] == [cell.key for cell in other.cells] and len(other.runs) == 10
+    said = "several sources"
+    assert not any(said in line for line in describe.notes(asked(runs)))
+    smoke = dataclasses.replace(run(0.1, "none", 6), source="smoke", fidelity="smoke")
+    (mixed,) = tasks([*runs, smoke])
+    assert len(mixed.cells) == 2, "of one configuration"
+    (note,) = (line for line in describe.notes(asked([*runs, smoke])) if said in line)
+    assert "10 own, 1 smoke" in note
+    assert configuration.select(["source=own"], mixed.runs) == task.runs
