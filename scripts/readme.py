@@ -1,7 +1,7 @@
 """Write README.md, its picture and results/README.md, as far as they follow: python scripts/readme.py [--check]
 
 README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), and what has no runs.
-results/README.md: how many claims have which verdict, and the table of all.
+results/README.md: how many claims have which verdict, what the words mean, and the table of all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from normbench.config import FIDELITIES
 from normbench.draw.tables import escape
 from normbench.errors import BadInput, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import published, rules, tally
+from normbench.papers import glossary, published, rules, tally
 from normbench.papers.claims import Artifact
 from normbench.papers.decide import Verdict
 from normbench.papers.page import ClaimText
@@ -125,6 +125,11 @@ def by_source(results: Path) -> dict[str, list[Verdict]]:
     return {source: claims for source, claims in sources.items() if claims}
 
 
+def words(results: Path) -> str:
+    """The glossary."""
+    return "\n".join(f"- **{word}**: {escape(text)}" for word, text in glossary.WORDS.items())
+
+
 def questions(results: Path) -> str:
     """A row for each question that readers ask, with the answers so far: word, what the runs are, number, claim."""
     lines = ["| question | answer so far |", "| - | - |"]
@@ -169,7 +174,7 @@ def fresh(text: str, block: str, content: str) -> str:
 
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
     "README.md": {"questions": questions, "summary": summary, "missing": missing},
-    "results/README.md": {"findings": findings, "verdicts": table},
+    "results/README.md": {"findings": findings, "words": words, "verdicts": table},
 }
 
 

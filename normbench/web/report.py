@@ -21,7 +21,7 @@ from normbench.draw.style import on_dark
 from normbench.errors import BadInput, NormbenchError
 from normbench.files import reading
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, published, sample_archive, tally
+from normbench.papers import describe, glossary, published, sample_archive, tally
 from normbench.papers.claims import Artifact
 from normbench.papers.page import ClaimText, content_of
 from normbench.papers.published import Published
@@ -182,9 +182,12 @@ def _write(
         (folder / name).write_text(text, encoding="utf-8")
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # without paths of this machine
-    render("index.html", "index.html", **_index(pages), damaged=reasons,
+    rows = _counted(pages)
+    render("index.html", "index.html", **_index(pages, rows), damaged=reasons,
            contents=_contents(listing, pages))  # fmt: skip
     render("models.html", "models.html", models=_models())
+    render("glossary.html", "glossary.html", glossary=glossary.WORDS)
+    render("amendments.html", "amendments.html", papers=_amended(rows))
     if checks:
         render("checks.html", "checks.html", checks=checks, titles=titles)
     for place, page in enumerate(pages):
@@ -235,17 +238,33 @@ def _text(path: Path) -> str:
 # --- the index -------------------------------------------------------------------------------------------------------
 
 
-def _index(pages: Sequence[_Page]) -> dict[str, Any]:
-    public, own = [page for page in pages if not page.entry.own], [page for page in pages if page.entry.own]
+def _counted(pages: Sequence[_Page]) -> list[dict[str, Any]]:
+    """The entries of all published claims, each once."""
+    public = [page for page in pages if not page.entry.own]
     counted = {id(claim) for _, claim in once(page.entry.verdicts for page in public).values()}
-    rows = [row for page in public for row in _claims(page) if id(row["text"].claim) in counted]
+    return [row for page in public for row in _claims(page) if id(row["text"].claim) in counted]
+
+
+def _amended(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """The entries of the amended claims, by paper."""
+    papers: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["text"].amendments:
+            papers.setdefault(row["paper"], []).append(row)
+    return list(papers.items())
+
+
+def _index(pages: Sequence[_Page], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    public, own = [page for page in pages if not page.entry.own], [page for page in pages if page.entry.own]
     counts = Counter(row["word"] for row in rows)
+    fidelities = [row["fidelity"] for row in rows]
     return {
         "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
         "own": own,
         "own_papers": _by_paper([row for page in own for row in _claims(page)]),
         "words": [(word, counts[word]) for word in WORDS if counts[word]],
+        "terms": glossary.words_of([row["text"].claim for row in rows], fidelities),
         "total": len(rows),
         "forests": _forests(rows),
         "expected_wrong": sum(
@@ -274,7 +293,7 @@ def _claims(page: _Page) -> list[dict[str, Any]]:
 
 
 def _search_text(text: ClaimText, entry: Published) -> str:
-    """What a claim is found by beside what the index shows of it: its page, the paper's words, what is open, controls."""
+    """What a claim is found by beside what the index shows: its page's title, its quote, open choices, controls."""
     claim, artifact = text.claim, entry.artifact
     of_page = (entry.title, artifact.question) if artifact else (entry.title,)
     choices = [choice for c in artifact.claims if c.id == claim.id for choice in c.open] if artifact else []
@@ -365,6 +384,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "content": content,
         "paper": paper,
         "meaning": FIDELITY_MEANING[entry.fidelity],
+        "terms": glossary.words_of(entry.verdicts.claims, [entry.fidelity]),
         "claims": [_with_plots(text) for text in content.claims],
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
         "panels": [

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from normbench.draw.text import minus, show, visible
 from normbench.errors import BadInput, class_of
-from normbench.papers import tally
+from normbench.papers import glossary, tally
 from normbench.papers.claims import format_cell
 from normbench.runs import files
 
@@ -98,6 +98,9 @@ def environment() -> jinja2.Environment:
         "code": _code,
         "number": show,
         "minus": minus,
+        "meaning": glossary.meaning,
+        "explained": _explained,
+        "anchor": lambda word: word.replace(" ", "-"),
         "json": htmlsafe_json_dumps,
         "cell": format_cell,
         "link": lambda text: quote(visible(text)),
@@ -108,6 +111,12 @@ def environment() -> jinja2.Environment:
 def _unbroken(value: Any) -> Any:
     """An interval is not broken over lines: its two numbers are one."""
     return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
+
+
+def _explained(text: str) -> Markup | str:
+    """A word of the glossary with its meaning; other text as it is."""
+    meaning = glossary.meaning(text)
+    return Markup('<abbr title="{}">{}</abbr>').format(meaning, text) if meaning else text
 
 
 def _code(text: str) -> Markup:

@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.build(results).index.parent
 
 
-PAGES = ("index.html", "models.html", "checks.html", "ln2016-fig6-paper.html")
+PAGES = ("index.html", "models.html", "checks.html", "glossary.html", "amendments.html", "ln2016-fig6-paper.html")
 # Of every piece of text that is seen the contrast of its colour with the nearest ground behind it: those below 4.5.
 FAINT = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -224,6 +224,21 @@ def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromiu
     page.keyboard.press("Space")
     assert page.locator(".shown:visible").count() == 0
     assert watched.messages == []
+
+
+def test_the_keyboard_reads_the_meaning_of_a_word(chromium: Any, site: Path):
+    page = Watched(chromium, width=400).open(site / "ln2016-fig6-paper.html")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("Boolean(document.activeElement.closest('.terms'))"):
+            break
+    shown, title = page.evaluate(
+        "[getComputedStyle(document.activeElement, '::after').content, document.activeElement.title]"
+    )
+    assert title and json.loads(shown) == title
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/glossary.html#*")
+    assert page.locator(".glossary > :target dd").inner_text() == title
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import html
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -36,6 +38,7 @@ from normbench.runs.table import Runs
 from normbench.web import report
 from normbench.web import site as site_module
 
+COMMON = {"index.html", "models.html", "glossary.html", "amendments.html"}
 SHIPPED = functools.cache(artifacts.load)
 
 
@@ -89,7 +92,7 @@ def site(tmp_path: Path) -> Path:
 
 def test_every_link_leads_to_a_file_of_the_site(site: Path):
     found = pages(site)
-    assert set(found) == {"index.html", "models.html", "ln2016-fig6-paper.html"}
+    assert set(found) == {*COMMON, "ln2016-fig6-paper.html"}
     for name, page in found.items():
         for link in page.links:
             if link == "data:,":  # no favicon
@@ -118,6 +121,34 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
     assert len(pages(site)["ln2016-fig6-paper.html"].json) == 2  # batch 4 has no runs
 
 
+def test_each_word_of_a_page_leads_to_the_glossary_and_tells_its_meaning(site: Path):
+    content = published.read_verdicts(site / "ln2016-fig6-paper" / "verdicts.json")
+    needed = {content.fidelity, "control", "amended", *(claim.word for claim in content.claims)}
+    needed |= {
+        f"controls {claim.robustness}" for claim in content.claims if claim.robustness not in ("", "nothing open")
+    }
+    page = (site / "ln2016-fig6-paper.html").read_text()
+    terms = re.search(r'<p class="terms">(.*?)</p>', page).group(1)
+    linked = dict(re.findall(r'<a href="glossary.html#([^"]+)" title="([^"]+)"', terms))
+    assert {word.replace(" ", "-") for word in needed} <= linked.keys()
+    explained = html.unescape((site / "glossary.html").read_text())
+    for word, meaning in linked.items():
+        assert f'<div id="{word}">' in explained and html.unescape(meaning) in explained
+    chips = re.findall(r'<span class="chip [\w-]+" title="([^"]*)">', page)
+    assert chips and all(chips)
+    assert re.search(r'<abbr title="[^"]+">amended</abbr>', page)
+
+
+def test_amendments_are_listed_by_claim(site: Path):
+    content = published.read_verdicts(site / "ln2016-fig6-paper" / "verdicts.json")
+    page = " ".join(" ".join(Page(site / "amendments.html").text).split())
+    assert content.amendments and set(Page(site / "amendments.html").links) >= {
+        f"ln2016-fig6-paper.html#{amendment.claim}" for amendment in content.amendments
+    }
+    for amendment in content.amendments:
+        assert all(piece in page for piece in amendment.change.split("`"))
+
+
 def test_the_same_results_give_the_same_bytes(site: Path, tmp_path: Path):
     again = report.build(tmp_path / "results", tmp_path / "again").index.parent
     assert [p.relative_to(site) for p in sorted(site.rglob("*"))] == [
@@ -133,7 +164,7 @@ def test_hostile_names_are_text(tmp_path: Path):
     assert "img" not in page.tags[: page.tags.index("noscript")] and "b" not in page.tags[page.tags.index("noscript") :]
     for name, found in pages(site).items():
         assert not found.handlers
-        assert found.tags.count("script") == {"index.html": 2, "models.html": 1}.get(name, 2 + 3)
+        assert found.tags.count("script") == (2 if name == "index.html" else 1 if name in COMMON else 5)
         text = "".join(found.text)
         assert "\u202e" not in text and "\x07" not in text
     displayed = visible(madeup.HOSTILE)
@@ -231,7 +262,7 @@ def test_other_damage_is_one_line(tmp_path: Path, change: str):
     written = report.build(results)
     (note,) = written.notes
     assert str(place) in note and "\n" not in note
-    assert set(pages(written.index.parent)) == {"index.html", "models.html"}
+    assert set(pages(written.index.parent)) == COMMON
 
 
 def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Path):
@@ -291,7 +322,7 @@ def test_names_that_fall_together_have_pages_of_their_own(tmp_path: Path):
         (results / name / "paper").mkdir(parents=True)
         (results / name / "paper" / "verdicts.json").write_text(madeup.sealed(content | {"artifact": name}, ""))
     site = report.build(results).index.parent
-    assert len(list(site.glob("*.html"))) == 7 + 2
+    assert len(list(site.glob("*.html"))) == 7 + len(COMMON)
 
 
 def test_a_place_among_the_results_is_refused_and_a_link_is_followed(tmp_path: Path):
@@ -315,8 +346,7 @@ def test_reports_at_once_follow_each_other(tmp_path: Path):
 
 
 def test_amended_claims_are_marked_on_the_index(site: Path):
-    index = pages(site)["index.html"]
-    assert index.text.count("amended") == 5
+    assert (site / "index.html").read_text().count(">amended</abbr>") == 5
 
 
 def test_of_computed_numbers_the_index_has_one_that_fails(tmp_path: Path):
