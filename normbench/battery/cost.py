@@ -16,7 +16,7 @@ from normbench.models import base as models
 from normbench.train import optim
 from normbench.train.environment import flushed
 
-ROUND, ROUNDS = 0.05, 21  # seconds of one side in one round
+ROUND, ROUNDS = 0.05, 11  # seconds of one side in one round
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,12 @@ class Trial:
     def name(self) -> str:
         """`ln2016/fig6 · batch size 4`."""
         return f"{self.experiment} · {self.where}" if self.where else self.experiment
+
+
+def specs_of(planned: Sequence[Trial]) -> list[Spec]:
+    """All runs of these trials, without duplicates."""
+    every = itertools.chain.from_iterable(specs for trial in planned for specs in trial.specs.values())
+    return list({(spec.id, spec.steps): spec for spec in every}.values())
 
 
 def contestants(name: str) -> list[str]:
@@ -82,7 +88,7 @@ def trials(
         if fidelity not in node.fidelities:
             left_out.append(f"{experiment} has no fidelity {fidelity}: left out")
             continue
-        for values in product(*node.axes.values()):
+        for values in itertools.product(*node.axes.values()):
             axes = dict(zip(node.axes, values, strict=True))
             trial = Trial(experiment, node.title, axes)
             for norm in contestants(name):
@@ -128,10 +134,8 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
         return
 
 
-def _spec(
-    config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None, fidelity: str = plan.ADHOC
-) -> Spec:
-    return plan.resolved(config, plan.ADHOC, norm, fidelity, axes=axes, config_dir=config_dir)
+def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> Spec:
+    return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
 
 
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import shlex
-import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from rich.text import Text
 
 from normbench import runs
-from normbench.battery import answer, trials
-from normbench.battery.answer import Comparison, Outcome
+from normbench.battery import answer, scorecard, trials
+from normbench.battery.budget import Pace, within
 from normbench.battery.trials import Trial
 from normbench.commands import format, options, terminal, training
 from normbench.commands.options import ConfigDir, DryRun, Fidelity, Jobs, option, repeatable
 from normbench.commands.progress import bars
-from normbench.commands.terminal import say, show_rows
+from normbench.commands.terminal import show_rows
 from normbench.config import compose
 from normbench.config.spec import Spec
 from normbench.core import user_code
 from normbench.errors import BadInput
-from normbench.launch import pace
-from normbench.launch.run_missing import ensure_runs, missing
+from normbench.launch.base import Launcher, Outcome
+from normbench.launch.run_missing import Ensured, ensure_runs, missing
 from normbench.papers.rules_file import FEWEST
-from normbench.runs import files
 from normbench.runs.table import Runs
 from normbench.web import battery_page
 
@@ -45,29 +43,34 @@ EPILOG = """examples:
   normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
   normbench battery --norm rms --budget 2h              the most informative experiments of two hours
 
---budget chooses whole experiments, because each gives one answer: the quickest first, and each in one setting before
-any in a second setting. The same command with a larger budget continues.
+--budget is the time of the whole: of the same command again only what is left of it. It takes whole experiments,
+because each gives one answer: the quickest first, and each in one setting before any in a second setting. How long
+they take is learned from the runs that are done. The same command with a larger budget continues.
 
 In each experiment the normalizer is better or worse than layer, batch and none where the difference of the test metric
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
 or where neither side is better than before training, the word is *not yet*, without a number.
 
 --json prints, shortened:
-  {"norm": "centre", "runs": 10, "missing": [], "failures": [], "page": "results/battery/centre/page/index.html",
-   "numbers": {"schema": 2, "norm": "centre", "fidelity": "smoke", "command": "normbench battery --norm centre",
-               "promises": ["gradients are those of finite differences"], "measured": {}, "table1": {},
-               "answer": {}, "trials": [
-                 {"experiment": "ln2016/online", "axes": {}, "refused": {}, "changed": {}, "failed": {}, "runs": {},
-                  "comparisons": [{"quantity": "train NLL", "against": "layer", "word": "not yet",
-                                   "why": "2 of 5 seeds", "unit": "log ratio", "better": "lower",
-                                   "effect": null, "interval": null, "p": null, "n": 2, "lost": 0, "needed": null}],
+  {"norm": "centre", "runs": 10, "missing": ["66a495804d15"], "failures": [],
+   "page": "results/battery/centre/page/index.html",
+   "numbers": {"schema": 3, "norm": "centre", "title": "Centring", "source": "", "file": "centre.py", "derived": "",
+               "fidelity": "smoke", "command": "normbench battery --norm centre", "plan": "5e2f0c", "seconds": 88.1,
+               "promises": {}, "measured": {}, "table1": {}, "notes": [],
+               "answer": {}, "sentences": ["centre against layer: better in 1 ..."],
+               "trials": [
+                 {"experiment": "ln2016/online", "axes": {}, "name": "ln2016/online", "title": "", "where": "",
+                  "refused": {}, "changed": {}, "failed": {}, "runs": {}, "missing": 6, "seconds": 15.0,
+                  "taken": true, "quantity": "test error, lower is better",
+                  "comparisons": [{"quantity": "test error", "against": "layer", "word": "not yet",
+                                   "why": "2 of 5 seeds", "unit": "points", "better": "lower", "effect": null,
+                                   "interval": null, "p": null, "n": 2, "lost": 0, "needed": null, "text": ""}],
                   "cost": {}}]}}
-  {"norm": "centre", "runs": 10, "missing": ["66a495804d15"],
-   "outlook": [{"experiment": "ln2016/online", "axes": {}, "runs": 6, "missing": 6, "seconds": 15.0, "taken": true,
-                "refused": {}}]}        with --dry-run
 "numbers" is battery.json: "answer" has for each opponent {"better": 1, "worse": 0, "undecided": 3, "not_yet": 2}.
+--dry-run prints the same, without a page.
 """
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
+TRAINING = 0.8  # of what is left of a budget: the rest measures costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +97,7 @@ class Battery(options.Answering):
         """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
         from normbench.battery.adopt import adopt, is_file  # imports torch
 
-        launcher = training.launcher(self.jobs)
+        began, launcher = time.monotonic(), training.launcher(self.jobs)
         # a dry run leaves no files
         with tempfile.TemporaryDirectory() if self.dry_run else nullcontext(self.results) as folder:
             config_dir = self.config_dir if is_file(self.norm) else runs.choices(self.results, self.config_dir)
@@ -102,128 +105,123 @@ class Battery(options.Answering):
             # before the slow contract, so that a mistyped --only fails at once
             planned, notes = trials.trials(adopted.name, self.fidelity, self.seeds, self.only, adopted.config_dir)
             probes = trials.table1(adopted.name, adopted.config_dir)
+            notes += [f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str)]
+            promises = {} if self.dry_run else self._contract(adopted)
+            facts = compose.declaration("norm", adopted.name, adopted.config_dir)
             stored = Runs(self.results)
-            seconds = self._seconds(planned, stored, launcher.processes)
-            taken = planned if self.budget is None else trials.within_budget(planned, seconds, self.budget)
-            notes += [f"{trial.name}: left out by --budget" for trial in planned if trial not in taken]
-            promises = [] if self.dry_run else self._contract(adopted)
-        stored.refresh()  # the contract takes a while
-        for note in notes:
-            self.say(f"  {note}")
-        specs = _specs(taken, probes)
-        lacking = missing(specs, stored)
-        counts = f"{format.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
-        if self.dry_run:
-            rows = self._outlook(planned, taken, stored, seconds)
-            needed = sum(row["seconds"] or 0.0 for row in rows if row["taken"])
-            how_long = f", about {format.duration(needed)} on" if needed else " on"
-            processes = format.plural(min(launcher.processes, len(lacking)), "process")
-            self.say(f"{counts}{how_long} {processes}; --dry-run: nothing is run")
-            if self.as_json:
-                ids = [spec.id for spec in lacking]
-                terminal.say_json({"norm": adopted.name, "runs": len(specs), "missing": ids, "outlook": rows})
-            return 0
-        self.say(counts)
-        for line in training.describe_stored(stored, specs, lacking):
+            pace = Pace(planned, stored, self.fidelity, adopted.config_dir, launcher.processes)
+            times = pace.seconds()
+        specs, place = _specs(planned, probes), self.results / "battery" / adopted.name
+        plan = hashlib.sha256(" ".join(sorted(spec.id for spec in specs)).encode()).hexdigest()[:12]
+        earlier = scorecard.earlier(place, plan)
+        spent = earlier.get("seconds", 0.0)
+        end = None if self.budget is None else began + self.budget - spent
+        to_train = missing(specs, stored)
+        self.say(f"{format.plural(len(specs), 'run')} · {len(specs) - len(to_train)} done, {len(to_train)} to run")
+        for line in training.describe_stored(stored, specs, to_train):
             self.say(f"  {line}")
-        ensured = ensure_runs(specs, launcher, stored, lambda runs: bars(runs, self.console), wait_for_busy=True)
-        if ensured.interrupted:
-            self.say("interrupted; the same command goes on.")
-            return 130
-        reasons = {run: o.reason for run, o in ensured.outcomes.items() if o.status in ("failed", "refused")}
-        outcomes = [_outcome(adopted.name, trial, stored, reasons if trial in taken else None) for trial in planned]
-        facts = compose.declaration("norm", adopted.name, adopted.config_dir)
-        summary = battery_page.BatteryPage(
-            name=adopted.name,
-            title=str(facts["title"]),
-            source=str(facts["source"]),
-            file=Path(str(facts.get("file", ""))).name,
-            derived=adopted.derived,
-            measured=adopted.measured,
-            fidelity=self.fidelity,
-            command=self._repeat_command(),
-            promises=promises,
-            table1=_table1(probes, stored),
-            outcomes=answer.decide(outcomes),
-            notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
-        )
-        _show_outcomes(summary.outcomes, self.console)
-        failures = [*training.describe_failures(ensured.outcomes, stored)]
-        for fault in failures:
-            self.say(f"  failed: {fault}")
-        for line in training.describe_launched(ensured.outcomes, stored):
+        ended, started = Ensured(to_train), time.monotonic()
+        if not self.dry_run:
+            ended = self._train([s for s in probes.values() if isinstance(s, Spec)], pace, launcher, end)
+            times = pace.seconds()
+        taken = planned if end is None else within(planned, times, max(0.0, end - time.monotonic()))
+        outcomes = answer.decide([_outcome(adopted.name, trial, stored, ended) for trial in planned])
+        if not (self.dry_run or ended.interrupted):
+            outcomes = [*_with_costs(outcomes, {} if end is None else earlier, end)]
+        card = scorecard.content(
+            outcomes, times, [trial.name for trial in planned if trial not in taken],
+            norm=adopted.name, title=str(facts["title"]), source=str(facts["source"]),
+            file=Path(str(facts.get("file", ""))).name, derived=adopted.derived, fidelity=self.fidelity,
+            command=self._repeat_command(), plan=plan, seconds=spent + time.monotonic() - started, promises=promises,
+            measured=dict(adopted.measured), table1=_table1(probes, stored), notes=notes,
+        )  # fmt: skip
+        self._show(card, planned)
+        failures = [*training.describe_failures(ended.outcomes, stored)]
+        for line in (*map("failed: {}".format, failures), *training.describe_launched(ended.outcomes, stored)):
             self.say(f"  {line}")
-        numbers, page = write(summary, self.results / "battery" / adopted.name)
-        self.say(f"\n  numbers   {numbers}")
-        self.say(f"  page      {page}")
-        if adopted.config_dir:
+        page = None
+        if not self.dry_run:
+            page = battery_page.write(card, outcomes, place / "page")
+            self.say(f"\n  numbers   {scorecard.write(card, place)}\n  page      {page}")
+        if adopted.config_dir and not self.dry_run:
             given = format.repeated(self.results, adopted.config_dir)
             self.say(f"  train     {shlex.join(['normbench', 'train', f'norm={adopted.name}', *given])} ...")
-        self.say("")
-        for line in answer.headlines(summary.outcomes):
-            self.say(f"{adopted.name} {line}")
+        if ended.interrupted:
+            self.say("interrupted; the same command goes on.")
         if self.as_json:
-            reply = {"norm": adopted.name, "runs": len(specs), "missing": [], "failures": failures, "page": str(page)}
-            terminal.say_json(reply | {"numbers": _as_json(summary)})
+            left = [spec.id for spec in missing(specs, stored)]
+            reply = {"norm": adopted.name, "runs": len(specs), "missing": left, "failures": failures}
+            terminal.say_json(reply | {"page": page and str(page), "numbers": card})
+        if ended.interrupted:
+            return 130
         return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
-    def _seconds(self, planned: Sequence[Trial], stored: Runs, processes: int) -> dict[str, float | None]:
-        """For each trial how long its missing runs take on so many processes; None if that is unknown.
+    def _train(self, probes: Sequence[Spec], pace: Pace, launcher: Launcher, end: float | None) -> Ensured:
+        """Train all runs; until `end` in portions, each chosen at the pace of those before it."""
+        outcomes: dict[str, Outcome] = {}
+        portion = [*probes, *(trials.specs_of(pace.planned) if end is None else ())]
+        last = None if end is None else end - (1 - TRAINING) * max(0.0, end - time.monotonic())
+        while True:
+            left = None if last is None else last - time.monotonic()
+            if left is not None and left <= 0:
+                return Ensured((), outcomes)
+            watch = partial(bars, console=self.console)
+            ended = ensure_runs(portion, launcher, pace.stored, watch, seconds=left, wait_for_busy=True)
+            outcomes |= ended.outcomes
+            if last is None or ended.interrupted:
+                return Ensured((), outcomes, ended.interrupted)
+            chosen = pace.portion(outcomes, last - time.monotonic())
+            portion = [spec for trial in chosen for spec in pace.lacking(trial, outcomes)]
+            if not portion:
+                return Ensured((), outcomes)
 
-        Per update the median over its own runs that are done; without any, as `pace` has it.
-        """
-        timed = [*stored.published.values()]
-        seconds: dict[str, float | None] = {}
-        for trial in planned:
-            specs = _specs([trial])
-            lacking = missing(specs, stored)
-            done = [run.seconds / run.steps for run in stored.find(specs) if run.seconds and run.steps]
-            if done:
-                needed: float | None = statistics.median(done) * sum(spec.steps for spec in lacking)
-            else:
-                own = trial.experiment, self.fidelity
-                to_come = [
-                    (pace.Place(*own, spec.config["model"]["name"], trial.axes, self.config_dir), spec.steps)
-                    for spec in lacking
-                ]
-                needed = pace.seconds(to_come, timed)
-            seconds[trial.name] = None if needed is None else needed / processes
-        return seconds
-
-    def _outlook(
-        self, planned: Sequence[Trial], taken: Sequence[Trial], stored: Runs, seconds: Mapping[str, float | None]
-    ) -> list[dict[str, Any]]:
-        """Print how long each experiment takes; the same as data."""
+    def _show(self, card: Mapping[str, Any], planned: Sequence[Trial]) -> None:
+        """The scorecard: the answer, a row for each experiment of which something is done, and what is not."""
         from normbench.rnn.loop import notes
 
-        rows, lines = [], []
-        for trial in planned:
-            runs, lacking, needed = _specs([trial]), missing(_specs([trial]), stored), seconds[trial.name]
-            row = {"experiment": trial.experiment, "axes": dict(trial.axes), "runs": len(runs), "missing": len(lacking)}
-            rows.append(row | {"seconds": needed, "taken": trial in taken, "refused": trial.refused})
-            time = "" if needed is None else format.duration(needed) if lacking else "0 s"
-            counts = f"{len(runs) - len(lacking)} done, {len(lacking)} to run"
-            lines.append((trial.name, counts, time if trial in taken else f"{time}, left out"))
-        show_rows(self.console, ("experiment", "runs", "time"), lines)
-        for line in _takes_no_part(planned):
+        for line in card["sentences"]:
             self.say(line)
-        for note in dict.fromkeys(note for spec in _specs(planned) for note in notes(spec.config, spec.sites)):
-            self.say(f"  {note}")
+        shown = [trial for trial in card["trials"] if self.dry_run or any(trial["runs"].values())]
+        columns: dict[str, list[str | Text]] = {
+            "experiment": [trial["name"] for trial in shown],
+            "": [trial["quantity"] for trial in shown],
+        }
+        for other in card["answer"]:
+            columns[f"against {other}"] = [_against(other, trial["comparisons"]) for trial in shown]
+        costs = [trial["cost"].get(card["norm"]) for trial in shown]
+        columns["× none"] = [f"{cost['ratio']:.2f}" if cost else "" for cost in costs]
+        columns["to run"] = [f"{trial['missing']} runs" if trial["missing"] else "" for trial in shown]
+        columns["time"] = [_time(trial) for trial in shown]
+        columns = {name: cells for name, cells in columns.items() if any(cells)}
+        if shown:
+            show_rows(self.console, [*columns], zip(*columns.values(), strict=True))
+        for line in _remarks(shown):
+            self.say(f"  {line}")
+        if left_out := [trial for trial in card["trials"] if trial["missing"] and not trial["taken"]]:
+            needed = sum(trial["seconds"] or 0.0 for trial in left_out)
+            how_long = f"about {format.duration(needed)} (--dry-run)"
+            self.say(f"  beyond --budget: {format.plural(len(left_out), 'experiment')}, {how_long}")
+        if self.dry_run:
+            remarks = (note for spec in trials.specs_of(planned) for note in notes(spec.config, spec.sites))
+            for note in dict.fromkeys((*card["notes"], *remarks)):
+                self.say(f"  {note}")
+            needed = sum(trial["seconds"] or 0.0 for trial in card["trials"] if trial["taken"])
+            self.say(f"about {format.duration(needed)}; --dry-run: nothing is run")
         if self.seeds < FEWEST:
             self.say(f"--seeds {self.seeds} gives no answer: that needs {FEWEST} seeds of each normalizer")
-        return rows
 
-    def _contract(self, adopted: Adopted) -> list[tuple[str, int]]:
+    def _contract(self, adopted: Adopted) -> dict[str, int]:
         """The promises with their number of layouts; NormbenchError with the names of broken promises."""
         from normbench.battery import contract
 
         if adopted.remark:
             self.say(adopted.remark)
-        passed, failures = [], []
+        kept: dict[str, int] = {}
+        failures = []
         findings = user_code.apart(self.norm, _findings, adopted)
         for check, layouts, broken in contract.summary(findings):
             if not broken:
-                passed.append((check.title, layouts))
+                kept[check.title] = layouts
                 continue
             failures.append(check.name)
             self.say(f"  broken  {check.name}: {check.title}")
@@ -232,10 +230,11 @@ class Battery(options.Answering):
         if (cause := contract.first_to_mend(findings)) and len(failures) > 1:
             self.say(f"  note    mend {cause} first: the other lines compare passes, and may only follow from it")
         if failures:
-            of = f"{len(failures)} of {len(passed) + len(failures)} promises"
+            of = f"{len(failures)} of {len(kept) + len(failures)} promises"
             raise BadInput(f"{adopted.name} breaks {of}: {', '.join(failures)}. Nothing was trained.")
-        self.say(f"{adopted.name} keeps all {len(passed)} promises of the contract on {passed[0][1]} layouts")
-        return passed
+        layouts = max(kept.values())
+        self.say(f"{adopted.name} keeps all {len(kept)} promises of the contract on {layouts} layouts")
+        return kept
 
     def _repeat_command(self) -> str:
         words = ["normbench", "battery", "--norm", self.norm]
@@ -255,132 +254,83 @@ def _findings(adopted: Adopted) -> list[Finding]:
     return list(contract.examine(adopted.subject()))
 
 
-def _specs(planned: Sequence[Trial], probes: Mapping[str, Spec | str] | None = None) -> list[Spec]:
-    """All runs of these trials and probes, without duplicates."""
-    every = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    every += [spec for spec in (probes or {}).values() if isinstance(spec, Spec)]
-    return list({(spec.id, spec.steps): spec for spec in every}.values())
+def _specs(planned: Sequence[Trial], probes: Mapping[str, Spec | str]) -> list[Spec]:
+    """All runs of the trials and probes, without duplicates."""
+    specs = (*trials.specs_of(planned), *(spec for spec in probes.values() if isinstance(spec, Spec)))
+    return list({spec.id: spec for spec in specs}.values())
 
 
-def write(summary: battery_page.BatteryPage, place: Path) -> tuple[Path, Path]:
-    """Write battery.json and the page; returns their paths."""
-    page = battery_page.write(summary, place / "page")
-    with files.alone(place):
-        text = json.dumps(_as_json(summary), indent=1, ensure_ascii=False)
-        files.atomic_write(place / "battery.json", f"{text}\n".encode())
-    return place / "battery.json", page
+def _outcome(name: str, trial: Trial, stored: Runs, ended: Ensured) -> answer.Outcome:
+    """The runs and comparisons of a trial, and why runs failed."""
+    runs = {norm: stored.find(specs) for norm, specs in trial.specs.items()}
+    failed = {}
+    for norm, specs in trial.specs.items():
+        reasons = [_why_failed(spec, stored, ended) for spec in specs if not stored.of(spec)]
+        if any(reasons):
+            failed[norm] = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return answer.Outcome(trial, runs, answer.comparisons(name, trial, runs), {}, failed)
 
 
-def _outcome(name: str, trial: Trial, stored: Runs, reasons: Mapping[str, str] | None = None) -> Outcome:
-    """The runs and comparisons of a trial; with `reasons` of failed runs also what failed, and costs."""
+def _why_failed(spec: Spec, stored: Runs, ended: Ensured) -> str:
+    """The reason of a run that failed now or before; "" of one that is only missing."""
+    outcome = ended.outcomes.get(spec.id)
+    if outcome and outcome.status in ("failed", "refused"):
+        return outcome.reason
+    return state if (state := stored.state(spec)) in ("failed", "damaged") else ""
+
+
+def _with_costs(
+    outcomes: Sequence[answer.Outcome], earlier: Mapping[str, Any], end: float | None
+) -> Iterator[answer.Outcome]:
+    """The outcomes with what an update costs, as an earlier call measured it or until `end`."""
     from normbench.battery import cost
 
-    runs = {norm: stored.find(specs) for norm, specs in trial.specs.items()}
-    comparisons = answer.comparisons(name, trial, runs)
-    if reasons is None:
-        return answer.Outcome(trial, runs, comparisons, {}, {})
-    failed = {
-        norm: "; ".join(dict.fromkeys(reasons.get(s.id, stored.state(s)) for s in specs if not stored.of(s)))
-        for norm, specs in trial.specs.items()
-        if not all(map(stored.of, specs))
-    }
-    # none first: the others are compared with it
-    able = sorted(trial.specs.keys() - failed.keys(), key=lambda norm: (norm != "none", norm))
-    costs = cost.costs({norm: trial.specs[norm][0] for norm in able}) if "none" in able else {}
-    return answer.Outcome(trial, runs, comparisons, costs, failed)
+    measured = {trial["name"]: trial["cost"] for trial in earlier.get("trials", ())}
+    for outcome in outcomes:
+        # none first: the others are compared with it
+        done = sorted((norm for norm, of in outcome.runs.items() if of), key=lambda norm: (norm != "none", norm))
+        costs = {norm: cost.Cost(**numbers) for norm, numbers in measured.get(outcome.trial.name, {}).items()}
+        if not costs and "none" in done and (end is None or time.monotonic() < end):
+            costs = cost.costs({norm: outcome.trial.specs[norm][0] for norm in done})
+        yield replace(outcome, costs=costs)
 
 
-def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> tuple[list[str], list[list[str]]]:
+def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> dict[str, dict[str, str]]:
+    """By normalizer the text of each column, or why it has none."""
     from normbench.papers.ln2016 import table1
 
-    rows = []
+    rows = {}
     for norm, spec in probes.items():
-        if isinstance(spec, str):
-            rows.append([norm, *(["cannot take part"] * len(table1.COLUMNS))])
-            continue
-        run = stored.of(spec)
-        if run is None:
-            rows.append([norm, *([stored.state(spec)] * len(table1.COLUMNS))])
-            continue
-        record = run.records[-1]
-        values = [float(record[key]) if key in record else None for key in table1.COLUMNS]
-        rows.append([norm, *(table1.format_deviation(value) for value in values)])
-    return ["", *table1.COLUMNS.values()], rows
+        run = stored.of(spec) if isinstance(spec, Spec) else None
+        state = "cannot take part" if isinstance(spec, str) else stored.state(spec)
+        record = run.records[-1] if run else {}
+        rows[norm] = {
+            title: table1.format_deviation(float(record[key]) if key in record else None) if run else state
+            for key, title in table1.COLUMNS.items()
+        }
+    return rows
 
 
-def _show_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
-    """A row for each experiment; then who takes no part or failed in which."""
-    opponents = battery_page.opponents(outcomes)
-    rows = []
-    for outcome in outcomes:
-        by_opponent = {c.against: _coloured(c) for c in outcome.chief}
-        words = [by_opponent.get(other, "") for other in opponents]
-        ratio = f"{outcome.cost.ratio:.2f}" if outcome.cost else ""
-        rows.append([outcome.trial.name, battery_page.format_quantity(outcome), *words, ratio])
-    if outcomes:
-        say(console, "")
-        show_rows(console, ["experiment", "", *(f"against {other}" for other in opponents), "× none"], rows)
-    for line in _takes_no_part([outcome.trial for outcome in outcomes]):
-        say(console, line)
-    for outcome in outcomes:
-        for norm, reason in outcome.failed.items():
-            say(console, f"  {outcome.trial.name}: {norm}: {reason}")
-        for norm, words_changed in outcome.trial.changed.items():
-            say(
-                console, f"  {outcome.trial.name}: {norm} with {words_changed}, the options that a recurrent site needs"
-            )
+def _against(other: str, comparisons: Sequence[Mapping[str, Any]]) -> Text:
+    """The word in its colour with the difference, or without one the reason."""
+    for c in comparisons:
+        if c["against"] == other:
+            return Text.assemble((c["word"], COLOURS[c["word"]]), " ", c["text"] or (c["why"] and f"({c['why']})"))
+    return Text()
 
 
-def _takes_no_part(planned: Sequence[Trial]) -> list[str]:
-    """A line for each reason why a normalizer takes no part, with the experiments."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for trial in planned:
-        for refusal in trial.refused.items():
-            places.setdefault(refusal, []).append(trial.name)
-    return [f"  {norm} takes no part in {'; '.join(names)}: {reason}" for (norm, reason), names in places.items()]
+def _time(trial: Mapping[str, Any]) -> str:
+    needed = "" if trial["seconds"] is None or not trial["missing"] else format.duration(trial["seconds"])
+    return needed if trial["taken"] else f"{needed}, left out"
 
 
-def _coloured(c: Comparison) -> Text:
-    text = " ".join(filter(None, (battery_page.format_effect(c), c.why and f"({c.why})")))
-    return Text.assemble((c.word, COLOURS[c.word]), " ", text)
-
-
-def _as_json(summary: battery_page.BatteryPage) -> dict[str, Any]:
-    """The numbers of the page as JSON; the help has its form."""
-    return {
-        "schema": 2,
-        "norm": summary.name,
-        "fidelity": summary.fidelity,
-        "command": summary.command,
-        "promises": [title for title, _ in summary.promises],
-        "measured": dict(summary.measured),
-        "table1": {row[0]: dict(zip(summary.table1[0][1:], row[1:], strict=False)) for row in summary.table1[1]},
-        "answer": {
-            other: {word.replace(" ", "_"): count for word, count in found.items()}
-            for other, found in answer.counts(summary.outcomes).items()
-        },
-        "trials": [
-            {
-                "experiment": o.trial.experiment,
-                "axes": dict(o.trial.axes),
-                "refused": o.trial.refused,
-                "changed": o.trial.changed,
-                "failed": dict(o.failed),
-                "runs": {norm: [run.id for run in own] for norm, own in o.runs.items()},
-                "comparisons": [_comparison_as_json(c) for c in o.chief],
-                "cost": {norm: asdict(c) for norm, c in o.costs.items()},
-            }
-            for o in summary.outcomes
-        ],
-    }
-
-
-def _comparison_as_json(c: Comparison) -> dict[str, Any]:
-    """A comparison without its numbers as long as its word is `not yet`."""
-    d = c.difference
-    return {
-        "quantity": c.quantity, "against": c.against, "word": c.word, "why": c.why, "unit": c.unit,
-        "better": "higher" if d.rising else "lower", "effect": d.mean if c.has_number else None,
-        "interval": d.interval if c.has_number else None, "p": d.holm, "n": d.n, "lost": sum(d.lost),
-        "needed": c.needed,
-    }  # fmt: skip
+def _remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who takes no part, failed or has other options, and why: each reason once with its experiments."""
+    places: dict[str, list[str]] = {}
+    for trial in rows:
+        lines = [f"{norm} takes no part: {reason}" for norm, reason in trial["refused"].items()]
+        lines += [f"{norm} failed: {reason}" for norm, reason in trial["failed"].items()]
+        lines += [f"{norm} with {words}, as a recurrent site needs it" for norm, words in trial["changed"].items()]
+        for line in lines:
+            places.setdefault(line, []).append(trial["name"])
+    return [f"{line} ({'; '.join(names)})" for line, names in places.items()]

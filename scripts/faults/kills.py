@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normbench.battery import scorecard
 from normbench.battery.adopt import adopt
-from normbench.commands import battery
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish as publishing
 from normbench.runs import pack
@@ -75,12 +75,12 @@ def site(folder: Path) -> None:
 
 def page_of_battery(folder: Path) -> None:
     adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "own")
-    page = battery_page.BatteryPage(
-        name=adopted.name, title="", source="", file="centre.py", derived="", measured={}, fidelity="smoke",
-        command="",
-        promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[],
+    card = scorecard.content(
+        [], {}, [], norm=adopted.name, title="", source="", file="centre.py", derived="", measured={}, fidelity="smoke",
+        command="", promises={"kept": 3}, table1={}, notes=[],
     )  # fmt: skip
-    battery.write(page, folder / "battery" / adopted.name)
+    battery_page.write(card, [], folder / "battery" / adopted.name / "page")
+    scorecard.write(card, folder / "battery" / adopted.name)
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""The scorecard of a battery: its content, once, as JSON values; the terminal and the page render it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from normbench.battery import answer
+from normbench.battery.answer import BETTER, NOT_YET, WORSE, Comparison, Outcome
+from normbench.battery.budget import Times
+from normbench.battery.trials import specs_of
+from normbench.compare import describe
+from normbench.compare.difference import UNDECIDED
+from normbench.runs import files
+
+NAME = "battery.json"
+
+
+def content(outcomes: Sequence[Outcome], times: Times, left_out: Sequence[str], **facts: Any) -> dict[str, Any]:
+    """`times`: the seconds of each trial's missing runs; `left_out`: the trials that the budget leaves out."""
+    counts = answer.counts(outcomes)
+    return {
+        "schema": 3,
+        **facts,
+        "answer": {other: {word.replace(" ", "_"): n for word, n in of.items()} for other, of in counts.items()},
+        "sentences": [_sentence(facts["norm"], other, words) for other, words in counts.items()],
+        "trials": [_trial(outcome, times[outcome.trial.name], left_out) for outcome in outcomes],
+    }
+
+
+def _sentence(norm: str, other: str, words: Mapping[str, int]) -> str:
+    """`mine against layer: better in 2, worse in 1, undecided in 8 of 19 experiments; not yet in 8`."""
+    total = sum(words.values())
+    given = ", ".join(f"{word} in {words[word]}" for word in (BETTER, WORSE, UNDECIDED))
+    later = f"; {NOT_YET} in {words[NOT_YET]}" if words[NOT_YET] else ""
+    return f"{norm} against {other}: {given} of {total} experiment{'' if total == 1 else 's'}{later}"
+
+
+def _trial(outcome: Outcome, seconds: float | None, left_out: Sequence[str]) -> dict[str, Any]:
+    trial, specs = outcome.trial, specs_of([outcome.trial])
+    return {
+        "experiment": trial.experiment,
+        "axes": dict(trial.axes),
+        "name": trial.name,
+        "title": trial.title,
+        "where": trial.where,
+        "refused": trial.refused,
+        "changed": trial.changed,
+        "failed": dict(outcome.failed),
+        "runs": {norm: [run.id for run in runs] for norm, runs in outcome.runs.items()},
+        "missing": len(specs) - sum(map(len, outcome.runs.values())),
+        "seconds": seconds,
+        "taken": trial.name not in left_out,
+        "quantity": _quantity(outcome),
+        "comparisons": list(map(_comparison, outcome.comparisons)),
+        "cost": {norm: asdict(cost) for norm, cost in outcome.costs.items()},
+    }
+
+
+def _quantity(outcome: Outcome) -> str:
+    """`test error, lower is better`."""
+    for c in outcome.comparisons[:1]:
+        return f"{c.quantity}, {'higher' if c.difference.rising else 'lower'} is better" if c.quantity else ""
+    return ""
+
+
+def _comparison(c: Comparison) -> dict[str, Any]:
+    """A comparison without its numbers as long as its word is `not yet`."""
+    d = c.difference
+    return {
+        "quantity": c.quantity, "against": c.against, "word": c.word, "why": c.why, "unit": c.unit,
+        "better": "higher" if d.rising else "lower", "effect": d.mean if c.has_number else None,
+        "interval": d.interval if c.has_number else None, "p": d.holm, "n": d.n, "lost": sum(d.lost),
+        "needed": d.needed if c.word == UNDECIDED else None,
+        "text": describe.difference(d, c.unit) if c.has_number else "",
+    }  # fmt: skip
+
+
+def write(card: Mapping[str, Any], place: Path) -> Path:
+    with files.alone(place):
+        files.atomic_write(place / NAME, f"{json.dumps(card, indent=1, ensure_ascii=False)}\n".encode())
+    return place / NAME
+
+
+def earlier(place: Path, plan: str) -> dict[str, Any]:
+    """The scorecard that an earlier call left of the same plan, which tells the time that it took; {} without one."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        card: dict[str, Any] = json.loads((place / NAME).read_bytes())
+        if card["plan"] == plan and isinstance(card["seconds"], float):
+            return card
+    return {}
