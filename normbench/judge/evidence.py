@@ -22,9 +22,8 @@ from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
 from normbench.papers.claims import Part, format_cell
-from normbench.papers.endpoints import Outcome, bounds_of, outcome_of, paired_runs
+from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather
-from normbench.papers.rules_file import FEWEST
 from normbench.runs.run import Run
 from normbench.stats.series import series
 
@@ -49,7 +48,7 @@ def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Seq
     one cell that differ in more than their seed.
     """
     counted = [run for run in runs if alone is None or run.seed in alone]
-    cells, shared = paired_runs(part, counted)
+    cells, _ = paired_runs(part, counted)
     if part.kind == "exact" or not all(cells):
         return Logged(gather(part, counted, least=least, delta=_delta(part)))
     _check_cells(part, cells)
@@ -68,10 +67,10 @@ def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Seq
     if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
     cells = paired_runs(part, at_common.runs)[0]
-    if pairs:
-        observed = gather(part, at_common.runs, shared, least, _delta(part))
-    else:
-        observed = _two_groups(part, cells, least)
+    observed = gather(part, at_common.runs, None, least, _delta(part), in_pairs=pairs)
+    if not observed.gap and observed.complete and observed.most > MOST_UNEVEN * observed.n:
+        counts = observed.n, observed.most, math.ceil(observed.most / MOST_UNEVEN)
+        observed = replace(observed, complete=False, why="uneven", about=tuple(map(str, counts)))
     if observed.why == "no record":
         observed = replace(observed, about=(_lacking(observed, at_common.runs),))
     if not observed.gap and (copies := _copies(part, cells)):
@@ -135,40 +134,6 @@ def _has_seed(run: Run) -> bool:
 def _delta(part: Part) -> float | None:
     """The smallest effect that the part declares: those of `rules.yaml` are of this project's data."""
     return None if part.delta is None else part.delta.is_
-
-
-def _two_groups(part: Part, cells: Cells, least: int) -> Observed:
-    """All runs of both cells, each cell by itself."""
-    groups, values, lacking = [], [], []
-    outcomes: list[Outcome] = []
-    for (weight, cell), runs in zip(part.contrast, cells, strict=True):
-        alone, variant = replace(part, contrast=((1, cell),)), cell.get("variant", part.endpoint.variant)
-        of_cell = {run.id: outcome_of(part.endpoint, run, variant) for run in runs.values()}
-        lacking += [run for run, outcome in of_cell.items() if outcome is None]
-        recorded = [outcome for outcome in of_cell.values() if outcome is not None]
-        groups.append((weight, tuple(bounds_of(alone, [outcome]) for outcome in recorded)))
-        values.append({"cell": dict(cell), "weight": weight, "values": [*map(str, recorded)]})
-        outcomes += recorded
-    ids = tuple(run.id for cell in cells for run in cell.values())
-    if lacking:
-        return Observed(part=part, gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)), runs=ids)
-    timed, smaller, larger = part.endpoint.kind == "time_to_level", min(map(len, cells)), max(map(len, cells))
-    enough = smaller >= max(least, FEWEST)
-    uneven = enough and larger > MOST_UNEVEN * smaller
-    return Observed(
-        part=part,
-        groups=tuple(group for _, group in sorted(groups, key=lambda group: -group[0])),  # first minus second
-        why="uneven" if uneven else "",
-        about=(f"{smaller}", f"{larger}", f"{math.ceil(larger / MOST_UNEVEN)}") if uneven else (),
-        complete=enough and not uneven,
-        delta=_delta(part),
-        seeds=next(tuple(sorted(cell)) for cell in cells if len(cell) == smaller),
-        least=least,
-        cells=tuple(values),
-        runs=ids,
-        diverged=sum(outcome.diverged for outcome in outcomes),
-        censored=sum(outcome.value is None for outcome in outcomes) if timed else 0,
-    )
 
 
 def _lacking(observed: Observed, runs: Sequence[Run]) -> str:

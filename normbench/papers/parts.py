@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from normbench.papers import rules
@@ -17,7 +18,7 @@ from normbench.papers.claims import Part, compared, format_cell
 from normbench.papers.endpoints import Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.runs.run import Run
-from normbench.stats.effects import Effects
+from normbench.stats.effects import Bounds, Effects
 from normbench.stats.examples import Spread
 from normbench.stats.statistics import Interval, detectable_effect, paired, sign_test, signed_rank, within
 
@@ -69,63 +70,87 @@ def gather(
     planned: bool = True,
     fresh: bool = True,
     spread: Spread | None = None,
+    in_pairs: bool = True,
 ) -> Observed:
     """One part against the runs of one control setting.
 
-    Only `seeds` count (None: any), and of them those with a run in every cell; `least` of them make it complete.
-    Raises NormbenchError when a cell has two runs of one seed.
+    Only `seeds` count (None: any), and of them those with a run in every cell; `least` of them make it complete. Not
+    `in_pairs`: all runs of two cells count, each cell by itself. Raises NormbenchError when a cell has two runs of one
+    seed.
     """
     if part.kind == "exact":
         return _gather_exact(part, runs)
     counted = runs if seeds is None else [run for run in runs if run.seed in seeds]
     cells, shared = paired_runs(part, counted)
-    common: dict[str, Any] = {
-        "part": part, "delta": delta, "planned": planned, "fresh": fresh, "seeds": tuple(shared), "least": least,
-        "runs": tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in shared)),
-    }  # fmt: skip
-    empty = [format_cell(cell) for (_, cell), by_seed in zip(part.contrast, cells, strict=True) if not by_seed]
-    if empty:
+    runs_by_cell = [[cell[seed] for seed in (shared if in_pairs else sorted(cell))] for cell in cells]
+    smallest = min(runs_by_cell, key=len)
+    observed = Observed(
+        part=part,
+        delta=delta,
+        planned=planned,
+        fresh=fresh,
+        seeds=tuple(run.seed for run in smallest),
+        least=least,
+        runs=tuple(dict.fromkeys(run.id for of_cell in runs_by_cell for run in of_cell)),
+    )
+    places = [cell for _, cell in part.contrast]
+    if empty := [format_cell(place) for place, cell in zip(places, cells, strict=True) if not cell]:
         why = "no runs" if seeds is None or len(counted) == len(runs) else "no planned runs"
-        return Observed(gap=rules.NOT_RUN, why=why, about=tuple(empty), **common)
-    rows: list[list[Outcome]] = []  # one per seed, one outcome per cell
+        return replace(observed, gap=rules.NOT_RUN, why=why, about=tuple(empty))
+    variants = [place.get("variant", part.endpoint.variant) for place in places]
+    endpoints = [part.endpoint] * max(map(len, runs_by_cell))
+    if in_pairs:  # a relative level is that of the runs of one seed
+        for index, row in enumerate(zip(*runs_by_cell, strict=True)):
+            endpoint = levelled(part.endpoint, [*zip(places, row, variants, strict=True)])
+            if endpoint is None:
+                about = f"{shared[index]}", f"{part.endpoint.needed_progress:g}"
+                return replace(observed, gap=rules.NOT_DECIDABLE, why="hardly begun", about=about)
+            endpoints[index] = endpoint
+    outcomes: list[list[Outcome]] = []  # by cell
     lacking = set()
-    for seed in shared:
-        rows.append([])
-        compared = [
-            (cell, by_seed[seed], cell.get("variant", part.endpoint.variant))
-            for (_, cell), by_seed in zip(part.contrast, cells, strict=True)
-        ]
-        endpoint = levelled(part.endpoint, compared)
-        if endpoint is None:
-            about = (f"{seed}", f"{part.endpoint.needed_progress:g}")
-            return Observed(gap=rules.NOT_DECIDABLE, why="hardly begun", about=about, **common)
-        for _, run, variant in compared:
+    for of_cell, variant in zip(runs_by_cell, variants, strict=True):
+        outcomes.append([])
+        for run, endpoint in zip(of_cell, endpoints, strict=False):
             outcome = outcome_of(endpoint, run, variant)
             if outcome is None:
                 lacking.add(run.id)
             else:
-                rows[-1].append(outcome)
+                outcomes[-1].append(outcome)
     if lacking:
-        return Observed(gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)), **common)
-    flat = [outcome for row in rows for outcome in row]
-    sides = [sides_of(part, row) for row in rows]
-    whole = all(side is not None for side in sides)
-    censored = sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0
-    if censored:  # an unobserved time cannot show that the effect is small
-        common["delta"] = None
-    return Observed(
-        complete=len(shared) >= max(least, FEWEST),
-        pairs=tuple(bounds_of(part, row) for row in rows),
-        sides=tuple(side for side in sides if side is not None),
-        spread=spread if whole else None,
-        censored=censored,
-        diverged=sum(outcome.diverged for outcome in flat),
-        cells=tuple(
-            {"cell": dict(cell), "weight": weight, "values": [str(row[place]) for row in rows]}
-            for place, (weight, cell) in enumerate(part.contrast)
-        ),
-        **common,
+        return replace(observed, gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)))
+    every = [*chain.from_iterable(outcomes)]
+    censored = sum(outcome.value is None for outcome in every) if part.endpoint.kind == "time_to_level" else 0
+    observed = (
+        _with_pairs(observed, outcomes, spread) if in_pairs else replace(observed, groups=_groups(part, outcomes))
     )
+    return replace(
+        observed,
+        complete=len(smallest) >= max(least, FEWEST),
+        delta=None if censored else delta,  # an unobserved time cannot show that the effect is small
+        censored=censored,
+        diverged=sum(outcome.diverged for outcome in every),
+        cells=tuple(
+            {"cell": dict(cell), "weight": weight, "values": [*map(str, of_cell)]}
+            for (weight, cell), of_cell in zip(part.contrast, outcomes, strict=True)
+        ),
+    )
+
+
+def _with_pairs(observed: Observed, outcomes: Sequence[Sequence[Outcome]], spread: Spread | None) -> Observed:
+    """The effect of each seed, its two sides, and the spread over test examples where every seed has a number."""
+    rows = [*zip(*outcomes, strict=True)]
+    sides = tuple(side for row in rows if (side := sides_of(observed.part, row)) is not None)
+    pairs = tuple(bounds_of(observed.part, row) for row in rows)
+    return replace(observed, pairs=pairs, sides=sides, spread=spread if len(sides) == len(rows) else None)
+
+
+def _groups(part: Part, outcomes: Sequence[Sequence[Outcome]]) -> tuple[tuple[Bounds, ...], ...]:
+    """The numbers of the cell that counts as it is, then those of the cell that is subtracted from it."""
+    groups = []
+    for (weight, cell), of_cell in zip(part.contrast, outcomes, strict=True):
+        alone = replace(part, contrast=((1, cell),))
+        groups.append((weight, tuple(bounds_of(alone, [outcome]) for outcome in of_cell)))
+    return tuple(group for _, group in sorted(groups, key=lambda group: -group[0]))
 
 
 def _gather_exact(part: Part, runs: Sequence[Run]) -> Observed:
