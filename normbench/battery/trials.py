@@ -134,8 +134,10 @@ def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Pa
         return
 
 
-def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> Spec:
-    return plan.resolved(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir)
+def _spec(
+    config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None, fidelity: str = plan.ADHOC
+) -> Spec:
+    return plan.resolved(config, plan.ADHOC, norm, fidelity, axes=axes, config_dir=config_dir)
 
 
 def _is_probe(experiment: str, config_dir: Path | None) -> bool:
