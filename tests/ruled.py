@@ -36,11 +36,11 @@ def seen(
 
 def word(values: Sequence[float | tuple[float, float]], delta: float | None = None, **more: Any) -> str:
     part = more.pop("part", direction())
-    return rules.part_word(part, seen(part, values, delta, **more))
+    return rules.part_word(seen(part, values, delta, **more))
 
 
 def claim_of(*found: tuple[Sequence[float], float | None]) -> str:
-    return rules.claim_word([(part, seen(part, *pair)) for pair in found for part in [direction()]])
+    return rules.claim_word([seen(direction(), *pair) for pair in found])
 
 
 def compared(values: Sequence[float], first: int = 1, **more: Any) -> list[Run]:

@@ -66,8 +66,8 @@ class _Evidence:
         self.left_out = Counter(run.control for run in compared if run.control not in ("", *claim.controls))
 
     def verdict(self, alpha: float) -> Verdict:
-        setting, reported = _with_parts(self.setting), _with_parts(self.reported)
-        controls = {name: _with_parts(logged) for name, logged in self.controls.items()}
+        setting, reported = _observed(self.setting), _observed(self.reported)
+        controls = {name: _observed(parts) for name, parts in self.controls.items()}
         verdict = decide(self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=ALPHA)
         parts = []
         for logged, part in zip(self.setting, verdict.parts, strict=True):
@@ -87,8 +87,8 @@ class _Evidence:
         return replace(verdict, answer=describe.evidence(verdict))
 
 
-def _with_parts(logged: Sequence[Logged]) -> list[tuple[Part, Observed]]:
-    return [(each.observed.part, each.observed) for each in logged]
+def _observed(parts: Sequence[Logged]) -> list[Observed]:
+    return [logged.observed for logged in parts]
 
 
 def _lost(logged: Logged, sign: int) -> int:

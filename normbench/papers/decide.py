@@ -17,7 +17,7 @@ from normbench.runs.run import Run
 from normbench.stats.examples import Spread
 from normbench.stats.statistics import Interval
 
-Parts = Sequence[tuple[Part, Observed]]
+Parts = Sequence[Observed]
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 OF_CLAIM = ("id", "kind", "ours", "statement", "quote", "locator", "unvaried", "beside")
 NO_PART: Mapping[str, Any] = {
@@ -114,9 +114,9 @@ class Evidence:
         verdict = decide(
             claim,
             self.fidelity,
-            [(part, self.observe(part, "")) for part in claim.parts],
-            {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls},
-            [(part, self.observe(part, "")) for part in claim.reported],
+            [self.observe(part, "") for part in claim.parts],
+            {name: [self.observe(part, name) for part in claim.parts] for name in claim.controls},
+            [self.observe(part, "") for part in claim.reported],
             self.reached(""),
             self.artifact.names,
             earlier=sum(self.fidelity in (entry.looked or {}) for entry in amendments),
@@ -196,8 +196,7 @@ def decide(
         robust = ""
 
     def results(parts: Parts) -> tuple[PartResult, ...]:
-        return tuple(result(observed, rules.part_word(part, observed, alpha, small), alpha, names)
-                     for part, observed in parts)  # fmt: skip
+        return tuple(result(part, rules.part_word(part, alpha, small), alpha, names) for part in parts)
 
     def under(name: str, parts: Parts) -> ControlVerdict:
         at_claim, strict = of_controls[name]
@@ -241,19 +240,19 @@ def _basis(claim: Claim, fidelity: str) -> str:
 def deciding(word: str, parts: Parts, alpha: float) -> int:
     """The first part that makes the claim's word; where none does, one that speaks against it, if there is one."""
 
-    def makes(part: Part, observed: Observed) -> bool:
+    def makes(part: Observed) -> bool:
         if word == rules.FAILS:
-            return rules.opposes(part, observed, len(parts), alpha)
+            return rules.opposes(part, len(parts), alpha)
         if word == rules.NEGLIGIBLE:
-            return rules.vanishes(part, observed, len(parts), alpha)
-        return rules.part_word(part, observed, alpha) == word
+            return rules.vanishes(part, len(parts), alpha)
+        return rules.part_word(part, alpha) == word
 
     if word == rules.UNDECIDED:
-        words = [rules.part_word(part, observed, alpha) for part, observed in parts]
+        words = [rules.part_word(part, alpha) for part in parts]
         for against in (rules.FAILS, rules.NEGLIGIBLE):
             if against in words:
                 return words.index(against)
-    return next((index for index, pair in enumerate(parts) if makes(*pair)), 0)
+    return next((index for index, part in enumerate(parts) if makes(part)), 0)
 
 
 def _share(word: str, *settings: Parts, alpha: float) -> int | None:
@@ -263,7 +262,7 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
 
 def _spent(claim: Claim, parts: Parts, undecidable: bool, reached: int, alpha: float, earlier: int) -> float:
     """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
-    judged = parts and all(observed.complete and not observed.gap for _, observed in parts)
+    judged = parts and all(part.complete and not part.gap for part in parts)
     if claim.kind == "exact" or undecidable or not judged:
         return 0.0
     return ALPHA * (1 + earlier) + (alpha if reached == 2 else 0.0)

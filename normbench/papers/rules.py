@@ -35,11 +35,12 @@ AGREE, NOTHING_OPEN, DEPEND = "agree", "nothing open", "depend"
 # --- a part ----------------------------------------------------------------------------------------------------------
 
 
-def part_word(part: Part, observed: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
+def part_word(observed: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
     """The word of one part alone, by tests at `alpha`; it has no side if tests at `small` find it within ±δ.
 
     `small` is the claim's level where `alpha` is one that its parts or controls share; None: `alpha`.
     """
+    part = observed.part
     if observed.gap:
         return observed.gap
     if part.kind == "exact":
@@ -88,34 +89,34 @@ def _side(interval: Interval | None, expect: str | None) -> str:
 # --- a claim ---------------------------------------------------------------------------------------------------------
 
 
-def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, small: float | None = None) -> str:
+def claim_word(parts: Sequence[Observed], alpha: float = ALPHA, small: float | None = None) -> str:
     """The word of k parts at one setting: any one may make it fail or negligible, each by tests at `alpha`/k."""
-    words = [part_word(part, observed, alpha, small) for part, observed in parts]
+    words = [part_word(part, alpha, small) for part in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
         if gap in words:
             return gap
     if all(word == HOLDS for word in words):
         return HOLDS
-    if any(opposes(part, observed, len(parts), alpha, small) for part, observed in parts):
+    if any(opposes(part, len(parts), alpha, small) for part in parts):
         return FAILS
-    if any(vanishes(part, observed, len(parts), alpha) for part, observed in parts):
+    if any(vanishes(part, len(parts), alpha) for part in parts):
         return NEGLIGIBLE
     return UNDECIDED
 
 
-def opposes(part: Part, observed: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
+def opposes(part: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
     """Whether this one of k parts makes the claim fail; only one that is not negligible can."""
-    return part_word(part, observed, alpha / k, alpha if small is None else small) == FAILS
+    return part_word(part, alpha / k, alpha if small is None else small) == FAILS
 
 
-def vanishes(part: Part, observed: Observed, k: int, alpha: float = ALPHA) -> bool:
+def vanishes(observed: Observed, k: int, alpha: float = ALPHA) -> bool:
     """Whether this one of k parts makes the claim negligible."""
-    return part.kind == "direction" and part_word(part, observed, alpha / k) == NEGLIGIBLE
+    return observed.part.kind == "direction" and part_word(observed, alpha / k) == NEGLIGIBLE
 
 
-def vanishing(*settings: Sequence[tuple[Part, Observed]], alpha: float = ALPHA) -> int:
+def vanishing(*settings: Sequence[Observed], alpha: float = ALPHA) -> int:
     """How many of a claim's parts make it negligible at each of these settings."""
-    vanished = [[vanishes(*pair, len(parts), alpha) for pair in parts] for parts in settings]
+    vanished = [[vanishes(part, len(parts), alpha) for part in parts] for parts in settings]
     return sum(map(all, zip(*vanished, strict=True)))
 
 
@@ -123,25 +124,25 @@ def vanishing(*settings: Sequence[tuple[Part, Observed]], alpha: float = ALPHA) 
 
 
 def control_words(
-    parts: Sequence[tuple[Part, Observed]],
+    parts: Sequence[Observed],
     controls: int,
     alpha: float = ALPHA,
-    setting: Sequence[tuple[Part, Observed]] | None = None,
+    setting: Sequence[Observed] | None = None,
 ) -> tuple[str, str]:
     """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ.
 
     An effect between 0 and δ is negligible and has its sign. So against the word at the paper's `setting`, negligible
     is another word, or another word than negligible, only where one part is within ±δ here and beyond it there.
     """
-    if not all(observed.complete for _, observed in parts):
-        gap = NOT_DECIDABLE if any(observed.gap == NOT_DECIDABLE for _, observed in parts) else NOT_RUN
+    if not all(part.complete for part in parts):
+        gap = NOT_DECIDABLE if any(part.gap == NOT_DECIDABLE for part in parts) else NOT_RUN
         return gap, gap
     word, strict = claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
     level = alpha / (controls * len(parts))
     if setting is not None and NEGLIGIBLE in {strict, claim_word(setting, alpha)} and not any(
         _apart(under, at_setting, level) or _apart(at_setting, under, level)
-        for (part, under), (_, at_setting) in zip(parts, setting, strict=True)
-        if part.kind == "direction"
+        for under, at_setting in zip(parts, setting, strict=True)
+        if under.part.kind == "direction"
     ):  # fmt: skip
         strict = UNDECIDED
     return word, strict

@@ -34,10 +34,10 @@ def together(draw: np.random.Generator, n: int, k: int) -> np.ndarray:
     return np.repeat(draw.standard_normal((n, 1)), k, axis=1)
 
 
-def evidence(parts: Sequence[Part], effects: np.ndarray, delta: float | None) -> list[tuple[Part, Observed]]:
+def evidence(parts: Sequence[Part], effects: np.ndarray, delta: float | None) -> list[Observed]:
     columns = effects.T.tolist()
     return [
-        (part, Observed(part=part, complete=True, pairs=tuple((e, e) for e in column), delta=delta))
+        Observed(part=part, complete=True, pairs=tuple((e, e) for e in column), delta=delta)
         for part, column in zip(parts, columns, strict=True)
     ]
 
@@ -171,7 +171,7 @@ def test_the_sign_test_is_rarely_wrong_on_medians_of_heavy_tails(word: str, k: i
         if word == "negligible":
             low = high = DELTA + 0.01 * draw.standard_cauchy((n, k))
         judged = [
-            (p, Observed(part=p, complete=True, pairs=tuple(zip(*ends, strict=True)), delta=DELTA))
+            Observed(part=p, complete=True, pairs=tuple(zip(*ends, strict=True)), delta=DELTA)
             for p, *ends in zip(parts, low.T.tolist(), high.T.tolist(), strict=True)
         ]
         return rules.claim_word(judged) == word

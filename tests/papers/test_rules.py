@@ -164,10 +164,10 @@ def test_a_size_of_several_differs_by_a_wider_interval() -> None:
     other = replace(one, paper=0.0)
     values = effects(0.0, 1.0)
     assert word(values, part=one) == "fails"
-    assert rules.claim_word([(one, seen(one, values))]) == "fails"
-    assert rules.claim_word([(one, seen(one, values)), (other, seen(other, values))]) == "undecided"  # ± 3.08 of two
+    assert rules.claim_word([seen(one, values)]) == "fails"
+    assert rules.claim_word([seen(one, values), seen(other, values)]) == "undecided"  # ± 3.08 of two
     far = replace(one, paper=3.2)
-    assert rules.claim_word([(far, seen(far, values)), (other, seen(other, values))]) == "fails"
+    assert rules.claim_word([seen(far, values), seen(other, values)]) == "fails"
 
 
 def test_an_order_is_smallest_first_pair_by_pair(tmp_path: Path) -> None:
@@ -229,9 +229,9 @@ def test_any_one_of_k_parts_is_asked_for_more(k: int) -> None:
 def test_what_is_small_at_the_claims_level_opposes_at_no_level() -> None:
     small = effects(-0.6, 0.45)  # 90 %: down to -0.95; 99.2 %: from -1.4 to 0.2, 97.5 %: -1.17 to -0.03
     assert word(small, 1.0) == "negligible"
-    parts = [(direction(), seen(direction(), values, 1.0)) for values in (effects(5.0, 0.4), small)]
-    assert rules.part_word(*parts[1], rules.ALPHA / 2) == "fails"  # asked alone, without what the claim's level says
-    assert rules.claim_word(parts) == "undecided" and not rules.opposes(*parts[1], 2)
+    parts = [seen(direction(), values, 1.0) for values in (effects(5.0, 0.4), small)]
+    assert rules.part_word(parts[1], rules.ALPHA / 2) == "fails"  # asked alone, without what the claim's level says
+    assert rules.claim_word(parts) == "undecided" and not rules.opposes(parts[1], 2)
     # Under one of two controls too, where it would make the word one that depends.
     own, strict = rules.control_words(parts[1:], 2)
     assert (own, strict) == ("negligible", "undecided")
@@ -241,13 +241,13 @@ def test_what_is_small_at_the_claims_level_opposes_at_no_level() -> None:
 def test_only_a_direction_makes_a_claim_negligible() -> None:
     equal = direction(kind="equivalence", expect=None, within=1.0)
     sure = direction()
-    pair = [(equal, seen(equal, effects(0.0, 5.0), 1.0)), (sure, seen(sure, effects(5.0, 0.4), 1.0))]
+    pair = [seen(equal, effects(0.0, 5.0), 1.0), seen(sure, effects(5.0, 0.4), 1.0)]
     assert rules.claim_word(pair) == "undecided"
 
 
 def test_a_part_that_was_not_run_comes_before_one_that_is_not_decidable() -> None:
-    gaps = [(direction(), Observed(part=direction(), gap=gap)) for gap in ("not run", "not decidable here")]
-    sure = [(direction(), seen(direction(), effects(5.0, 0.4)))]
+    gaps = [Observed(part=direction(), gap=gap) for gap in ("not run", "not decidable here")]
+    sure = [seen(direction(), effects(5.0, 0.4))]
     for parts in (gaps, gaps[::-1], sure + gaps, gaps[::-1] + sure):
         assert rules.claim_word(parts) == "not run"
     assert rules.claim_word(sure + gaps[1:]) == "not decidable here"
@@ -287,8 +287,8 @@ def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
 
 
 def test_a_control_whose_runs_cannot_tell_is_not_one_without_runs() -> None:
-    sure = (direction(), seen(direction(), effects(5.0, 0.4)))
-    gaps = [(direction(), Observed(part=direction(), gap=gap)) for gap in ("not run", "not decidable here")]
+    sure = seen(direction(), effects(5.0, 0.4))
+    gaps = [Observed(part=direction(), gap=gap) for gap in ("not run", "not decidable here")]
     assert rules.control_words([sure, gaps[0]], 2) == ("not run", "not run")
     assert rules.control_words([sure, gaps[1]], 2) == ("not decidable here", "not decidable here")
     assert rules.robustness(H, [(H, H), ("not decidable here",) * 2]) == "undecided"
@@ -319,10 +319,10 @@ def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_l
 def test_surely_larger_counts_the_controls_and_the_parts(controls: int, parts: int) -> None:
     """Beyond δ by its 95 % interval is not enough where any one of several comparisons could be beyond by chance."""
     part, sure = direction(), (effects(9.0, 0.4), 1.0)
-    small = [(part, seen(part, *found)) for found in [(effects(0.0, 0.2), 1.0), *[sure] * (parts - 1)]]
+    small = [seen(part, *found) for found in [(effects(0.0, 0.2), 1.0), *[sure] * (parts - 1)]]
     wider = (t_interval(SHAPE, 1 - 0.05 / (controls * parts)).interval or (0, 0))[1] / UNIT
     for half, expected in ((0.95, "negligible"), (1.05, "undecided")):  # of that interval, around 2 δ
-        held = [(part, seen(part, *found)) for found in [(effects(2.0, half / wider), 1.0), sure]]
+        held = [seen(part, *found) for found in [(effects(2.0, half / wider), 1.0), sure]]
         assert rules.control_words(small, controls, setting=held[:parts]) == ("negligible", expected)
 
 

@@ -83,7 +83,7 @@ def test_fewest_pairs_of_the_sign_test(k: int, one: int, two: int) -> None:
     for n, alpha in ((one, 0.05), (two, 0.025)):
         for pairs, expected in ((n, "holds"), (n - 1, "undecided")):
             values = [1.0 + 0.1 * seed for seed in range(pairs)]
-            assert rules.part_word(part, seen(part, values), alpha / k) == expected
+            assert rules.part_word(seen(part, values), alpha / k) == expected
 
 
 @pytest.mark.parametrize(("k", "added", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
