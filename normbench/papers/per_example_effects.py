@@ -22,13 +22,13 @@ from normbench.core.eval_variants import text
 from normbench.errors import BadInput
 from normbench.files import reading
 from normbench.papers.claims import Artifact, Part
-from normbench.papers.endpoints import paired_runs
+from normbench.papers.endpoints import outcome_of, paired_runs
 from normbench.papers.parts import gather
 from normbench.runs import outcomes
 from normbench.runs.run import Run
 from normbench.runs.table import raw
 from normbench.stats.examples import Spread, spread
-from normbench.stats.series import at_epoch, final, named
+from normbench.stats.series import named
 
 NAME = "contrasts.npz"
 MOST = 5_000_000  # bytes of an artifact
@@ -202,9 +202,8 @@ def _examples(part: Part, run: Run, variant: str | None, stored: Run) -> Row | N
     row = outcomes.read(path, end.split, [text(v) for v in named(run, variant, when)], end.metric)
     if row is None or not np.isfinite(row[1]).all():
         return None
-    logged = final(run, end.split, end.mode, end.metric, variant) if end.kind == "final" else at_epoch(
-        run, end.split, end.metric, end.epoch, variant, end.mode
-    )  # fmt: skip
+    outcome = outcome_of(end, run, variant)
+    logged = outcome.value if outcome else None
     mean = float(row[1].mean())
     if logged is None or not math.isclose(mean, logged, rel_tol=1e-2, abs_tol=1e-3):
         raise BadInput(

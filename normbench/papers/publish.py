@@ -12,12 +12,11 @@ from typing import NamedTuple
 from normbench.core import extras
 from normbench.errors import FULL, Failed
 from normbench.papers import artifact as artifacts
-from normbench.papers import describe, page, per_example_effects, sample_archive, verdicts
+from normbench.papers import page, per_example_effects, sample_archive, verdicts
 from normbench.papers.artifact import Drawing, Plan
 from normbench.papers.claims import Artifact
 from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import verdicts_at
-from normbench.papers.suggested_runs import suggested_runs
 from normbench.papers.verdicts import Verdicts
 from normbench.runs import files, own, pack, samples
 from normbench.runs.run import Run
@@ -57,11 +56,6 @@ def judge(
     if plan.fidelity == SMOKE:
         plan = replace(plan, artifact=replace(plan.artifact, claims=(), amendments=()))
     judged = verdicts.judge(plan, runs, previous, contrasts.spread)
-    claims = []
-    for claim, verdict in zip(plan.artifact.claims, judged.claims, strict=True):
-        suggestion = suggested_runs(claim, verdict, runs, plan)
-        claims.append(replace(verdict, suggestion=suggestion, answer=describe.answer(verdict)))
-    judged = replace(judged, claims=tuple(claims))
     return verdicts.sealed(judged, pack_sha256, contrasts.sha256, samples_sha256)
 
 

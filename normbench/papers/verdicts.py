@@ -14,10 +14,11 @@ from typing import Any
 from normbench.config import FIDELITIES
 from normbench.core import keys
 from normbench.errors import BadInput
-from normbench.papers import rules
+from normbench.papers import describe, rules
 from normbench.papers.artifact import Plan, again
-from normbench.papers.claims import Amendment, Artifact
+from normbench.papers.claims import Amendment, Artifact, Claim
 from normbench.papers.decide import Evidence, Examples, Verdict
+from normbench.papers.suggested_runs import suggested_runs
 from normbench.runs import files
 from normbench.runs.run import Run
 
@@ -65,10 +66,10 @@ def judge(
     Raises NormbenchError for two runs of one seed in a cell.
     """
     artifact, fidelity = plan.artifact, plan.fidelity
-    claims = [Evidence(claim, plan, runs, examples).verdict() for claim in artifact.claims]
+    claims = tuple(_entry(claim, plan, runs, examples) for claim in artifact.claims)
     of_fidelity = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     controls = " --controls" if any(run.control for run in runs) else ""
-    content = Verdicts(
+    return Verdicts(
         schema=SCHEMA,
         sha256="",
         pack_sha256="",
@@ -80,11 +81,16 @@ def judge(
         claims_sha256=artifact.claims_sha256,
         amendments=artifact.amendments,
         note=_describe_note(artifact, previous),
-        expected_wrong=math.fsum(claim.spent for claim in claims),
-        claims=tuple(claims),
+        expected_wrong=_json_rounded(math.fsum(claim.spent for claim in claims)),
+        claims=claims,
     )
-    rounded: Verdicts = keys.read(Verdicts, _json_rounded(keys.plain(content)))
-    return rounded
+
+
+def _entry(claim: Claim, plan: Plan, runs: Sequence[Run], examples: Examples) -> Verdict:
+    """From the runs of a claim to its entry: what is decided, the runs that would decide what is open, the answer."""
+    decided = Evidence(claim, plan, runs, examples).verdict()
+    entry: Verdict = keys.read(Verdict, _json_rounded(keys.plain(decided)))
+    return replace(entry, suggestion=suggested_runs(claim, entry, runs, plan), answer=describe.answer(entry))
 
 
 def once(published: Iterable[Verdicts]) -> dict[tuple[str, str], tuple[str, Verdict]]:
