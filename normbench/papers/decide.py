@@ -107,28 +107,28 @@ class Evidence:
         self.claim, self.plan, self.examples = claim, plan, examples
         self.artifact, self.fidelity = plan.artifact, plan.fidelity
         self.runs = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
+        # the last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds
+        self.looks = {name: 1 + self._has_look(name, 2) if self._has_look(name, 1) else 0 for name in self.runs}
 
     def verdict(self) -> Verdict:
         claim = self.claim
-        amendments = tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id)
         verdict = decide(
             claim,
             self.fidelity,
             [self.observe(part, "") for part in claim.parts],
             {name: [self.observe(part, name) for part in claim.parts] for name in claim.controls},
             [self.observe(part, "") for part in claim.reported],
-            self.reached(""),
+            self.looks[""],
             self.artifact.names,
-            earlier=sum(self.fidelity in (entry.looked or {}) for entry in amendments),
+            amendments=tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id),
+            rules_sha256=self.plan.sha256(claim),
         )
         controls = [control if self.runs[control.name] else replace(control, parts=()) for control in verdict.controls]
-        sha256 = self.plan.sha256(claim)
-        return replace(verdict, controls=tuple(controls), rules_sha256=sha256, amendments=amendments)
+        return replace(verdict, controls=tuple(controls))
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that have runs before the first."""
-        reached = self.reached(control)
-        planned = self._planned(part, control, reached)
+        planned = self._planned(part, control, self.looks[control])
         shared = paired_runs(part, self.runs[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if seed in planned]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
@@ -138,7 +138,7 @@ class Evidence:
             planned,
             len(planned),
             self.plan.smallest_effect(part),
-            planned=reached < 2,
+            planned=self.looks[control] < 2,
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
@@ -147,21 +147,23 @@ class Evidence:
             return replace(observed, gap=rules.NOT_DECIDABLE, why=why)
         return observed
 
-    def reached(self, control: str) -> int:
-        """The last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds."""
-        numbers = (2, 1) if self.claim.added else (1,)
-        return next((n for n in numbers if all(self._has_runs(part, control, n) for part in self.claim.parts)), 0)
-
     def _planned(self, part: Part, control: str, number: int) -> Sequence[int]:
         seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
         return seeds[: self.claim.added[max(number, 1) - 1]] if self.claim.added else seeds
 
-    def _has_runs(self, part: Part, control: str, number: int) -> bool:
-        if part.kind == "exact":
-            return True
-        planned = self._planned(part, control, number)
-        further = number == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
-        return further and {*planned} <= {*paired_runs(part, self.runs[control])[1]}
+    def _has_look(self, control: str, number: int) -> bool:
+        """Whether all parts have their runs for this look."""
+        if number == 2 and not self.claim.added:
+            return False
+        for part in self.claim.parts:
+            if part.kind == "exact":
+                continue
+            planned = self._planned(part, control, number)
+            if number == 2 and planned == self._planned(part, control, 1):  # a control may have no more seeds
+                return False
+            if not {*planned} <= {*paired_runs(part, self.runs[control])[1]}:
+                return False
+        return True
 
 
 def decide(
@@ -174,13 +176,13 @@ def decide(
     names: Mapping[str, str] | None = None,
     alpha: float = ALPHA,
     small: float | None = None,
-    earlier: int = 0,
+    amendments: tuple[Amendment, ...] = (),
+    rules_sha256: str = "",
 ) -> Verdict:
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
     reached: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
-    tests, of which a second look has half. small: as of `rules.part_word`. earlier: how many looks at other seeds had
-    given it a word before it was amended.
+    tests, of which a second look has half. small: as of `rules.part_word`. rules_sha256: of what decides it.
     """
     alpha = alpha / 2 if reached == 2 else alpha
     undecidable = fidelity in claim.not_decidable
@@ -206,6 +208,7 @@ def decide(
     parts, index = results(setting), deciding(outcome, setting, alpha)
     planned = parts[index].planned if parts else None
     word, reason = rules.split(outcome)
+    earlier = sum(fidelity in (entry.looked or {}) for entry in amendments)  # looks at other seeds, before these
     return Verdict(
         **{key: getattr(claim, key) for key in OF_CLAIM},
         **{key: getattr(parts[index], key) if parts else nothing for key, nothing in NO_PART.items()},
@@ -220,7 +223,7 @@ def decide(
         scattered=scattered,
         alone=_alone(claim, fidelity),
         alpha=alpha,
-        spent=_spent(claim, setting, undecidable, reached, alpha, earlier),
+        spent=0.0 if undecidable else _spent(claim, setting, reached, alpha, earlier),
         looks=(claim.added or (planned,)) if planned else (),
         look=reached,
         runs=tuple(sorted({run for part in parts for run in part.runs})),
@@ -228,6 +231,8 @@ def decide(
         reported=results(reported),
         controls=tuple(under(name, parts) for name, parts in controls.items()),
         suggestion=None,
+        rules_sha256=rules_sha256,
+        amendments=amendments,
     )
 
 
@@ -260,10 +265,9 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
     return rules.vanishing(*settings, alpha=alpha) if word == rules.NEGLIGIBLE and len(settings[0]) > 1 else None
 
 
-def _spent(claim: Claim, parts: Parts, undecidable: bool, reached: int, alpha: float, earlier: int) -> float:
+def _spent(claim: Claim, parts: Parts, reached: int, alpha: float, earlier: int) -> float:
     """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
-    judged = parts and all(part.complete and not part.gap for part in parts)
-    if claim.kind == "exact" or undecidable or not judged:
+    if claim.kind == "exact" or not parts or not all(part.complete and not part.gap for part in parts):
         return 0.0
     return ALPHA * (1 + earlier) + (alpha if reached == 2 else 0.0)
 
