@@ -85,7 +85,7 @@ def _looks_of_arms(artifact: Artifact, runs: Sequence[Run]) -> dict[str, Look]:
     spare = [colour for colour in EXTRA_COLOURS if colour not in colours.values()]
     looks: dict[str, Look] = {}
     for arm, norm in norms.items():
-        used = {look.colour for look in looks.values()}
+        used = {style.colour for style in looks.values()}
         free = (colour for colour in (colours[norm], *spare) if colour not in used)
         looks[arm] = Look(arm, next(free, colours[norm]))
     return looks

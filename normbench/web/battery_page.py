@@ -38,7 +38,7 @@ def write(card: Mapping[str, Any], outcomes: Sequence[Outcome], target: Path) ->
                 card=card,
                 chips=CHIPS,
                 version=normbench.__version__,
-                arms=[(name, look, on_dark(look.colour)) for name, look in looks.items()],
+                arms=[(name, style, on_dark(style.colour)) for name, style in looks.items()],
                 sections=sections,
             )
         )

@@ -82,8 +82,8 @@ def _x_axis(panel: Panel) -> dict[str, Any]:
 
 def _shown(trace: dict[str, Any]) -> dict[str, Any]:
     """A seed's curve as the page shows a mean, but for hovering, where there would be too many."""
-    seen = {name: value for name, value in trace.items() if name not in ("visible", "hovertemplate")}
-    return {**seen, "hoverinfo": "skip", "meta": {**trace["meta"], "role": "mean"}}
+    kept = {name: value for name, value in trace.items() if name not in ("visible", "hovertemplate")}
+    return {**kept, "hoverinfo": "skip", "meta": {**trace["meta"], "role": "mean"}}
 
 
 def _ticks(places: Sequence[float], names: Sequence[str]) -> dict[str, Any]:
@@ -127,9 +127,9 @@ def meta(arm: str, colour: str) -> dict[str, Any]:
 
 def line_traces(line: Line) -> list[dict[str, Any]]:
     """Band, mean and seeds of one arm; hovering over a mean displays its interval and n."""
-    look, x = line.look, [point.x for point in line.points]
-    own = meta(line.arm, look.colour)
-    dash = "solid" if look.in_paper else "dash"
+    style, x = line.look, [point.x for point in line.points]
+    arm_meta = meta(line.arm, style.colour)
+    dash = "solid" if style.in_paper else "dash"
     traces: list[dict[str, Any]] = []
     if ends := line.band():
         traces.append(
@@ -142,20 +142,20 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
                 "fill": "toself",
                 "opacity": 0.13,
                 "hoverinfo": "skip",
-                "meta": {**own, "role": "band"},
+                "meta": {**arm_meta, "role": "band"},
             }
         )
     traces.append(
         {
             "x": x,
             "y": [point.mean for point in line.points],
-            "name": label(look.name),
+            "name": label(style.name),
             "type": "scatter",
             "mode": "lines" if len(x) > 1 else "markers",
-            "line": {"width": 2.2 if look.in_paper else 1.5, "dash": dash},
+            "line": {"width": 2.2 if style.in_paper else 1.5, "dash": dash},
             "customdata": [_hover(point.mean, point.interval, point.n, point.diverged) for point in line.points],
             "hovertemplate": "%{customdata}",
-            "meta": {**own, "role": "mean"},
+            "meta": {**arm_meta, "role": "mean"},
         }
     )
     for seed, run, curve in line.seeds:
@@ -163,14 +163,14 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
             {
                 "x": [epoch for epoch, _ in curve],
                 "y": [value if math.isfinite(value) else None for _, value in curve],  # a gap: it diverged
-                "name": label(f"{look.name} seed {seed} ({run})"),
+                "name": label(f"{style.name} seed {seed} ({run})"),
                 "type": "scatter",
                 "mode": "lines",
                 "line": {"width": 0.8, "dash": dash},
                 "opacity": 0.6,
                 "visible": False,
                 "hovertemplate": "%{y:.3~g}",
-                "meta": {**own, "role": "seed"},
+                "meta": {**arm_meta, "role": "seed"},
             }
         )
     return traces

@@ -69,8 +69,8 @@ def plots(items: Iterable[tuple[Any, Part]]) -> list[Plot]:
     for item, part in items:
         groups.setdefault(_axis(part), []).append((item, part))
     return [
-        _plot(*axis, own) if axis[0] else Plot("", SIDES[""], 0.0, (), [Row(*one) for one in own])
-        for axis, own in sorted(groups.items(), key=lambda group: not group[0][0])
+        _plot(*axis, rows) if axis[0] else Plot("", SIDES[""], 0.0, (), [Row(item, part) for item, part in rows])
+        for axis, rows in sorted(groups.items(), key=lambda group: not group[0][0])
     ]
 
 
@@ -107,8 +107,8 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
     def x(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
-    def span(one: float, other: float) -> Span:
-        start, end = x(one), x(other)
+    def span(start_value: float, end_value: float) -> Span:
+        start, end = x(start_value), x(end_value)
         return start, round(end - start, 2)
 
     def row(item: Any, part: Part) -> Row:
@@ -136,7 +136,7 @@ def _plot(unit: str, better: str, log: bool, items: Sequence[tuple[Any, Part]]) 
     ticks = log_ticks(math.exp(low), math.exp(high), MOST_TICKS) if log else linear_ticks(low, high, MOST_TICKS)
     places = [(x(math.log(tick) if log else tick), minus(f"{tick:.8g}")) for tick in ticks]
     labelled = [(place, text) for place, text in places if 5 <= place <= 95]  # others would be cut at the edge
-    return Plot(unit, SIDES[better], x(0.0), labelled, [row(*one) for one in items])
+    return Plot(unit, SIDES[better], x(0.0), labelled, [row(item, part) for item, part in items])
 
 
 def _range(parts: Sequence[Part]) -> Span:

@@ -63,9 +63,9 @@ def build(
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        found, damaged = published.collect(results, config_dir, only)
+        entries, damaged = published.collect(results, config_dir, only)
         listing = _Listing.of(config_dir)
-        pages = _pages(found, listing, damaged, raw_samples.of_raw([results]), only)
+        pages = _pages(entries, listing, damaged, raw_samples.of_raw([results]), only)
         _write(folder, results, listing, pages, damaged, target)
         notes.extend(d.reason for d in damaged)
 
@@ -88,7 +88,7 @@ class _Listing:
 
     def order(self, entry: Published) -> tuple[bool, int]:
         """Sort key: the order of the papers, then artifacts of no paper, then the user's own."""
-        listed = [one.get("artifact") for paper in self.papers.values() for one in paper.contents]
+        listed = [content.get("artifact") for paper in self.papers.values() for content in paper.contents]
         return entry.own, listed.index(entry.name) if entry.name in listed else len(listed)
 
 
@@ -108,7 +108,7 @@ class _Page:
 
 
 def _pages(
-    found: Sequence[Published],
+    published_entries: Sequence[Published],
     listing: _Listing,
     damaged: list[published.Damaged],
     raw: Callable[[str], sample_archive.Files],
@@ -116,7 +116,7 @@ def _pages(
 ) -> list[_Page]:
     """The pages by paper; a file whose content cannot be made is added to the damaged ones."""
     pages = []
-    entries = sorted(found, key=listing.order)
+    entries = sorted(published_entries, key=listing.order)
     for entry, file in zip(entries, _file_names(entries), strict=True):
         paper = artifacts.paper_of(entry.name, listing.papers).title
         if only is not None and entry.name not in only:
@@ -145,8 +145,10 @@ def _samples_of(
     except NormbenchError as error:
         archive = sample_archive.SampleArchive()
         damaged.append(published.Damaged(entry.place, str(error)))
-    found = sample_archive.of_arms(entry.runs, raw, archive.runs.get)
-    return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
+    return sorted(
+        sample_archive.of_arms(entry.runs, raw, archive.runs.get),
+        key=lambda pair: arms.index(pair[0].arm) if pair[0].arm in arms else len(arms),
+    )
 
 
 def _file_names(entries: Sequence[Published]) -> list[str]:
@@ -191,17 +193,17 @@ def _write(
     if checks:
         render("checks.html", "checks.html", checks=checks, titles=titles)
     for place, page in enumerate(pages):
-        own = folder / Path(page.file).stem
+        downloads_folder = folder / Path(page.file).stem
         key = hashlib.sha256(f"{normbench.__version__} {page.entry.verdicts.sha256}".encode()).hexdigest()
         if page.content is None:
             if key in _text(before / page.file):
                 shutil.copyfile(before / page.file, folder / page.file)
-                shutil.copytree(before / own.name, own)
+                shutil.copytree(before / downloads_folder.name, downloads_folder)
             else:
                 render("later.html", page.file, entry=page.entry)
             continue
-        downloads = _downloads(page.entry, own)
-        written = samples.put(page.samples, own)
+        downloads = _downloads(page.entry, downloads_folder)
+        written = samples.put(page.samples, downloads_folder)
         render("artifact.html", page.file, **page.content, key=key, downloads=downloads, samples=written,
                pictures=samples.pictures(written), checks=[c for c in checks if c["page"] == page.file],
                others=[other for other in pages if other.entry.name == page.entry.name],
@@ -255,14 +257,15 @@ def _amended(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[
 
 
 def _index(pages: Sequence[_Page], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    public, own = [page for page in pages if not page.entry.own], [page for page in pages if page.entry.own]
+    public = [page for page in pages if not page.entry.own]
+    private = [page for page in pages if page.entry.own]
     counts = Counter(row["word"] for row in rows)
     fidelities = [row["fidelity"] for row in rows]
     return {
         "sources": list(dict.fromkeys(row["paper"] for row in rows if not row["ours"])),
         "papers": _by_paper(rows),
-        "own": own,
-        "own_papers": _by_paper([row for page in own for row in _claims(page)]),
+        "own": private,
+        "own_papers": _by_paper([row for page in private for row in _claims(page)]),
         "words": [(word, counts[word]) for word in WORDS if counts[word]],
         "terms": glossary.words_of([row["text"].claim for row in rows], fidelities),
         "total": len(rows),
@@ -310,12 +313,12 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     blocks = []
     computed = all(row["exact"] for row in rows)
     for ours, fidelity in product((False, True), FIDELITIES):
-        own = [row for row in rows if (row["ours"], row["fidelity"]) == (ours, fidelity)]
-        if not own:
+        of_block = [row for row in rows if (row["ours"], row["fidelity"]) == (ours, fidelity)]
+        if not of_block:
             continue
         unfolded, folded = [], []
         for word in WORDS:
-            group = sorted((row for row in own if row["word"] == word), key=_place)
+            group = sorted((row for row in of_block if row["word"] == word), key=_place)
             few = group[:OPEN] if word in DECIDED and not computed else []
             unfolded += few
             if rest := group[len(few) :]:
@@ -326,7 +329,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "ours": ours,
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
-                "tally": tally.describe([row["text"].claim for row in own], kind),
+                "tally": tally.describe([row["text"].claim for row in of_block], kind),
                 "unfolded": unfolded,
                 "folded": folded,
             }
@@ -343,8 +346,8 @@ def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[forest.P
     """One plot per fidelity and axis, with the deciding part of each claim."""
     forests = []
     for fidelity in FIDELITIES:
-        own = [(row, row["part"]) for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
-        if plots := [plot for plot in forest.plots(own) if plot.ticks]:
+        effects = [(row, row["part"]) for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
+        if plots := [plot for plot in forest.plots(effects) if plot.ticks]:
             forests.append((fidelity, sorted(plots, key=lambda plot: -len(plot.rows))))
     return forests
 
@@ -354,13 +357,11 @@ def _contents(listing: _Listing, pages: Sequence[_Page]) -> list[dict[str, Any]]
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
-        own = [page for page in pages if page.entry.name == name and not page.entry.own]
-        command = _command(listing.by_id[name]) if name and not own else ""
-        return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
+        of_artifact = [page for page in pages if page.entry.name == name and not page.entry.own]
+        command = _command(listing.by_id[name]) if name and not of_artifact else ""
+        return {"reason": "", "artifact": "", "model": "", **listed, "pages": of_artifact, "command": command}
 
-    return [
-        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in listing.papers.values()
-    ]
+    return [{"paper": paper.title, "entries": [*map(entry, paper.contents)]} for paper in listing.papers.values()]
 
 
 def _command(artifact: Artifact) -> str:
@@ -378,7 +379,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
     panels, entries = drawn.panels, content.entries
     everywhere = captions.coinciding_everywhere(panels)
     lines = [line for panel in panels for line in panel.lines]
-    looks = {line.look.name: line.look for line in lines}
+    styles = {line.look.name: line.look for line in lines}
     return {
         "entry": entry,
         "content": content,
@@ -391,7 +392,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
             figures.drawing(_by_name(panel), "" if everywhere else captions.coinciding(panel)) for panel in panels
         ],
         "caption": captions.of_figure(panels),
-        "arms": [(name, look, on_dark(look.colour)) for name, look in looks.items()],
+        "arms": [(name, style, on_dark(style.colour)) for name, style in styles.items()],
         "names": {line.arm: line.look.name for line in lines},
         "headline": tables.headline(entries) if entries else (),
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
