@@ -44,7 +44,6 @@ def draw(shape: Sequence[int], seed: int = 0, scale: float = 2.0, shift: float =
 
 
 def sizes(axes: Axes, batch: int = 4, time: int = TIME, space: Sequence[int] = SPACE) -> tuple[int, ...]:
-    """The size of every axis."""
     places = iter(space)
     size = {"batch": batch, "time": time, "feature": FEATURES}
     return tuple(next(places) if axis == "space" else size[axis] for axis in axes)
@@ -89,7 +88,6 @@ class Subject:
         return cls(name, facts, {option: node[option] for option in facts.get("options") or {}}, numbers)
 
     def layouts(self) -> list[Axes]:
-        """The layouts that the declarations allow."""
         layouts = WEIGHT_LAYOUTS if self.of_weights else LAYOUTS
         served, needed = set(self.facts["axes"]), set(self.facts.get("needs") or [])
         ordered = self.facts.get("layouts") or [list(axes) for axes in layouts]
@@ -131,7 +129,6 @@ class Subject:
         return [None, valid(batch, seed), empty]
 
     def inputs(self, axes: Axes, batch: int = 4, seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> Tensor:
-        """An input for the module."""
         if not self.of_weights:
             return draw(sizes(axes, batch), seed, scale, shift)
         shape = {2: (batch, INPUTS), 3: (batch, TIME, INPUTS), 4: (batch, INPUTS, 3, 3)}[len(axes)]
@@ -181,10 +178,10 @@ class Subject:
 
 
 @torch.no_grad()
-def _perturbed(module: nn.Module, by: float, seed: int) -> nn.Module:
+def _perturbed(module: nn.Module, scale: float, seed: int) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     for parameter in module.parameters():
-        parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+        parameter.add_(scale * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
     return module
 
 

@@ -267,8 +267,8 @@ def every_parameter(subject: Subject, axes: Axes) -> None:
         y = module(x)
         (y * draw(y.shape, seed=3)).sum().backward()
         for name, parameter in {"the input": x, **dict(module.named_parameters())}.items():
-            got = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
-            demand(got, f"{name} gets none{format_row(subject, options)}")
+            has_gradient = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+            demand(has_gradient, f"{name} gets none{format_row(subject, options)}")
 
 
 @check("its state dictionary holds all that there is to it")
@@ -464,9 +464,9 @@ def mask_counts(subject: Subject, axes: Axes) -> None:
         return
     mask, reads = valid(4, 0, TIME), False
     for options in rows(subject, axes):
-        whole, masked = subject.make(axes, options), subject.make(axes, options)
+        unmasked, masked = subject.make(axes, options), subject.make(axes, options)
         x = subject.inputs(axes)
-        reads = reads or not torch.equal(whole(x), masked(x, mask))
+        reads = reads or not torch.equal(unmasked(x), masked(x, mask))
     declares = bool(subject.facts.get("reads_mask"))
     demand(reads == declares, f"it declares reads_mask: {str(declares).lower()}; it does{'' if reads else ' not'}")
 
@@ -477,7 +477,7 @@ def stepwise(subject: Subject, axes: Axes) -> None:
     if "state" not in subject.facts["kinds"] or axes != ("batch", "time", "feature"):
         return
     for options in rows(subject, axes):
-        whole, stepped = _normalizer(subject, axes, options), _normalizer(subject, axes, options)
+        at_once, stepped = _normalizer(subject, axes, options), _normalizer(subject, axes, options)
         words = format_row(subject, options)
         if any(options[key] != value for key, value in (subject.facts.get("state") or {}).items()):
             refusal = refusal_of(stepped.step, subject.inputs(axes)[:, 0], 0)
@@ -485,16 +485,16 @@ def stepwise(subject: Subject, axes: Axes) -> None:
             demand("inside a time loop" in refusal, f"the refusal does not name the time loop: {refusal}")
             continue
         for training in (True, True, False):
-            whole.train(training)
+            at_once.train(training)
             stepped.train(training)
             for mask in (None, valid(4, 1)):
                 x = subject.inputs(axes, seed=int(training))
                 steps = [
                     stepped.step(part, t, None if mask is None else mask[:, t]) for t, part in enumerate(x.unbind(1))
                 ]
-                demand(near(torch.stack(steps, 1), called(whole, x, mask), 1e-10), f"the steps differ from it{words}")
+                demand(near(torch.stack(steps, 1), called(at_once, x, mask), 1e-10), f"the steps differ from it{words}")
         after = stepped.state_dict()
-        same = all(near(after[key], value, 1e-10) for key, value in whole.state_dict().items())
+        same = all(near(after[key], value, 1e-10) for key, value in at_once.state_dict().items())
         demand(same, f"the statistics differ{words}")
 
 

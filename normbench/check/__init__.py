@@ -16,18 +16,18 @@ from normbench.runs import directory
 
 
 class Check:
-    """One check of a results folder; `seen` counts the checked things."""
+    """One check of a results folder; `counted` has the checked things."""
 
     def __init__(self, results: Path, ids: Ids | None = None) -> None:
         self.results = results
-        self.seen = {"published runs": 0, "claims": 0, "raw runs": 0, "files": 0}
+        self.counted = {"published runs": 0, "claims": 0, "raw runs": 0, "files": 0}
         self._ids = ids or Ids(results=results)
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All findings; `repair` removes leftovers on the way."""
-        yield from stored.leftovers(self.results, repair, self.seen)
-        yield from published.check(self.results, self._ids, self.seen)
-        yield from stored.imports(self.results, self.seen)
+        yield from stored.leftovers(self.results, repair, self.counted)
+        yield from published.check(self.results, self._ids, self.counted)
+        yield from stored.imports(self.results, self.counted)
         for path in directory.listed(self.results / "runs"):
-            self.seen["raw runs"] += 1
+            self.counted["raw runs"] += 1
             yield from stored.raw(directory.read(path), self._ids)

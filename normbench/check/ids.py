@@ -72,9 +72,9 @@ def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | No
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return BadInput(f"its configuration is none: {error!r:.80}.")
     files = identity.own_files(restored, choices)
-    had, edited = config.get(OWN, {}), set()
+    recorded, edited = config.get(OWN, {}), set()
     for name, part in identity.own_parts(maths):
-        if had.get(name) != part["file"]:
+        if recorded.get(name) != part["file"]:
             edited.add(files[name])
-            part["file"] = had.get(name, part["file"])
+            part["file"] = recorded.get(name, part["file"])
     return _Maths(maths, " and ".join(sorted(edited)))

@@ -58,9 +58,9 @@ def command(
     damaged = sum(not finding.harmless for finding in found)
     if as_json:
         entries = [{**vars(finding), "place": str(finding.place), "harmless": finding.harmless} for finding in found]
-        terminal.say_json({"whole": not damaged, "findings": entries, "checked": check.seen})
+        terminal.say_json({"whole": not damaged, "findings": entries, "checked": check.counted})
     else:
-        counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.seen.items())
+        counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.counted.items())
         notes = f", {format.plural(len(found) - damaged, 'note')}" if len(found) > damaged else ""
         terminal.say(console, f"{f'{damaged} damaged' if damaged else 'whole'}{notes}: {counts}")
     return 4 if damaged else 0

@@ -419,8 +419,8 @@ def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config
         config = _copied(_chosen(tuple(sorted(names.items())), config_dir)[0])
         for group, name in names.items():
             declares = config[group]["declares"]
-            of = declares.get("like", name) if group == "norm" else name
-            config[group] = {**defaults(group, of), **stored[group], "declares": declares}
+            base = declares.get("like", name) if group == "norm" else name
+            config[group] = {**defaults(group, base), **stored[group], "declares": declares}
         for part in grammar.PARTS:
             config[part] = {**root_defaults(part), **stored[part]}
         config["seed"], config["device"] = stored["seed"], stored["device"]

@@ -36,8 +36,6 @@ NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Override:
-    """A parsed word."""
-
     key_or_group: str
     input_line: str  # the word
     value: Callable[[], Any]  # makes it anew, since a configuration may change its lists and maps

@@ -94,7 +94,6 @@ def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None
 
 
 def run_id(config: compose.Config, config_dir: Path | None = None) -> str:
-    """The id of the run of a configuration."""
     return hashed(maths(config, assign(config, config_dir)))
 
 

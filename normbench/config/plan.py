@@ -66,8 +66,8 @@ def artifact_specs(
             continue
         if word in node.controls:
             raise BadInput(f"--only {word}: it is a control. Run it alone with --control {word}.")
-        what = "value" if "=" in word else "arm or claim" if groups else "arm"
-        raise unknown(f"--only {word}: {name} has no such {what}.", word, [*chain(*kinds)])
+        noun = "value" if "=" in word else "arm or claim" if groups else "arm"
+        raise unknown(f"--only {word}: {name} has no such {noun}.", word, [*chain(*kinds)])
     wanted = [[at for word in only for at in kind.get(word, ())] for kind in kinds if kind.keys() & {*only}]
     wanted += [[{"control": control} for control in alone]] if alone else []
     runs = []

@@ -189,7 +189,6 @@ def panels(
 
 
 def line_of(cell: Sequence[Run], arm: str, look: Look, quantity: Quantity) -> Line:
-    """The runs of a cell as one line."""
     where, factor = (quantity.split, quantity.mode, quantity.metric), quantity.factor
     seeds = [
         (run.seed, run.id, [(x, factor * y) for x, y in series(run, *where, x=quantity.clock) if x > 0]) for run in cell

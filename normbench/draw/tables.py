@@ -308,7 +308,6 @@ def markdown(entries: Sequence[Entry]) -> str:
 
 
 def lines(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the first row its header."""
     header, *others = ([escape(cell) for cell in row] for row in rows)
     return "".join(f"| {' | '.join(row)} |\n" for row in (header, ["---"] * len(header), *others))
 

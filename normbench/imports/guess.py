@@ -314,13 +314,11 @@ def _labels(all_parts: Sequence[Part], map: Map, folders: Sequence[str], guess: 
 
 
 def _run_path(path: str, folders: Sequence[str]) -> str:
-    """A path without the folder of a split."""
     before, _, last = path.rpartition("/")
     return before if last in folders else path
 
 
 def _facts(parts: Sequence[Part]) -> dict[tuple[str, str], str]:
-    """The configuration and hyperparameters of a run."""
     facts: dict[tuple[str, str], str] = {}
     for part in parts:
         kind = "hparam" if part.log.source == "tensorboard" else "config"
@@ -414,7 +412,8 @@ def _name_of(path: str) -> str:
 def _pattern(runs: Mapping[str, Sequence[Part]], names: Sequence[str]) -> str:
     """A regular expression that finds these names in the paths; "" where simple ones do not."""
     paths = [(part.log.path, name) for parts, name in zip(runs.values(), names, strict=True) for part in parts]
-    return next((pattern for pattern in ARMS if all(_found(pattern, path) == name for path, name in paths)), "")
+    fitting = (pattern for pattern in ARMS if all(_found(pattern, path) == name for path, name in paths))
+    return next(fitting, "")
 
 
 def _found(pattern: str, path: str) -> str:

@@ -57,8 +57,8 @@ def escaped(value: Any) -> Any:
     return value.replace("${", "$\\{") if isinstance(value, str) else value
 
 
-def refuse(path: Path | str, what: str) -> NormbenchError:
-    return BadInput(f"{path}: {what}")
+def refuse(path: Path | str, reason: str) -> NormbenchError:
+    return BadInput(f"{path}: {reason}")
 
 
 def check_size(path: Path | str, rows: int, columns: int) -> None:

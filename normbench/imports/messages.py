@@ -16,8 +16,8 @@ def _pool() -> Any:
     return descriptor_pool.DescriptorPool()
 
 
-def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
-    """The class of message `whole`. A type is one of protobuf's, or a message of these.
+def declared(package: str, messages: Mapping[str, Fields], root: str) -> Any:
+    """The class of message `root`. A type is one of protobuf's, or a message of these.
 
     `*` after it: a list; `?`: 0 is told from nothing.
     """
@@ -39,7 +39,7 @@ def declared(package: str, messages: Mapping[str, Fields], whole: str) -> Any:
             else:
                 added.type = getattr(proto, f"TYPE_{kind.upper()}")
     _pool().AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{package}.{whole}"))
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{package}.{root}"))
 
 
 def parsed(kind: Any, content: bytes) -> Any:

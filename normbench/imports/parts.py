@@ -96,9 +96,9 @@ def first_other(log: Log, name: str) -> str:
     for table in log.tables:
         if name in table.column_names and (places := np.flatnonzero(as_numbers(table.column(name))[2])).size:
             value = table.column(name)[int(places[0])].as_py()
-            what = f"text {excerpt(value)}" if isinstance(value, str) else excerpt(str(value))
+            quoted = f"text {excerpt(value)}" if isinstance(value, str) else excerpt(str(value))
             hint = guess_of(value, name) if isinstance(value, str) else ""
-            return f"{what} in row {places[0] + 1}{hint}"
+            return f"{quoted} in row {places[0] + 1}{hint}"
     return ""
 
 

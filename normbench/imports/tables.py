@@ -129,10 +129,9 @@ def _whole_rows(body: bytes, header: Header, is_cut: bool) -> tuple[bytes, int, 
 
 
 def _fields(line: str, mark: str) -> list[str]:
-    """The fields of a line; none where a quote is open."""
     try:
         return next(csv_file.reader([line], delimiter=mark, strict=True, skipinitialspace=True), [])
-    except csv_file.Error:
+    except csv_file.Error:  # a quote is open
         return []
 
 
@@ -239,17 +238,17 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
     content = content.removeprefix(b"\xef\xbb\xbf")
     if b'"began":' in content.partition(b"\n")[0]:
         raise refuse(path, "is a pack of normbench, which judge --runs and reproduce --from read.")
-    whole, note = content, ""
+    complete, note = content, ""
     if not content.endswith(b"\n"):
         last = content[content.rfind(b"\n") + 1 :]
         try:
             json.loads(last)
         except (ValueError, RecursionError):
-            whole = content[: len(content) - len(last)]
+            complete = content[: len(content) - len(last)]
             note = f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
-    lines = enumerate(whole.splitlines(), 1)
+    lines = enumerate(complete.splitlines(), 1)
     table = rows_table((_row(line, number, path) for number, line in lines if line), path)
-    return Log(source="jsonl", tables=[table], lost=len(content) - len(whole), note=note, **log)
+    return Log(source="jsonl", tables=[table], lost=len(content) - len(complete), note=note, **log)
 
 
 def _flattened(table: Any, path: Path) -> Any:

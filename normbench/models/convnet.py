@@ -43,7 +43,6 @@ class ConvNet(Classifier):
         self.logits = nn.Linear(sites("dense.0")[0].features, classes)
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """Logits (B, classes)."""
         h = inputs
         for i, layer in enumerate(self.conv):
             h = layer(h)

@@ -82,7 +82,7 @@ def ranks(errors: Tensor, captions: int) -> tuple[Tensor, Tensor]:
 
 
 def _rank(errors: Tensor, true: Tensor) -> Tensor:
-    """In each row, how many come before the entry `own`."""
+    """In each row, how many come before the entry `true`."""
     true_error = errors.gather(1, true[:, None])
     first = torch.arange(errors.shape[1], device=errors.device) < true[:, None]
     return ((errors < true_error) | ((errors == true_error) & first)).sum(1)

@@ -30,7 +30,6 @@ def total(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
 
 
 def floored(log_p: Tensor) -> Tensor:
-    """-log(p + FLOOR)."""
     return -(log_p.exp() + FLOOR).log()
 
 

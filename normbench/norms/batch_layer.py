@@ -294,7 +294,6 @@ class BatchLayerNorm(Normalizer, Averaging):
         return bool(variant) and all(value in choices.get(option, ()) for option, value in variant.items())
 
     def _chosen(self, variant: Variant) -> tuple[str, str]:
-        """Letters and populations of a variant."""
         served = variant if self.serves(variant) else DEFAULT
         return served.get("configuration", self.configuration), served.get("populations", self.populations)
 

@@ -67,11 +67,11 @@ class GhostBatchNorm(Normalizer, Averaging):
 
     def _sizes(self, samples: int) -> list[int]:
         sizes = [self.ghost_size] * (samples // self.ghost_size)
-        rest = samples % self.ghost_size
-        if rest == 1 and sizes:
+        remainder = samples % self.ghost_size
+        if remainder == 1 and sizes:
             sizes[-1] += 1
-        elif rest:
-            sizes.append(rest)
+        elif remainder:
+            sizes.append(remainder)
         return sizes
 
     def _chunk(self, x: Tensor) -> Tensor:

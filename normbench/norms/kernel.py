@@ -126,7 +126,6 @@ def cache() -> Path:
 
 
 def compiler() -> str:
-    """The compiler that built the library."""
     name = load().step_compiler
     name.restype = ctypes.c_char_p
     return str(name().decode())

@@ -42,8 +42,8 @@ class LayerNorm(Normalizer):
         super().__init__(site)
         self.eps, self.eps_mode = eps, eps_mode
         self.factor = fixed_factor(scale, site)
-        whole = normalized_axes == "all"
-        axes = [i for i, axis in enumerate(site.axes) if axis == "feature" or (whole and axis == "space")]
+        over_space = normalized_axes == "all"
+        axes = [i for i, axis in enumerate(site.axes) if axis == "feature" or (over_space and axis == "space")]
         sizes = {site.feature_axis: site.features} | dict(
             zip((i for i, axis in enumerate(site.axes) if axis == "space"), site.space, strict=False)
         )

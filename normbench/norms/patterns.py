@@ -20,7 +20,8 @@ def prefixes(chosen: Collection[str], paths: Collection[str]) -> list[str]:
     for path in chosen:
         parts = path.split(".")
         starts = (".".join(parts[: i + 1]) for i in range(len(parts)))
-        shortest[next((start for start in starts if all(p in chosen for p in paths if matches(start, p))), path)] = None
+        alone = (start for start in starts if all(p in chosen for p in paths if matches(start, p)))
+        shortest[next(alone, path)] = None
     return list(shortest)
 
 

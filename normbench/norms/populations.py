@@ -71,9 +71,9 @@ class Populations(nn.Module):
         self.register_buffer("held_moments", torch.zeros(0))  # `held` in a state_dict
         # sizes of positions and of m come with the first batch
         for name, start in (("mean", torch.zeros), ("std", torch.ones)):
-            for of in ("batch", "feature"):
-                self.register_buffer(f"{of}_{name}", start(1))
-                self.register_buffer(f"epoch_{of}_{name}", torch.zeros(0))
+            for half in ("batch", "feature"):
+                self.register_buffer(f"{half}_{name}", start(1))
+                self.register_buffer(f"epoch_{half}_{name}", torch.zeros(0))
             self.register_buffer(f"pooled_{name}", start(1))
 
     def begin(self) -> None:

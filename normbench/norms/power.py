@@ -91,10 +91,10 @@ class PowerNorm(Normalizer, Averaging):
 
         @torch.no_grad()
         def approximate(g: Tensor, z: Tensor) -> Tensor:
-            rest = g - nu * z
+            corrected = g - nu * z
             if learns:
-                nu.add_(mean(rest * z), alpha=1 - self.alpha_bkd)
-            return rest / divisor
+                nu.add_(mean(corrected * z), alpha=1 - self.alpha_bkd)
+            return corrected / divisor
 
         if warm and not self.as_code:
             z = x / root

@@ -308,8 +308,8 @@ def asked_variants(evaluation: Mapping[str, Any], choices: Mapping[str, Choice],
     for choice in choices.values():
         for option, values in choice.variants.items():
             declared.setdefault(option, []).extend(values)
-    of = f"norm={', '.join(sorted({choice.name for choice in choices.values()})) or 'none'}"
-    return [eval_variants.parse(words, declared, f"eval.{key}", of) for words in evaluation[key]]
+    norms = f"norm={', '.join(sorted({choice.name for choice in choices.values()})) or 'none'}"
+    return [eval_variants.parse(words, declared, f"eval.{key}", norms) for words in evaluation[key]]
 
 
 def refusal(site: Site, declares: Mapping[str, Any]) -> str:

@@ -121,7 +121,6 @@ class Elements:
         return dy * self.slope[t - first]
 
     def back_all(self, dy: Tensor) -> Tensor:
-        """The gradient of x."""
         dx = torch.empty_like(dy)
         for first in range(0, len(dy), self.at_once):
             steps = slice(first, first + self.at_once)
@@ -227,7 +226,6 @@ class Run:
         return unnorm(dy, x, self.plan.kinds[at], self.plan.eps[at], self.moments[at, t], gain)
 
     def _inside(self, at: int, x: Tensor) -> Tensor:
-        """alpha x + shift."""
         return torch.addcmul(self.v.inside[2 * at + 1], self.v.inside[2 * at], x)
 
     def _uncurve(self, at: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
@@ -388,13 +386,13 @@ class Run:
 
     def backward(self, t: int, dh: Tensor) -> None:
         """du[t], d[t]; dc and carry go on to step t - 1."""
-        whole = dh = (dh + self.dout[t]).add_(self.carry)
+        dh_of_all = dh = (dh + self.dout[t]).add_(self.carry)
         valid = None if self.mask is None else self.mask[t, :, None]
         if valid is not None:
             dh = dh * valid
         direct = self._gru_back(t, dh) if self.plan.gru else self._lstm_back(t, dh, valid)
         # rows that keep their state pass its gradient on whole
-        self.carry = direct if valid is None else torch.where(valid, direct, whole)
+        self.carry = direct if valid is None else torch.where(valid, direct, dh_of_all)
 
     def _lstm_back(self, t: int, dh: Tensor, valid: Tensor | None) -> Tensor:
         n, gates, d, squashed = self.plan.hidden, self.gates[t], self.d[t], self.squashed[t]
@@ -453,7 +451,8 @@ class Run:
                 dx, dgain = self._unnorm(2 * index, rows.start, d, x, gain)
             else:
                 pairs = [self._unnorm(2 * index, rows.start + k, d[k], x[k], gain) for k in range(len(x))]
-                dx, dgain = torch.stack([pair[0] for pair in pairs]), torch.stack([pair[1] for pair in pairs]).sum(0)
+                dxs, dgains = zip(*pairs, strict=True)
+                dx, dgain = torch.stack(dxs), torch.stack(dgains).sum(0)
             self.sums.gain_x[block].add_(dgain)
             parts.append(dx)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)

@@ -113,7 +113,6 @@ class Cell(Weighted):
 
     @classmethod
     def site_sizes(cls, hidden_size: int) -> dict[str, int]:
-        """The cell's sites and the features of each."""
         sizes = {}
         for term in ("input", "hidden"):
             for block, gates in cls.blocks.items():
@@ -153,7 +152,6 @@ class Cell(Weighted):
         return self.norms._modules.get(name.replace(".", "_"))  # type: ignore[return-value]
 
     def weight_norm(self, name: str) -> WeightNormalizer | None:
-        """The normalizer of the weight at a site."""
         norm = self.weight_norms._modules.get(name.replace(".", "_"), self.norm(name))
         return norm if isinstance(norm, WeightNormalizer) else None
 

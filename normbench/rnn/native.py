@@ -23,8 +23,6 @@ CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the f
 
 
 class Job(ctypes.Structure):
-    """The Job of step.c."""
-
     _fields_ = (
         *[(name, ctypes.c_int64) for name in ("batch", "hidden", "update_old")],
         ("kind", ctypes.c_int64 * 4),

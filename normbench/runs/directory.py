@@ -186,7 +186,6 @@ def write_json(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process writes this run."""
     return locks.is_held(path)
 
 
@@ -194,8 +193,8 @@ def with_curve(run: Run) -> Run:
     """A run of `read` with its records; a finished one cut to its length. Raises Damaged."""
     if run.status == "damaged":
         raise Damaged(run.reason)
-    whole = replace(run, records=curve(run))
-    return whole.cut(whole.steps) if run.status in FINISHED else whole
+    loaded = replace(run, records=curve(run))
+    return loaded.cut(loaded.steps) if run.status in FINISHED else loaded
 
 
 def curve(run: Run) -> Curve:
@@ -303,7 +302,6 @@ class RunDirectory:
             self.content |= {key: before[key] for key in ("began", "environment") if key in before}
 
     def is_finished(self) -> bool:
-        """Whether a finished run lies there."""
         return read(self.path).status in FINISHED
 
     def start_anew(self) -> None:

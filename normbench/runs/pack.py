@@ -154,7 +154,6 @@ def place(run: Run) -> tuple[str | int, ...]:
 
 
 def sha256(runs: Iterable[Run]) -> str:
-    """The hash of a pack of these runs."""
     return hashlib.sha256(_lines(runs)).hexdigest()
 
 
@@ -196,7 +195,6 @@ def dump(runs: Sequence[Run], level: int = 9) -> bytes:
 
 
 def write(path: Path, runs: Sequence[Run]) -> None:
-    """Write a pack whole."""
     files.make_folder(path.parent)
     files.atomic_write(path, dump(runs))
 
@@ -237,13 +235,13 @@ def paths(results: Path, name: str = NAME) -> list[Path]:
 
     A folder whose name begins with a dot is on its way to being something else.
     """
-    mine = own(results)
-    folders = (folder for root in (results, mine) for folder in root.glob("*"))
+    own_folder = own(results)
+    folders = (folder for root in (results, own_folder) for folder in root.glob("*"))
     # of runs there may be thousands
-    papers = (folder for folder in folders if folder.name != "runs" and folder != mine)
+    papers = (folder for folder in folders if folder.name != "runs" and folder != own_folder)
     candidates = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
-    visible = (p for p in candidates if not any(part.startswith(".") for part in p.relative_to(results).parts))
-    return sorted(visible, key=lambda path: (mine not in path.parents, path))
+    visible = (path for path in candidates if "/." not in f"/{path.relative_to(results).as_posix()}")
+    return sorted(visible, key=lambda path: (own_folder not in path.parents, path))
 
 
 def published(results: Path, name: str = NAME) -> list[Path]:

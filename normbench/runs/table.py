@@ -206,18 +206,18 @@ class Runs:
             # its curve is read when it is used: the pack has its hash
             return replace(run, records=self._later[run.id], **spec.labels())
         try:
-            whole = replace(run, records=self._later[run.id].read()) if of_pack else directory.with_curve(run)
+            loaded = replace(run, records=self._later[run.id].read()) if of_pack else directory.with_curve(run)
         except NormbenchError as error:
             self._note(str(error))
             return None
         except Damaged as damage:
             self._spoil(run, str(damage))
             return None
-        if not whole.serves(spec.steps):
+        if not loaded.serves(spec.steps):
             return None
         length = {} if of_pack else {key: spec.config["train"][key] for key in ("epochs", "steps")}
         config = {**run.config, "train": {**run.config["train"], **length}} if length else run.config
-        return replace(whole.cut(spec.steps), **spec.labels(), config=config)
+        return replace(loaded.cut(spec.steps), **spec.labels(), config=config)
 
     def _copies(self, run_id: str) -> list[Run]:
         """The directories of a run, the one to take first."""
@@ -298,8 +298,8 @@ class Runs:
             curve = directory.curve(run) if run.path in self._raw else self._later[run.id].read()
             self._curves[key] = time, curve
         self._curves.move_to_end(key)
-        whole = replace(run, records=self._curves[key][1])
-        return whole.cut(whole.steps) if whole.status in FINISHED else whole
+        loaded = replace(run, records=self._curves[key][1])
+        return loaded.cut(loaded.steps) if loaded.status in FINISHED else loaded
 
     def _look_at_packs(self) -> set[str]:
         """Read the packs that changed; the ids of their runs, before and after."""
@@ -417,8 +417,8 @@ def _end(run: Run, packed: Curve) -> dict[str, float]:
             return _last(packed.read())
         for most in (TAIL, sys.maxsize):
             content = reading.tail(path, most)
-            whole = content if len(content) < most else content.partition(b"\n")[2]
-            end = _last(Curve(map(orjson.loads, whole[: whole.rfind(b"\n") + 1].splitlines())))
+            lines = content if len(content) < most else content.partition(b"\n")[2]
+            end = _last(Curve(map(orjson.loads, lines[: lines.rfind(b"\n") + 1].splitlines())))
             if end or len(content) < most:
                 break
     return end

@@ -32,7 +32,6 @@ class Tested:
 
     @property
     def accuracy(self) -> float:
-        """The mean over the parts."""
         return float(self.accuracies.mean())
 
 

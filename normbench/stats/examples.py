@@ -59,12 +59,12 @@ def _alike(table: np.ndarray, means: np.ndarray) -> tuple[float, float]:
     mean = means.mean()
     of_seeds = examples * float(((means - mean) ** 2).sum()) / (seeds - 1)
     of_examples = seeds * float(((columns - mean) ** 2).sum()) / (examples - 1)
-    rest = float(((table - means[:, None] - columns + mean) ** 2).sum()) / ((seeds - 1) * (examples - 1))
-    of_seeds, of_examples = max(of_seeds, rest), max(of_examples, rest)
-    total = of_seeds + of_examples - rest
+    residual = float(((table - means[:, None] - columns + mean) ** 2).sum()) / ((seeds - 1) * (examples - 1))
+    of_seeds, of_examples = max(of_seeds, residual), max(of_examples, residual)
+    total = of_seeds + of_examples - residual
     if total == 0:
         return 0.0, seeds - 1.0
-    parts = of_seeds**2 / (seeds - 1) + of_examples**2 / (examples - 1) + rest**2 / ((seeds - 1) * (examples - 1))
+    parts = of_seeds**2 / (seeds - 1) + of_examples**2 / (examples - 1) + residual**2 / ((seeds - 1) * (examples - 1))
     return total / table.size, total**2 / parts
 
 

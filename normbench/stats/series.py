@@ -57,10 +57,10 @@ def series(run: Run, split: str, mode: str, metric: str, variant: str | None = N
     return sorted(_points(run, (split, mode, metric), chosen[0], x).items()) if len(chosen) == 1 else []
 
 
-def _points(run: Run, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
+def _points(run: Run, where: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
     """Value by x, cached: claims, figure and table of an artifact use the same series."""
-    split, mode, metric = of
-    key = of, text(variant), x
+    split, mode, metric = where
+    key = where, text(variant), x
     if key not in run.cache:
         modes = EVALUATED if mode == "eval" else (mode, "both") if mode == "train" else (mode,)
         run.cache[key] = {
@@ -184,7 +184,6 @@ def exploded(run: Run) -> tuple[float, float] | None:
 
 
 def variants(run: Run) -> list[Variant]:
-    """The variants that this run was evaluated in, in one order."""
     if variants not in run.cache:
         evaluated = (block.variant for block in run.records.blocks if block.variant)
         run.cache[variants] = list({text(variant): variant for variant in evaluated}.values())
@@ -232,11 +231,11 @@ def at_epoch(
     return math.fsum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _value(run: Run, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
+def _value(run: Run, when: str | int, variant: Variant, where: tuple[str, str, str]) -> float | None:
     if isinstance(when, int):
-        return _points(run, of, variant).get(when)
+        return _points(run, where, variant).get(when)
     step = run.steps if when == "last" else best_step(run, variant if when == "own" else DEFAULT)
-    return None if not step else _points(run, of, variant, "step").get(step)
+    return None if not step else _points(run, where, variant, "step").get(step)
 
 
 def _ranked(run: Run, rank: str, when: str | int) -> Variant | None:
@@ -244,13 +243,13 @@ def _ranked(run: Run, rank: str, when: str | int) -> Variant | None:
 
     Among those of every evaluation: what is tried at the best alone (`eval.also_at_best`) is no candidate.
     """
-    first, by = rank.split(" by ")
+    first, split = rank.split(" by ")
     at_best_alone = {words.partition("=")[0] for words in run.config.get("eval", {}).get("also_at_best", ())}
     finite = [
         (loss, number, variant)
         for number, variant in enumerate(variants(run))
         if not at_best_alone & variant.keys()
-        and (loss := _value(run, when, variant, (by, "eval", "nll"))) is not None
+        and (loss := _value(run, when, variant, (split, "eval", "nll"))) is not None
         and math.isfinite(loss)
     ]
     if not finite:

@@ -258,8 +258,8 @@ def signed_rank(effects: Sequence[float]) -> float:
     sums = [1]  # number of subsets of ranks with each sum
     for size in sizes:
         longer = [*sums, *[0] * rank[size]]
-        for total, ways in enumerate(sums):
-            longer[total + rank[size]] += ways
+        for total, count in enumerate(sums):
+            longer[total + rank[size]] += count
         sums = longer
     smaller = min(sum(rank[abs(e)] for e in effects if e * side > 0) for side in (1, -1))
     return min(1.0, 2 * sum(sums[: smaller + 1]) / 2 ** len(sizes))

@@ -42,7 +42,6 @@ def damaged(run: Path, why: Exception) -> NormbenchError:
 
 
 def clear(run: Path) -> None:
-    """Remove the checkpoint."""
     shutil.rmtree((run / checkpoint_file.NAME).parent, ignore_errors=True)
 
 

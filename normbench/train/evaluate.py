@@ -161,10 +161,10 @@ class Evaluation:
         sampler = Sampler.of(self.training, self.seed, self.train)
         gather_populations(self.model, self.train, state.moment, sampler, names)
 
-    def _prepared(self, name: str, whole: bool = False) -> Split:
-        if (name, whole) not in self.prepared:
-            self.prepared[name, whole] = self.passes.prepare(self.data.splits[name] if whole else self.splits[name])
-        return self.prepared[name, whole]
+    def _prepared(self, name: str, full: bool = False) -> Split:
+        if (name, full) not in self.prepared:
+            self.prepared[name, full] = self.passes.prepare(self.data.splits[name] if full else self.splits[name])
+        return self.prepared[name, full]
 
     def _record(self, name: str, mode: str, variant: Variant, order: int, values: Found) -> Record:
         """The means over the examples; the values of test examples go into `outcomes`."""

@@ -109,7 +109,7 @@ def resume(
 ) -> Progress:
     """Restore model, optimizer and curve from the checkpoint, or start afresh; the status is then `running`.
 
-    `here`: the environment. Errors: a checkpoint beyond the requested steps, damage.
+    `current`: the environment. Errors: a checkpoint beyond the requested steps, damage.
     """
     progress = Progress()
     if saved := checkpoint.read(run.path):

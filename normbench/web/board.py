@@ -325,8 +325,8 @@ class Board:
             rest = describe.group_sentence(group, self.comparison).removeprefix(first).strip()
             arms = [self.names[self.question.arm(row.cell)] for row in group.rows]
             setting = joined(group.place, self.tuning * group.tuned)
-            of = f"{len(arms)} of {every} arms: " if len(arms) < every else ""
-            place, whole = (joined(setting, of and of + named) for named in (few(arms), ", ".join(arms)))
+            count = f"{len(arms)} of {every} arms: " if len(arms) < every else ""
+            place, whole = (joined(setting, count and count + listed) for listed in (few(arms), ", ".join(arms)))
             for row in group.rows if group.tuned else ():  # the place says that each has a rate of its own
                 first = first.replace(describe.TUNED_EACH, "").replace(row.arm, self.question.arm(row.cell))
             for arm in sorted(self.names, key=len, reverse=True):
@@ -385,8 +385,8 @@ class Board:
         """The factor from the clock of the budget to the displayed one."""
         if self.clock == self.question.clock:
             return 1.0
-        whole = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
-        updates = statistics.median(whole) if self.question.clock == "epoch" and whole else 1.0
+        rates = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
+        updates = statistics.median(rates) if self.question.clock == "epoch" and rates else 1.0
         return self.stretch(cell) * updates
 
 

@@ -36,8 +36,8 @@ class Marks:
             with files.alone(self.path.parent):
                 marks = self._read()
                 for run in ids:
-                    rest = {key: value for key, value in marks.pop(run, {}).items() if key != "hidden"}
-                    marks |= {run: rest | {"hidden": True}} if hidden else {run: rest} if rest else {}
+                    others = {key: value for key, value in marks.pop(run, {}).items() if key != "hidden"}
+                    marks |= {run: others | {"hidden": True}} if hidden else {run: others} if others else {}
                 files.write_json(self.path, marks)
         except OSError as error:
             raise BadInput(f"{self.path} cannot be written: {error.strerror}.") from None

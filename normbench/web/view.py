@@ -58,8 +58,8 @@ class Selection:
         self.hidden_here = sum(len(t.runs) for t in tasks(fitting) if self.task and t.key == self.task.key)
         if self.task:
             words = self.query.get("filter", "").split()
-            whole = CACHE.get(("tasks", None, len(hidden)), stamp(every), lambda: tasks(every))
-            self.task = self.task.among(whole, lambda further: configuration.fitting(words, every, further))
+            all_tasks = CACHE.get(("tasks", None, len(hidden)), stamp(every), lambda: tasks(every))
+            self.task = self.task.among(all_tasks, lambda further: configuration.fitting(words, every, further))
         if not heads:
             self.notes.append("No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer")
 

@@ -128,7 +128,7 @@ def test_nothing_is_wrong_and_nothing_is_written(results: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
     check = Check(results)
     assert [finding for finding in check.findings() if not finding.harmless] == [] and found(results) == []
-    assert check.seen["raw runs"] == 4 and check.seen["published runs"] == len(madeup.runs())
+    assert check.counted["raw runs"] == 4 and check.counted["published runs"] == len(madeup.runs())
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
 
 

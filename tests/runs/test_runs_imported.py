@@ -120,7 +120,7 @@ def test_remove_deletes_one_name(tmp_path: Path) -> None:
 def test_check_computes_ids_again_and_misses_no_verdicts(tmp_path: Path) -> None:
     imported.write(tmp_path, "x", [logged.run(), logged.run("bn", axes={"optim.lr": 0.1})])
     check = Check(tmp_path)
-    assert [*check.findings()] == [] and check.seen["imported runs"] == 2
+    assert [*check.findings()] == [] and check.counted["imported runs"] == 2
     (tmp_path / "imported" / "x").rename(tmp_path / "imported" / "renamed")
     assert {finding.kind for finding in Check(tmp_path).findings()} == {"id"}
     bare = [replace(run, config={}) for run in pack.read(imported.place(tmp_path, "renamed")).runs]
