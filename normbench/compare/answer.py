@@ -186,8 +186,8 @@ def _row(cell: Cell, question: Question) -> Row:
         time = times_entry(times, len(lost()), "", "", "", CLOCKS[question.clock])
 
     def entry(at: str) -> Entry:
-        found = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost(at)]
-        return estimate_entry(found, "", "", "", question.metric.unit)
+        numbers = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost(at)]
+        return estimate_entry(numbers, "", "", "", question.metric.unit)
 
     return Row(
         cell,
@@ -211,10 +211,10 @@ def _tuned(task: Task, question: Question) -> list[Group]:
         chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
         if len(chosen) > 1:
             names = {arm: f"{arm} {cell.label([TUNED])}".strip() for arm, cell in chosen.items()}
-            own = {cell.key: names[arm] for arm, cell in chosen.items()}
-            asked = replace(question, arms={**question.arms, **own}, against=names.get(question.against, ""))
+            arms_of = {**question.arms, **{cell.key: names[arm] for arm, cell in chosen.items()}}
+            of_tuned = replace(question, arms=arms_of, against=names.get(question.against, ""))
             rates = {arm: [cell.values[TUNED] for cell in cells] for arm, cells in arms.items()}
-            groups.append(_group(list(chosen.values()), place, asked, rates))
+            groups.append(_group(list(chosen.values()), place, of_tuned, rates))
     return groups
 
 

@@ -48,11 +48,11 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
     An option that came since a run was trained is filled in: it has its default. Of another program's run nothing is.
 
-    >>> found = flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-3}})
-    >>> found["model"], found["norm"], found["norm.eps"], found["norm.bias"]
+    >>> leaves = flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-3}})
+    >>> leaves["model"], leaves["norm"], leaves["norm.eps"], leaves["norm.bias"]
     ('lenet5', 'layer', 0.001, True)
     """
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     is_ours = IMPORT not in config
     for group in GROUPS:
         node = config.get(group)
@@ -61,40 +61,40 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         name = str(node.get("name", ""))
         options = {**(compose.defaults(group, name) if is_ours else {}), **node}
         passing = _passing(group, name)
-        found |= {group: name} if "name" in node else {}
+        leaves |= {group: name} if "name" in node else {}
         for key, value in options.items():
             if key not in ("name", "declares") and key not in passing:
-                _leaves(f"{group}.{key}", value, found)
+                _leaves(f"{group}.{key}", value, leaves)
     if isinstance(norm := config.get(ARM_GROUP), Mapping):
-        found[ARM_GROUP] = _of_sites(norm)
-    own = config.get(OWN) or {}
+        leaves[ARM_GROUP] = _of_sites(norm)
+    file_hashes = config.get(OWN) or {}
     for group in ("model", "data", ARM_GROUP):
-        names = [name for name in sorted(own) if (name if name in ("model", "data") else ARM_GROUP) == group]
-        found |= {f"{group}.{FILE}": "+".join(own[name][:8] for name in names)} if names else {}
+        names = [name for name in sorted(file_hashes) if (name if name in ("model", "data") else ARM_GROUP) == group]
+        leaves |= {f"{group}.{FILE}": "+".join(file_hashes[name][:8] for name in names)} if names else {}
     train = {**(compose.root_defaults("train") if is_ours else {}), **(config.get("train") or {})}
-    found |= {key: value for option, value in train.items() if (key := f"train.{option}") not in _passing("", "")}
-    return found
+    leaves |= {key: value for option, value in train.items() if (key := f"train.{option}") not in _passing("", "")}
+    return leaves
 
 
 def _of_sites(norm: Mapping[str, Any]) -> str:
     """A normalizer's name; where sites have ones of their own the names of all: `layer+batch`, never none."""
     name, sites = str(norm.get("name", "")), norm.get(SITES)
-    own = sites.values() if isinstance(sites, Mapping) else ()
-    names = [site if isinstance(site, str) else (site or {}).get("name", name) for site in own]
+    of_sites = sites.values() if isinstance(sites, Mapping) else ()
+    names = [site if isinstance(site, str) else (site or {}).get("name", name) for site in of_sites]
     return "+".join(dict.fromkeys(str(n) for n in names if n != "none")) or (name if not names else "none")
 
 
 def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
     """Of each its `flat` form, computed once for those that have the same parts but for their seed."""
     cached: dict[bytes, Values] = {}
-    found = []
+    flattened = []
     for config in configurations:
-        rest = {key: part for key, part in config.items() if key != "seed"}
-        without_seed = orjson.dumps(rest, str, orjson.OPT_NON_STR_KEYS)  # ten times as fast as `fingerprint`
+        content = {key: part for key, part in config.items() if key != "seed"}
+        without_seed = orjson.dumps(content, str, orjson.OPT_NON_STR_KEYS)  # ten times as fast as `fingerprint`
         if without_seed not in cached:
             cached[without_seed] = flat(config)
-        found.append(cached[without_seed])
-    return found
+        flattened.append(cached[without_seed])
+    return flattened
 
 
 def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
@@ -103,7 +103,7 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
     An option of a choice is compared among configurations with that choice alone: that batch normalization has a
     momentum and layer normalization has none is what their names say.
     """
-    found: dict[str, dict[str, Any]] = {}  # by key the values, by their text
+    values_of: dict[str, dict[str, Any]] = {}  # by key the values, by their text
     peers: dict[tuple[str, Any], dict[str, int]] = {}  # how many of each value, among those of one choice
     choices: Counter[tuple[str, Any]] = Counter()
     for values in configurations:
@@ -111,7 +111,7 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
         choices["", None] += 1
         for key, value in values.items():
             written = text(value)
-            found.setdefault(key, {}).setdefault(written, value)
+            values_of.setdefault(key, {}).setdefault(written, value)
             group, dot, _ = key.partition(".")
             place = (group, values.get(group)) if dot and group in GROUPS else ("", None)
             counts = peers.setdefault((key, place), {})
@@ -122,7 +122,7 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
     )
     order = {group: number for number, group in enumerate(GROUPS)}
     ranked = sorted(differ, key=lambda key: order.get(key, len(order)))  # stable: options stay in their order
-    return {key: list(found[key].values()) for key in ranked}
+    return {key: list(values_of[key].values()) for key in ranked}
 
 
 def text(value: Any) -> str:
@@ -157,12 +157,12 @@ def short(value: Any, among: Iterable[float] = ()) -> str:
 
 def numbers(configurations: Iterable[Values]) -> dict[str, set[float]]:
     """The numbers that each key has in them, among which `label` says one."""
-    found: dict[str, set[float]] = {}
+    numbers: dict[str, set[float]] = {}
     for values in configurations:
         for key, value in values.items():
             if isinstance(value, int | float):
-                found.setdefault(key, set()).add(value)
-    return found
+                numbers.setdefault(key, set()).add(value)
+    return numbers
 
 
 def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[float]] = MappingProxyType({})) -> str:
@@ -276,8 +276,8 @@ def is_filter(word: str) -> bool:
 
 def fitting(words: Sequence[str], runs: Sequence[Run], further: Sequence[Run]) -> list[Run]:
     """Which further runs these words, which fit among the runs, would select too."""
-    found = {id(run) for run in select(words, [*runs, *further])}
-    return [run for run in further if id(run) in found]
+    selected = {id(run) for run in select(words, [*runs, *further])}
+    return [run for run in further if id(run) in selected]
 
 
 def _fitting(
@@ -291,17 +291,17 @@ def _fitting(
         if len(ending) != 1 or not key:
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         key = ending[0]
-    there = {text(values[key]): values[key] for values in candidates if key in values}
+    by_text = {text(values[key]): values[key] for values in candidates if key in values}
     patterns = _alternatives(wanted) if sign in EQUAL else [wanted]
     if key == "run":  # by its beginning, as everywhere
-        patterns = [begun_by(pattern, there) or pattern for pattern in patterns]
-    fitting = {pattern: {w for w, value in there.items() if _fits(value, pattern, sign)} for pattern in patterns}
+        patterns = [begun_by(pattern, by_text) or pattern for pattern in patterns]
+    fitting = {pattern: {w for w, value in by_text.items() if _fits(value, pattern, sign)} for pattern in patterns}
     for pattern in (p for p in patterns if not fitting[p] and not out and sign != "!="):
         if sign == "=" and (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
             turned = f"{bounds[2]}-{bounds[1]}"
             raise BadInput(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
         apart = _filed_apart(pattern, runs) if key == "experiment" else ""
-        alike = () if key == "run" or sign != "=" else there  # no id is like another
+        alike = () if key == "run" or sign != "=" else by_text  # no id is like another
         raise unknown(f"{word}: no run here has {key}{sign}{pattern}{apart}.", pattern, alike)
     every = set().union(*fitting.values())
     return [key in values and text(values[key]) in every for values in candidates]
@@ -332,7 +332,7 @@ def _alternatives(wanted: str) -> list[str]:
 def _fits(value: Any, pattern: str, sign: str = "=") -> bool:
     """Whether a pattern names the value, as it is or in a shorter form, or bounds it; of several values, one."""
     if isinstance(value, tuple):
-        return any(_fits(one, pattern, sign) for one in value)
+        return any(_fits(entry, pattern, sign) for entry in value)
     written = text(value)
     if sign not in EQUAL:
         bound = _parsed(pattern)

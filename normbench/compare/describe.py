@@ -71,8 +71,8 @@ def sentence(c: Comparison) -> str:
 
 def group_sentence(group: Group, c: Comparison) -> str:
     """`group_sentences` in one line."""
-    first, rest = group_sentences(group, c)
-    return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
+    first, phrases = group_sentences(group, c)
+    return " ".join([*first, *([f"{'; '.join(phrases)}."] if phrases else [])])
 
 
 def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
@@ -110,11 +110,11 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
                 f"No winner{how}: {_join(few)} {have} fewer than {FEWEST} seeds. Of the others {front[0]} is in front."
             )
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
-    rest = [
+    phrases = [
         f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit, forms)})"
         for d in decided
     ]
-    return [first, *lost], [*rest, *_open(group.open, unit)]
+    return [first, *lost], [*phrases, *_open(group.open, unit)]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:
@@ -125,12 +125,13 @@ def _open(differences: Sequence[Difference], unit: str) -> list[str]:
     merged: dict[tuple[str, str], list[Difference]] = {}
     for (second, why), group in same.items():
         merged.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
-    found = []
+    sentences = []
     for (_, why), group in merged.items():
-        ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
-        words = f"{_join(ours)} against {_join(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
-        found.append(f"{words} ({why})" if why else words)
-    return found
+        firsts = [*dict.fromkeys(d.first for d in group)]
+        seconds = [*dict.fromkeys(d.second for d in group)]
+        words = f"{_join(firsts)} against {_join(seconds)} {'is' if len(firsts) == 1 else 'are'} undecided"
+        sentences.append(f"{words} ({why})" if why else words)
+    return sentences
 
 
 def _join(words: Sequence[str]) -> str:
@@ -267,9 +268,9 @@ def _unpaired_notes(c: Comparison) -> Iterator[str]:
     """The seeds that have no partner, where arms share some seeds and not all."""
     for group in (group for group in c.groups if not group.tuned):
         seeds = {row.arm: {seed for seed, value in row.values.items() if value is not None} for row in group.rows}
-        counted = [own for own in seeds.values() if own]
+        counted = [*filter(None, seeds.values())]
         shared = set.intersection(*counted) if counted else set()
-        alone = [f"{format_seeds(sorted(own - shared))} of {arm}" for arm, own in seeds.items() if own - shared]
+        alone = [f"{format_seeds(sorted(seeds[arm] - shared))} of {arm}" for arm in seeds if seeds[arm] - shared]
         if shared and alone:
             place = f"{group.place}: " if group.place else ""
             yield f"{place}{_join(alone)}: not in every arm. Arms with other seeds: all runs count (Welch)."
@@ -287,10 +288,10 @@ def _level_notes(c: Comparison) -> Iterator[str]:
 
 def _time_notes(task: Task) -> Iterator[str]:
     """Why seconds do not compare: the first reason that there is."""
-    for key, many in (("device", "devices"), ("processor", "processors")):
-        found = {str(run.environment.get(key, "")) for run in task.runs if run.environment}
-        if len(found) > 1:
-            yield f"Trained on different {many} ({', '.join(sorted(found))}): seconds do not compare."
+    for key, plural in (("device", "devices"), ("processor", "processors")):
+        names = {str(run.environment.get(key, "")) for run in task.runs if run.environment}
+        if len(names) > 1:
+            yield f"Trained on different {plural} ({', '.join(sorted(names))}): seconds do not compare."
             return
     spread = max((max(cell.paces) / min(cell.paces) for cell in task.cells if cell.paces), default=1)
     if spread > LOADED:
@@ -305,8 +306,8 @@ def _rate_notes(c: Comparison) -> Iterator[str]:
         where = f"{group.place}: " if group.place else ""
         chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
         if left := [arm for arm in group.rates if arm not in chosen]:
-            one = "has one learning rate and is" if len(left) == 1 else "have one learning rate and are"
-            yield f"{where}{_join(left)} {one} not compared at the best rates."
+            predicate = "has one learning rate and is" if len(left) == 1 else "have one learning rate and are"
+            yield f"{where}{_join(left)} {predicate} not compared at the best rates."
         if len({len(group.rates[arm]) for arm in chosen}) > 1:
             tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items() if arm in chosen)
             yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."

@@ -122,9 +122,9 @@ class Task:
     @cached_property
     def monitored(self) -> Mapping[str, str]:
         """The metric that chooses the best of a run: split, metric, goal; empty where its runs differ in it."""
-        found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
-        found -= {tuple(NO_MONITOR.values())} if len(found) == 1 else set()
-        return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
+        monitors = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
+        monitors -= {tuple(NO_MONITOR.values())} if len(monitors) == 1 else set()
+        return dict(zip(("split", "metric", "goal"), monitors.pop(), strict=True)) if len(monitors) == 1 else {}
 
     @property
     def has_best(self) -> bool:
@@ -139,10 +139,10 @@ class Task:
     @cached_property
     def arm_keys(self) -> tuple[str, ...]:
         """The keys that name an arm by default: the normalizer, its options, fidelity; else all that differ."""
-        own = [key for key in self.differing if key.partition(".")[0] in (configuration.ARM_GROUP, FIDELITY)]
-        if own == [FIDELITY]:
-            own = [configuration.ARM_GROUP, FIDELITY]  # one normalizer at two fidelities: its name is part of the arm's
-        return tuple(own or self.differing)
+        keys = [key for key in self.differing if key.partition(".")[0] in (configuration.ARM_GROUP, FIDELITY)]
+        if keys == [FIDELITY]:  # one normalizer at two fidelities: its name is part of the arm's
+            keys = [configuration.ARM_GROUP, FIDELITY]
+        return tuple(keys or self.differing)
 
     def arms(self, by: Sequence[str]) -> dict[str, str]:
         """The name of each cell's arm, by the cell's key: the values of these keys, or its name in its experiment.
@@ -157,8 +157,8 @@ class Task:
         filed: dict[str, str] = {}
         for cell in self.cells:
             largest = min(cell.arm_names, key=lambda experiment: (-sizes[experiment], experiment), default=ADHOC)
-            if ADHOC not in cell.arm_names and len(found := cell.arm_names.get(largest, ())) == 1:
-                filed[cell.key] = next(iter(found))
+            if ADHOC not in cell.arm_names and len(arm_names := cell.arm_names.get(largest, ())) == 1:
+                filed[cell.key] = next(iter(arm_names))
         facets = [key for key in self.differing if key not in by]
         places = {(cell.label(facets), filed[cell.key]) for cell in self.cells if cell.key in filed}
         taken = {name for key, name in names.items() if key not in filed}
@@ -211,13 +211,13 @@ def tasks(runs: Sequence[Run]) -> list[Task]:
         key = id(config), fidelity, budget
         if key not in same:
             flat = {**config, FIDELITY: fidelity}
-            own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
-            place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
+            data_options = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
+            place = (str(flat.get("model", "")), configuration.fingerprint(data_options), *map(str, budget))
             cell = configuration.fingerprint([place, flat])
-            values[cell], data[place] = flat, own
+            values[cell], data[place] = flat, data_options
             same[key] = groups.setdefault(place, {}).setdefault(cell, [])
         same[key].append(run)
-    found = []
+    all_tasks = []
     for place, members in groups.items():
         model, _, count, unit = place
         name = data[place].get("data", "")
@@ -230,8 +230,8 @@ def tasks(runs: Sequence[Run]) -> list[Task]:
         )
         others = {n for c in cells for run in c.runs for n in lengths.get(run.experiment, ())} - {(int(count), unit)}
         task = _short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells
-        found.append(Task(*task, options, tuple(map(_length, sorted(others)))))
-    return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
+        all_tasks.append(Task(*task, options, tuple(map(_length, sorted(others)))))
+    return sorted(all_tasks, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
 
 def _budget(run: Run) -> Budget:
@@ -245,13 +245,13 @@ def _length(budget: Budget) -> str:
 
 def _logged_lengths(runs: Sequence[Run]) -> dict[str, set[Budget]]:
     """The lengths of runs that another program made, by experiment: of those that did not diverge, if any."""
-    found: dict[str, set[Budget]] = {}
+    lengths: dict[str, set[Budget]] = {}
     logged = [run for run in runs if run.logged]
     for run in (run for run in logged if run.status != "diverged"):
-        found.setdefault(run.experiment, set()).add(_budget(run))
-    for run in (run for run in logged if run.experiment not in found):
-        found[run.experiment] = {max(_budget(other) for other in logged if other.experiment == run.experiment)}
-    return found
+        lengths.setdefault(run.experiment, set()).add(_budget(run))
+    for run in (run for run in logged if run.experiment not in lengths):
+        lengths[run.experiment] = {max(_budget(other) for other in logged if other.experiment == run.experiment)}
+    return lengths
 
 
 def _by_seed(runs: Sequence[Run]) -> tuple[Run, ...]:

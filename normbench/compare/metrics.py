@@ -55,13 +55,12 @@ class Metric:
 
     @property
     def step_unit(self) -> str:
-        """The unit of a difference."""
         return "points" if self.share else ""
 
 
 def logged(runs: list[Run]) -> dict[str, list[Metric]]:
     """The metrics of each split in evaluation mode, in the order in which the models declare them."""
-    found: dict[str, dict[str, Metric]] = {}
+    by_split: dict[str, dict[str, Metric]] = {}
     for run in runs:
         model, monitor = run.config.get("model", {}), run.monitor
         declares = configuration.declares("model", str(model.get("name", ""))) or model.get("declares") or {}
@@ -82,8 +81,8 @@ def logged(runs: list[Run]) -> dict[str, list[Metric]]:
                 loss = bool(mapped.get(name, {}).get("log")) if IMPORT in run.config else name in LOSSES
                 unit = (declares.get("units") or {}).get(name, "")
                 metric = Metric(name, name in (declares.get("shares") or ()), rising, loss, unit)
-                found.setdefault(split, {}).setdefault(name, metric)
-    return {split: list(metrics.values()) for split, metrics in found.items()}
+                by_split.setdefault(split, {}).setdefault(name, metric)
+    return {split: list(metrics.values()) for split, metrics in by_split.items()}
 
 
 def guessed(metric: Metric) -> Metric:
@@ -100,14 +99,14 @@ def guessed(metric: Metric) -> Metric:
 
 def declared(runs: Sequence[Run], config_dir: Path | None) -> list[Run]:
     """The runs with what a folder of one's own choices declares of their models now, which may have been corrected."""
-    found = []
+    updated = []
     for run in runs:
         model = run.config.get("model", {})
         with contextlib.suppress(NormbenchError):
             facts = compose.declaration("model", str(model.get("name", "")), config_dir) if config_dir else {}
             run = replace(run, config={**run.config, "model": {**model, "declares": facts}}) if "file" in facts else run
-        found.append(run)
-    return found
+        updated.append(run)
+    return updated
 
 
 def format_metric(split: str, name: str) -> str:

@@ -62,7 +62,7 @@ class Question:
         return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
 
     @classmethod
-    def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
+    def of(cls, task: Task, query: Mapping[str, str]) -> Question:
         """A question from words: split, metric, better, at, by (keys, comma), against, level; those missing get their
         default.
 
@@ -73,7 +73,7 @@ class Question:
             raise BadInput(f"{task.title}: no run has an evaluation yet. See: normbench status")
 
         def part(key: str, default: str, choices: Collection[str], why: str) -> str:
-            value = asked.get(key) or default
+            value = query.get(key) or default
             if value not in choices:
                 raise unknown(f"{key}={value}: {why}", value, choices)
             return value
@@ -81,11 +81,11 @@ class Question:
         held_out = (name for name in logged if name != "train")
         first = next(name for name in ("test", task.monitored.get("split"), *held_out, "train") if name in logged)
         split = part("split", first, logged, f"{task.title} has none.")
-        here = {metric.name: metric for metric in logged[split]}
-        others = [name for name, found in logged.items() if asked.get("metric", "") in [m.name for m in found]]
+        by_name = {metric.name: metric for metric in logged[split]}
+        others = [name for name, entries in logged.items() if query.get("metric", "") in [m.name for m in entries]]
         why = f"{task.title} logs no such number on {split}{', but on ' * bool(others)}{', '.join(others)}."
-        metric = here[part("metric", metrics.chief(logged[split]).name, here, why)]
-        if better := asked.get("better", ""):
+        metric = by_name[part("metric", metrics.chief(logged[split]).name, by_name, why)]
+        if better := query.get("better", ""):
             if metric.better not in ("", better):
                 raise BadInput(f"better={better}: the runs declare that a {metric.better} {metric.name} is better.")
             metric = replace(metric, rising=better == "higher")
@@ -94,32 +94,32 @@ class Question:
         at = part("at", END, (END, BEST), "that is no point of a run.")
         if at == BEST and not task.has_best:
             raise BadInput(f"at={BEST}: {task.title} declares no metric that chooses the best.")
-        by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
+        by = tuple(key for key in dict.fromkeys(query.get("by", "").split(",")) if key)
         for key in by:
             if key not in task.differing:
                 raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
         by = by or task.arm_keys
         facets = tuple(key for key in task.differing if key not in by)
         question = cls(split, metric, at, by, facets, "", None, CLOCK_OF[task.budget[1]], task.arms(by))
-        against, level = asked.get("against", ""), asked.get("level", "")
+        against, level = query.get("against", ""), query.get("level", "")
         against = question.baseline(task, against) if against else question.default_baseline(task)
         return replace(
             question, against=against, level=_level(level, metric) if level else question.near_the_best(task)
         )
 
-    def baseline(self, task: Task, asked: str) -> str:
+    def baseline(self, task: Task, name: str) -> str:
         """The arm of this name, of this normalizer or, with one key that tells arms apart, of this value."""
-        if asked in self.arms.values():
-            return asked
-        having = {self.arm(cell): None for cell in task.cells if cell.norm == asked}
-        if not having and len(self.by) == 1:
-            having = {self.arm(cell): None for cell in task.cells if cell.format_value(self.by[0]) == asked}
-        if len(having) > 1:
-            raise BadInput(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
-        if not having:
+        if name in self.arms.values():
+            return name
+        matching = {self.arm(cell): None for cell in task.cells if cell.norm == name}
+        if not matching and len(self.by) == 1:
+            matching = {self.arm(cell): None for cell in task.cells if cell.format_value(self.by[0]) == name}
+        if len(matching) > 1:
+            raise BadInput(f"against={name}: several arms of {task.title} have it: {', '.join(matching)}.")
+        if not matching:
             choices = dict.fromkeys(self.arms.values())
-            raise unknown(f"against={asked}: {task.title} has no such arm.", asked, choices)
-        return next(iter(having))
+            raise unknown(f"against={name}: {task.title} has no such arm.", name, choices)
+        return next(iter(matching))
 
     def default_baseline(self, task: Task) -> str:
         """The arm without a normalizer, else the first; not one whose runs all ended without a number."""
@@ -144,26 +144,26 @@ class Question:
         if self.metric.rising is None:
             return None
         better = self.metric.better
-        found = level_at_share(curves, SHARE, better=better)
-        if found is None:
+        target = level_at_share(curves, SHARE, better=better)
+        if target is None:
             return None
-        best = level_at_share(curves, 1.0, better=better) or found
-        rounded = (float(f"{found:.{digits}g}") for digits in range(2, 17))
-        return next((level for level in rounded if abs(level - found) <= abs(best - found) / 2), found)
+        best = level_at_share(curves, 1.0, better=better) or target
+        rounded = (float(f"{target:.{digits}g}") for digits in range(2, 17))
+        return next((level for level in rounded if abs(level - target) <= abs(best - target) / 2), target)
 
 
-def _level(asked: str, metric: Metric) -> float:
+def _level(word: str, metric: Metric) -> float:
     """A level in the displayed unit, as logged."""
     try:
-        level = float(asked.rstrip(" %")) / metric.factor
+        level = float(word.rstrip(" %")) / metric.factor
     except ValueError:
         level = math.nan
     if not math.isfinite(level):
-        raise BadInput(f"level={asked} is no number.")
+        raise BadInput(f"level={word} is no number.")
     if metric.share and not 0 <= level <= 1:
-        raise BadInput(f"level={asked}: {metric.title} lies between 0 and 100 %.")
+        raise BadInput(f"level={word}: {metric.title} lies between 0 and 100 %.")
     if metric.loss and level <= 0:
-        raise BadInput(f"level={asked}: {metric.title} must be above 0.")
+        raise BadInput(f"level={word}: {metric.title} must be above 0.")
     return level
 
 
@@ -183,8 +183,8 @@ def value(run: Run, question: Question, at: str = "", variant: str | None = None
     """
     if run.status != "done":
         return None
-    found = _point(run, question, at or question.at, variant)
-    return None if found is None or not math.isfinite(found) else found * question.metric.factor
+    number = _point(run, question, at or question.at, variant)
+    return None if number is None or not math.isfinite(number) else number * question.metric.factor
 
 
 def _point(run: Run, question: Question, at: str, variant: str | None = None) -> float | None:
