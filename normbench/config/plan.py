@@ -77,9 +77,7 @@ def artifact_specs(
         for run in ({**cell, "seed": seed} for seed in {*planned}):
             if all(any(_lies(run, at) for at in places) for places in wanted):
                 runs.append((place, run["seed"], arm, run))
-    specs = []
-    for *_, run in sorted(runs):
-        specs.append(run_spec(name, fidelity, run, config_dir))
+    specs = [run_spec(name, fidelity, run, config_dir) for *_, run in sorted(runs)]
     if not specs:
         words = " ".join([*(f"--only {word}" for word in only), *(f"--control {control}" for control in alone)])
         raise BadInput(f"{words}: no run of {name} is in all of them.")

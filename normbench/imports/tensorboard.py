@@ -128,16 +128,16 @@ def _taken_back(log: Log, before: int) -> Log:
 def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
     """Where whole records begin, how long they are, and where the last one ends."""
     starts, lengths = list[int](), list[int]()
-    at, unpack = 0, struct.Struct("<Q").unpack_from
-    while at + 16 <= len(content):
-        (length,) = unpack(content, at)
-        if at + 16 + length > len(content):
+    offset, unpack = 0, struct.Struct("<Q").unpack_from
+    while offset + 16 <= len(content):
+        (length,) = unpack(content, offset)
+        if offset + 16 + length > len(content):
             break
         if len(starts) == MOST_RECORDS:
             raise ValueError(f"it has more than {MOST_RECORDS} records")
-        starts.append(at + 12)
+        starts.append(offset + 12)
         lengths.append(length)
-        at += 16 + length
+        offset += 16 + length
     heads = np.array(starts, dtype=np.int64)
     sizes = np.array(lengths, dtype=np.int64)
     if len(heads):
@@ -145,7 +145,7 @@ def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
         wrong = np.flatnonzero(_crc(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
         if len(wrong):
             return heads[: wrong[0]], sizes[: wrong[0]], int(heads[wrong[0]]) - 12
-    return heads, sizes, at
+    return heads, sizes, offset
 
 
 @cache
@@ -187,7 +187,7 @@ def _decode(
                 single[of_length[of_tag]] = False
     for place in places[single]:
         start = int(starts[place])
-        _one(content[start : start + int(lengths[place])], int(place), points, hparams, restarts)
+        _decode_record(content[start : start + int(lengths[place])], int(place), points, hparams, restarts)
 
 
 def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -210,7 +210,7 @@ def _event() -> Any:
     return declared("tensorboard", EVENT, "Event")
 
 
-def _one(
+def _decode_record(
     record: bytes, place: int, points: Points, hparams: dict[str, Any], restarts: list[tuple[int, int]]
 ) -> None:  # fmt: skip
     message = _parsed(_event(), record)

@@ -89,22 +89,22 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
 
 def _payloads(content: bytes) -> Iterator[tuple[bytes, int]]:
     """Whole records, each with the place behind it, up to one that is cut or whose sum is wrong."""
-    at, parts = HEAD, list[bytes]()
-    while at + HEAD <= len(content):
-        left = BLOCK - at % BLOCK
-        if left < HEAD:
-            at += left
+    offset, parts = HEAD, list[bytes]()
+    while offset + HEAD <= len(content):
+        room = BLOCK - offset % BLOCK
+        if room < HEAD:
+            offset += room
             continue
-        crc, length, kind = struct.unpack_from("<IHB", content, at)
-        data = content[at + HEAD : at + HEAD + length]
+        crc, length, kind = struct.unpack_from("<IHB", content, offset)
+        data = content[offset + HEAD : offset + HEAD + length]
         if len(data) < length or not FULL <= kind <= LAST or zlib.crc32(data, zlib.crc32(bytes([kind]))) != crc:
             return
-        at += HEAD + length
+        offset += HEAD + length
         if kind in (FULL, FIRST):
             parts = []
         parts.append(data)
         if kind in (FULL, LAST):
-            yield b"".join(parts), at
+            yield b"".join(parts), offset
             parts = []
 
 

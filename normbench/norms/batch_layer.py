@@ -210,10 +210,10 @@ class BatchLayerNorm(Normalizer, Averaging):
         chosen = [self._chosen(variant) for variant in self.forward_context.variants]
         populations = [self._population(kind) for _, kind in chosen]
         examples = self.forward_context.examples or len(x)
-        for p in populations:
-            if p.samples:
-                p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
-            elif p is self.trained:
+        for population in populations:
+            if population.samples:
+                population.refuse_other_sizes(population.feature_mean, x.shape[1:-1])
+            elif population is self.trained:
                 self.warn_of_evaluation(
                     "no epoch of training is finished",
                     "Train each epoch inside `with normbench.epoch(model):`.",
@@ -221,11 +221,11 @@ class BatchLayerNorm(Normalizer, Averaging):
             else:
                 self.warn_of_evaluation(*NO_PASS)
         x = x.unflatten(0, (-1, examples))  # (1 or variants, examples, *positions, d)
-        sizes = [int(p.samples) or examples for p in populations]
+        sizes = [int(population.samples) or examples for population in populations]
         # before the end of the first epoch, populations of a pass have a size and the others none
-        each = [slice(None)] if len(set(sizes)) == 1 else [slice(k, k + 1) for k in range(len(sizes))]
-        z = [self._batches(x if len(x) == 1 else x[k], chosen[k], populations[k], sizes[k][0]) for k in each]
-        y = (z[0] if len(z) == 1 else torch.cat(z)).flatten(0, 1)
+        slices = [slice(None)] if len(set(sizes)) == 1 else [slice(k, k + 1) for k in range(len(sizes))]
+        parts = [self._batches(x if len(x) == 1 else x[s], chosen[s], populations[s], sizes[s][0]) for s in slices]
+        y = (parts[0] if len(parts) == 1 else torch.cat(parts)).flatten(0, 1)
         if torch.is_grad_enabled() or self.gain is None or self.bias is None:
             return affine(y, self.gain, self.bias, -1)
         return torch.addcmul(self.bias, y, self.gain, out=y)
@@ -246,12 +246,12 @@ class BatchLayerNorm(Normalizer, Averaging):
         """x (1 or variants, batches, m, *positions, d) -> (variants, batches, m, *positions, d)."""
         z = x.new_empty(len(chosen), *x.shape[1:]) if len(chosen) > 1 else None
         shared = self._halves(x[0], *weights) if len(x) == 1 else None  # all variants read the same x
-        for k, ((letters, kind), p) in enumerate(zip(chosen, populations, strict=True)):
-            by_batch, by_feature = shared or self._halves(x[k], *weights)
-            halves = by_batch(letters[:2], kind, p), by_feature(letters[2:], kind, p)
+        for variant, ((letters, kind), population) in enumerate(zip(chosen, populations, strict=True)):
+            by_batch, by_feature = shared or self._halves(x[variant], *weights)
+            halves = by_batch(letters[:2], kind, population), by_feature(letters[2:], kind, population)
             if z is None:
                 return torch.add(*halves)[None]
-            torch.add(*halves, out=z[k])
+            torch.add(*halves, out=z[variant])
         assert z is not None
         return z
 
@@ -260,16 +260,16 @@ class BatchLayerNorm(Normalizer, Averaging):
         batch_mean, slots = x.mean(1, keepdim=True), x.shape[1]
 
         @functools.cache
-        def by_batch(letters: str, kind: str, p: Populations) -> Tensor:
-            mean = p.batch_mean if letters[0] == "T" else batch_mean
-            return self._half(x, mean, p.batch_std, batch_mean, letters, 1, self.eps_v, weight_b)
+        def by_batch(letters: str, kind: str, population: Populations) -> Tensor:
+            mean = population.batch_mean if letters[0] == "T" else batch_mean
+            return self._half(x, mean, population.batch_std, batch_mean, letters, 1, self.eps_v, weight_b)
 
         @functools.cache
-        def by_feature(letters: str, kind: str, p: Populations) -> Tensor:
+        def by_feature(letters: str, kind: str, population: Populations) -> Tensor:
             if letters == "FF":  # the fused built-in
                 return F.layer_norm(x, [x.shape[-1]], eps=self.eps_f) * weight_f
             feature_mean = x.mean(-1, keepdim=True)
-            population_mean, population_std = (moment[:slots, ..., None] for moment in p.of_features(kind))
+            population_mean, population_std = (moment[:slots, ..., None] for moment in population.of_features(kind))
             mean = population_mean if letters[0] == "T" else feature_mean
             return self._half(x, mean, population_std, feature_mean, letters, -1, self.eps_f, weight_f)
 

@@ -368,5 +368,5 @@ def test_hparams_of_zero_and_without_a_number_are_kept() -> None:
     event.summary.value.add().metadata.plugin.name = "hparams"
     event.summary.value[0].metadata.plugin.content = data.SerializeToString()
     found: dict[str, Any] = {}
-    tensorboard._one(event.SerializeToString(), 0, {}, found, [])
+    tensorboard._decode_record(event.SerializeToString(), 0, {}, found, [])
     assert {key: found[key] for key in ("lr", "big", "on")} == {"lr": 0.0, "big": "inf", "on": False}
