@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-START = "--json prints, shortened:\n"
+START = "--json prints, shortened"
 
 
 def examples(command: str) -> list[Any]:
     """The JSON values in the command's help, one for each form of its answer."""
-    text = import_module(f"normbench.commands.{command.replace('-', '_')}").EPILOG.partition(START)[2]
+    text = (
+        import_module(f"normbench.commands.{command.replace('-', '_')}").EPILOG.partition(START)[2].partition("\n")[2]
+    )
     found = []
     for start, line in _lines(text):
         if line.startswith(("  {", "  [")):

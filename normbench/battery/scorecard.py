@@ -3,21 +3,74 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from normbench.battery import answer
 from normbench.battery.answer import BETTER, NOT_YET, WORSE, Comparison, Outcome
 from normbench.battery.budget import Times
-from normbench.battery.trials import specs_of
+from normbench.battery.trials import Trial, specs_of
 from normbench.compare import describe
 from normbench.compare.difference import UNDECIDED
+from normbench.config.spec import Spec
+from normbench.launch.run_missing import Ensured
 from normbench.runs import files
+from normbench.runs.table import Runs
 
 NAME = "battery.json"
+
+
+def outcome(name: str, trial: Trial, stored: Runs, ended: Ensured) -> Outcome:
+    """The runs and comparisons of a trial, and why runs failed."""
+    runs = {norm: stored.find(specs) for norm, specs in trial.specs.items()}
+    failed = {}
+    for norm, specs in trial.specs.items():
+        reasons = [_why_failed(spec, stored, ended) for spec in specs if not stored.of(spec)]
+        if any(reasons):
+            failed[norm] = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return Outcome(trial, runs, answer.comparisons(name, trial, runs), {}, failed)
+
+
+def _why_failed(spec: Spec, stored: Runs, ended: Ensured) -> str:
+    """The reason of a run that failed now or before; "" of one that is only missing."""
+    launched = ended.outcomes.get(spec.id)
+    if launched and launched.status in ("failed", "refused"):
+        return launched.reason
+    return state if (state := stored.state(spec)) in ("failed", "damaged") else ""
+
+
+def with_costs(outcomes: Sequence[Outcome], earlier: Mapping[str, Any], end: float | None) -> Iterator[Outcome]:
+    """The outcomes with what an update costs, as an earlier call measured it or until `end`."""
+    from normbench.battery import cost
+
+    measured = {trial["name"]: trial["cost"] for trial in earlier.get("trials", ())}
+    for outcome in outcomes:
+        # none first: the others are compared with it
+        done = sorted((norm for norm, of in outcome.runs.items() if of), key=lambda norm: (norm != "none", norm))
+        costs = {norm: cost.Cost(**numbers) for norm, numbers in measured.get(outcome.trial.name, {}).items()}
+        if not costs and "none" in done and (end is None or time.monotonic() < end):
+            costs = cost.costs({norm: outcome.trial.specs[norm][0] for norm in done})
+        yield replace(outcome, costs=costs)
+
+
+def table1(probes: Mapping[str, Spec | str], stored: Runs) -> dict[str, dict[str, str]]:
+    """By normalizer the text of each column, or why it has none."""
+    from normbench.papers.ln2016 import table1 as published
+
+    rows = {}
+    for norm, spec in probes.items():
+        run = stored.of(spec) if isinstance(spec, Spec) else None
+        state = "cannot take part" if isinstance(spec, str) else stored.state(spec)
+        record = run.records[-1] if run else {}
+        rows[norm] = {
+            title: published.format_deviation(float(record[key]) if key in record else None) if run else state
+            for key, title in published.COLUMNS.items()
+        }
+    return rows
 
 
 def content(outcomes: Sequence[Outcome], times: Times, left_out: Sequence[str], **facts: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import hashlib
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,23 +51,19 @@ In each experiment the normalizer is better or worse than layer, batch and none 
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
 or where neither side is better than before training, the word is *not yet*, without a number.
 
---json prints, shortened:
-  {"norm": "centre", "runs": 10, "missing": ["66a495804d15"], "failures": [],
-   "page": "results/battery/centre/page/index.html",
-   "numbers": {"schema": 3, "norm": "centre", "title": "Centring", "source": "", "file": "centre.py", "derived": "",
-               "fidelity": "smoke", "command": "normbench battery --norm centre", "plan": "5e2f0c", "seconds": 88.1,
-               "promises": {}, "measured": {}, "table1": {}, "notes": [],
-               "answer": {}, "sentences": ["centre against layer: better in 1 ..."],
+--json prints, shortened, and --dry-run the same without a page:
+  {"norm": "centre", "runs": 10, "missing": ["66a495804d15"], "failures": [], "page": "results/battery/centre/page/...",
+   "numbers": {"schema": 3, "norm": "centre", "title": "", "source": "", "file": "centre.py", "derived": "",
+               "fidelity": "smoke", "command": "", "plan": "5e2f0c", "seconds": 88.1, "promises": {}, "measured": {},
+               "table1": {}, "notes": [], "answer": {}, "sentences": ["centre against layer: better in 1 ..."],
                "trials": [
                  {"experiment": "ln2016/online", "axes": {}, "name": "ln2016/online", "title": "", "where": "",
-                  "refused": {}, "changed": {}, "failed": {}, "runs": {}, "missing": 6, "seconds": 15.0,
-                  "taken": true, "quantity": "test error, lower is better",
+                  "refused": {}, "changed": {}, "failed": {}, "runs": {}, "missing": 6, "seconds": 15.0, "taken": true,
+                  "quantity": "test error, lower is better", "cost": {},
                   "comparisons": [{"quantity": "test error", "against": "layer", "word": "not yet",
                                    "why": "2 of 5 seeds", "unit": "points", "better": "lower", "effect": null,
-                                   "interval": null, "p": null, "n": 2, "lost": 0, "needed": null, "text": ""}],
-                  "cost": {}}]}}
+                                   "interval": null, "p": null, "n": 2, "lost": 0, "needed": null, "text": ""}]}]}}
 "numbers" is battery.json: "answer" has for each opponent {"better": 1, "worse": 0, "undecided": 3, "not_yet": 2}.
---dry-run prints the same, without a page.
 """
 COLOURS = {"better": "green", "worse": "red", "undecided": "", "not yet": "dim"}
 TRAINING = 0.8  # of what is left of a budget: the rest measures costs
@@ -125,15 +121,15 @@ class Battery(options.Answering):
             ended = self._train([s for s in probes.values() if isinstance(s, Spec)], pace, launcher, end)
             times = pace.seconds()
         taken = planned if end is None else within(planned, times, max(0.0, end - time.monotonic()))
-        outcomes = answer.decide([_outcome(adopted.name, trial, stored, ended) for trial in planned])
+        outcomes = answer.decide([scorecard.outcome(adopted.name, trial, stored, ended) for trial in planned])
         if not (self.dry_run or ended.interrupted):
-            outcomes = [*_with_costs(outcomes, {} if end is None else earlier, end)]
+            outcomes = [*scorecard.with_costs(outcomes, {} if end is None else earlier, end)]
         card = scorecard.content(
             outcomes, times, [trial.name for trial in planned if trial not in taken],
             norm=adopted.name, title=str(facts["title"]), source=str(facts["source"]),
             file=Path(str(facts.get("file", ""))).name, derived=adopted.derived, fidelity=self.fidelity,
             command=self._repeat_command(), plan=plan, seconds=spent + time.monotonic() - started, promises=promises,
-            measured=dict(adopted.measured), table1=_table1(probes, stored), notes=notes,
+            measured=dict(adopted.measured), table1=scorecard.table1(probes, stored), notes=notes,
         )  # fmt: skip
         self._show(card, planned)
         failures = [*training.describe_failures(ended.outcomes, stored)]
@@ -190,8 +186,7 @@ class Battery(options.Answering):
             columns[f"against {other}"] = [_against(other, trial["comparisons"]) for trial in shown]
         costs = [trial["cost"].get(card["norm"]) for trial in shown]
         columns["× none"] = [f"{cost['ratio']:.2f}" if cost else "" for cost in costs]
-        columns["to run"] = [f"{trial['missing']} runs" if trial["missing"] else "" for trial in shown]
-        columns["time"] = [_time(trial) for trial in shown]
+        columns["to run"] = [_to_run(trial) for trial in shown]
         columns = {name: cells for name, cells in columns.items() if any(cells)}
         if shown:
             show_rows(self.console, [*columns], zip(*columns.values(), strict=True))
@@ -260,57 +255,6 @@ def _specs(planned: Sequence[Trial], probes: Mapping[str, Spec | str]) -> list[S
     return list({spec.id: spec for spec in specs}.values())
 
 
-def _outcome(name: str, trial: Trial, stored: Runs, ended: Ensured) -> answer.Outcome:
-    """The runs and comparisons of a trial, and why runs failed."""
-    runs = {norm: stored.find(specs) for norm, specs in trial.specs.items()}
-    failed = {}
-    for norm, specs in trial.specs.items():
-        reasons = [_why_failed(spec, stored, ended) for spec in specs if not stored.of(spec)]
-        if any(reasons):
-            failed[norm] = "; ".join(dict.fromkeys(filter(None, reasons)))
-    return answer.Outcome(trial, runs, answer.comparisons(name, trial, runs), {}, failed)
-
-
-def _why_failed(spec: Spec, stored: Runs, ended: Ensured) -> str:
-    """The reason of a run that failed now or before; "" of one that is only missing."""
-    outcome = ended.outcomes.get(spec.id)
-    if outcome and outcome.status in ("failed", "refused"):
-        return outcome.reason
-    return state if (state := stored.state(spec)) in ("failed", "damaged") else ""
-
-
-def _with_costs(
-    outcomes: Sequence[answer.Outcome], earlier: Mapping[str, Any], end: float | None
-) -> Iterator[answer.Outcome]:
-    """The outcomes with what an update costs, as an earlier call measured it or until `end`."""
-    from normbench.battery import cost
-
-    measured = {trial["name"]: trial["cost"] for trial in earlier.get("trials", ())}
-    for outcome in outcomes:
-        # none first: the others are compared with it
-        done = sorted((norm for norm, of in outcome.runs.items() if of), key=lambda norm: (norm != "none", norm))
-        costs = {norm: cost.Cost(**numbers) for norm, numbers in measured.get(outcome.trial.name, {}).items()}
-        if not costs and "none" in done and (end is None or time.monotonic() < end):
-            costs = cost.costs({norm: outcome.trial.specs[norm][0] for norm in done})
-        yield replace(outcome, costs=costs)
-
-
-def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> dict[str, dict[str, str]]:
-    """By normalizer the text of each column, or why it has none."""
-    from normbench.papers.ln2016 import table1
-
-    rows = {}
-    for norm, spec in probes.items():
-        run = stored.of(spec) if isinstance(spec, Spec) else None
-        state = "cannot take part" if isinstance(spec, str) else stored.state(spec)
-        record = run.records[-1] if run else {}
-        rows[norm] = {
-            title: table1.format_deviation(float(record[key]) if key in record else None) if run else state
-            for key, title in table1.COLUMNS.items()
-        }
-    return rows
-
-
 def _against(other: str, comparisons: Sequence[Mapping[str, Any]]) -> Text:
     """The word in its colour with the difference, or without one the reason."""
     for c in comparisons:
@@ -319,9 +263,11 @@ def _against(other: str, comparisons: Sequence[Mapping[str, Any]]) -> Text:
     return Text()
 
 
-def _time(trial: Mapping[str, Any]) -> str:
-    needed = "" if trial["seconds"] is None or not trial["missing"] else format.duration(trial["seconds"])
-    return needed if trial["taken"] else f"{needed}, left out"
+def _to_run(trial: Mapping[str, Any]) -> str:
+    """`18 runs, 31 s`."""
+    words = [f"{trial['missing']} runs"] if trial["missing"] else []
+    words += [format.duration(trial["seconds"])] if words and trial["seconds"] is not None else []
+    return ", ".join([*words, *([] if trial["taken"] else ["left out"])])
 
 
 def _remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
