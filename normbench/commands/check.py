@@ -50,17 +50,17 @@ def command(
 
     if not results.is_dir():
         raise BadInput(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
-    console, check, found = terminal.console(), Check(results, Ids(config_dir, results)), []
+    console, check, findings = terminal.console(), Check(results, Ids(config_dir, results)), []
     for finding in check.findings(repair):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             terminal.say(console, f"{finding.kind:<10} {finding.place}: {finding.text}")
-    damaged = sum(not finding.harmless for finding in found)
+    damaged = sum(not finding.harmless for finding in findings)
     if as_json:
-        entries = [{**vars(finding), "place": str(finding.place), "harmless": finding.harmless} for finding in found]
+        entries = [{**vars(finding), "place": str(finding.place), "harmless": finding.harmless} for finding in findings]
         terminal.say_json({"whole": not damaged, "findings": entries, "checked": check.counted})
     else:
         counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.counted.items())
-        notes = f", {format.plural(len(found) - damaged, 'note')}" if len(found) > damaged else ""
+        notes = f", {format.plural(len(findings) - damaged, 'note')}" if len(findings) > damaged else ""
         terminal.say(console, f"{f'{damaged} damaged' if damaged else 'whole'}{notes}: {counts}")
     return 4 if damaged else 0

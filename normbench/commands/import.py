@@ -70,12 +70,15 @@ def command(
             say(console, f"imported/{remove} is deleted.")
     else:
         notes, guessed = _import(results, paths or [], name, map_file, yes, console)
-    there = _there(results) if listed or as_json else []
+    entries = _there(results) if listed or as_json else []
     if listed:
-        lines = [f"{one['name']}: {format.plural(one['runs'], 'run')}, arms {', '.join(one['arms'])}" for one in there]
+        lines = [
+            f"{entry['name']}: {format.plural(entry['runs'], 'run')}, arms {', '.join(entry['arms'])}"
+            for entry in entries
+        ]
         say(console, "\n".join(lines) or f"nothing was imported into {results}.")
     if as_json:
-        terminal.say_json({"imported": there, "notes": notes, "guessed": guessed})
+        terminal.say_json({"imported": entries, "notes": notes, "guessed": guessed})
 
 
 def _import(
@@ -147,7 +150,7 @@ def _found(read: Any) -> list[str]:
         shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
         lines.append(f"  {first.arm} seed {first.seed}: {shown}")
     blocks = [{(b.split, [*b.columns][-1]) for b in run.records.blocks} for run in read.runs]
-    series = Counter(place for own in blocks for place in own)
+    series = Counter(place for pairs in blocks for place in pairs)
     lines += [
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
@@ -162,8 +165,8 @@ def _found(read: Any) -> list[str]:
     if len(ends) > 1:
         lines.append(f"  ends differ, from {min(ends)} to {max(ends)}: length: common in a map cuts all")
     if diverged := [run for run in read.runs if run.status == "diverged"]:
-        one = diverged[0]
-        lines.append(f"  {len(diverged)} diverged, such as {one.arm} seed {one.seed}: {one.reason}")
+        run = diverged[0]
+        lines.append(f"  {len(diverged)} diverged, such as {run.arm} seed {run.seed}: {run.reason}")
     return lines
 
 

@@ -95,23 +95,23 @@ class Judge(Judging):
         from normbench.papers.rules import NOT_RUN
 
         self._check_options()
-        asked = load(self.claims) if self.claims and not self.init else None
-        if asked and asked.experiment:
+        artifact = load(self.claims) if self.claims and not self.init else None
+        if artifact and artifact.experiment:
             raise BadInput(
-                f"{self.claims}: these claims have the experiment {asked.experiment}: normbench reproduce. Without "
+                f"{self.claims}: these claims have the experiment {artifact.experiment}: normbench reproduce. Without "
                 "`experiment` they are judged on logged runs."
             )
-        words = self.runs or (asked.runs if asked else ())
+        words = self.runs or (artifact.runs if artifact else ())
         if not words:
             raise BadInput("which runs? --runs NAME, or `runs` in the file of claims. (normbench import --list)")
-        found, notes = sources.load(words, self.results)
-        if asked is None:
-            content = self._of_two_arms(found, words)
+        runs, notes = sources.load(words, self.results)
+        if artifact is None:
+            content = self._of_two_arms(runs, words)
             if self.init:
                 return 0
-            asked = built(content, Path("--compare"))
-        claims = verdicts.judge(asked, found)
-        absent = _absent(asked, found)
+            artifact = built(content, Path("--compare"))
+        claims = verdicts.judge(artifact, runs)
+        absent = _absent(artifact, runs)
         not_run = [
             f"{claim.id}: {claim.answer}."
             for claim in claims
@@ -123,8 +123,8 @@ class Judge(Judging):
             self.say(f"  note: {note}")
         print_verdicts(claims, self.console)
         if self.as_json:
-            said = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
-            terminal.say_json({"title": asked.title, "claims": said, "notes": notes})
+            texts = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
+            terminal.say_json({"title": artifact.title, "claims": texts, "notes": notes})
         return 0
 
     def _check_options(self) -> None:
@@ -139,17 +139,17 @@ class Judge(Judging):
             if getattr(self, name) is not None:
                 raise BadInput(f"--{name} is of --compare and --init; a file of claims says it itself.")
 
-    def _of_two_arms(self, found: Sequence[Run], words: Sequence[str]) -> dict[str, Any]:
+    def _of_two_arms(self, runs: Sequence[Run], words: Sequence[str]) -> dict[str, Any]:
         """A claim between two arms as a file has it; with --init the file is written."""
         from normbench.judge import template
 
-        arms = sorted({run.arm for run in found})
+        arms = sorted({run.arm for run in runs})
         if self.compare is None and len(arms) < 2:
             raise BadInput(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
         pair = self.compare or (arms[1], arms[0])
-        content = template.better(found, pair, self.metric, self.split, self.better, self.length or EQUAL)
+        content = template.better(runs, pair, self.metric, self.split, self.better, self.length or EQUAL)
         if self.init and self.claims:
-            files.atomic_write(self.claims, template.commented(found, words, content).encode())
+            files.atomic_write(self.claims, template.commented(runs, words, content).encode())
             self.say(f"{self.claims}: edit it, then normbench judge {self.claims}")
         return content
 
@@ -157,14 +157,14 @@ class Judge(Judging):
 command = Judge
 
 
-def _absent(asked: Artifact, found: Sequence[Run]) -> list[str]:
+def _absent(artifact: Artifact, runs: Sequence[Run]) -> list[str]:
     """What the claims' cells name and no run has, with the nearest that one has."""
     notes = []
-    cells = [cell for claim in asked.claims for part in (*claim.parts, *claim.reported) for _, cell in part.contrast]
+    cells = [cell for claim in artifact.claims for part in (*claim.parts, *claim.reported) for _, cell in part.contrast]
     for key, value in dict.fromkeys((key, value) for cell in cells for key, value in cell.items() if key != "variant"):
-        there = {run.arm if key == "arm" else run.axes.get(key) for run in found} - {None}
-        if value not in there:
-            names = sorted(map(str, there))
+        values = {run.arm if key == "arm" else run.axes.get(key) for run in runs} - {None}
+        if value not in values:
+            names = sorted(map(str, values))
             hint = did_you_mean(str(value), names) or (f" There are {', '.join(names)}." if names else "")
             notes.append(f"no run has {key} {value!r}.{hint}")
     return notes

@@ -36,10 +36,10 @@ def command(
     if as_json:
         return terminal.say_json(content)
     console = terminal.console()
-    for name, found in content.items():
+    for name, listed in content.items():
         terminal.say(console, name)
-        width = max(len(entry["id"]) for entry in found)
-        for entry in found:
+        width = max(len(entry["id"]) for entry in listed)
+        for entry in listed:
             terminal.say_under(console, f"{entry['id']:<{width}}  ", entry["title"])
         terminal.say(console, "")
 
@@ -47,15 +47,15 @@ def command(
 def entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
     if kind == "artifacts":
         return [{"id": name, "title": artifacts.title(name, config_dir)} for name in artifacts.ids(config_dir)]
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for name in compose.choices(GROUPS[kind], config_dir):
         try:
             declares = compose.declaration(GROUPS[kind], name, config_dir)
         except NormbenchError as error:  # one bad file of the user's must not hide the others
-            found.append({"id": name, "title": f"cannot be used: {error}", "source": ""})
+            listed.append({"id": name, "title": f"cannot be used: {error}", "source": ""})
             continue
         replaces = ", replaces the activation" if declares.get("replaces") else ""
-        found.append({"id": name, "title": declares["title"] + replaces, "source": declares["source"]})
+        listed.append({"id": name, "title": declares["title"] + replaces, "source": declares["source"]})
         if kind == "models":
-            found[-1]["sites"] = [*declares["sites"]]
-    return found
+            listed[-1]["sites"] = [*declares["sites"]]
+    return listed

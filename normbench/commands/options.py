@@ -23,9 +23,9 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
             *_, order = self.make_parser(ctx).parse_args([*args])
-            for one in order:
-                if one.metavar == "DIR" and order.count(one) > 1:
-                    raise BadInput(f"{one.opts[-1]} is given twice. Write it once.")
+            for parameter in order:
+                if parameter.metavar == "DIR" and order.count(parameter) > 1:
+                    raise BadInput(f"{parameter.opts[-1]} is given twice. Write it once.")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

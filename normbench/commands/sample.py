@@ -49,13 +49,13 @@ def command(
         raise BadInput(f"--bias {bias:g} is not a number of at least 0.")
     if bias and text is None:
         raise BadInput("--bias is for a text of yours: --text 'a line'.")
-    found, folder = locate_run(run, results)
-    config = compose.restore(found.config, config_dir)
+    stored, folder = locate_run(run, results)
+    config = compose.restore(stored.config, config_dir)
     name = config["model"]["name"]
     if count or near is not None or text is not None:
         from normbench import data
 
-        refuse_edited(found, config_dir)
+        refuse_edited(stored, config_dir)
         model, stem = trained(folder, config, weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
         if near is not None:

@@ -82,9 +82,9 @@ def labels(runs: Sequence[Run]) -> list[str]:
     adhoc = [run for run in runs if run.experiment == plan.ADHOC and run.config]  # without one it is damaged
     flats = configuration.flats([run.config for run in adhoc])
     for model in {flat.get("model") for flat in flats}:
-        own = [(run.path, flat) for run, flat in zip(adhoc, flats, strict=True) if flat.get("model") == model]
-        once = {id(flat): flat for _, flat in own}.values()  # equal configurations share one object
-        keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(once)])
-        among = configuration.numbers(once)
-        texts |= {path: configuration.label(flat, keys, among) for path, flat in own}
+        labelled = [(run.path, flat) for run, flat in zip(adhoc, flats, strict=True) if flat.get("model") == model]
+        distinct = {id(flat): flat for _, flat in labelled}.values()  # equal configurations share one object
+        keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(distinct)])
+        among = configuration.numbers(distinct)
+        texts |= {path: configuration.label(flat, keys, among) for path, flat in labelled}
     return [texts[run.path] for run in runs]

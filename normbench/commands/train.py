@@ -178,10 +178,11 @@ class Train(options.Answering):
                     return
             except NormbenchError as error:
                 raise type(error)(str(error).replace(str(tried), str(conf))) from None
-            for one in [keep(one, conf) for one in adopted]:
-                if one.remark:
-                    self.say(one.remark)
-                self.say(f"{one.name}: saved. Next time: norm={one.name} --config-dir {shlex.quote(str(conf))}")
+            for normalizer in [keep(normalizer, conf) for normalizer in adopted]:
+                if normalizer.remark:
+                    self.say(normalizer.remark)
+                again = f"norm={normalizer.name} --config-dir {shlex.quote(str(conf))}"
+                self.say(f"{normalizer.name}: saved. Next time: {again}")
         yield words, conf
 
 
