@@ -29,7 +29,6 @@ from normbench.compare.question import BEST, END, TUNED, has_logged
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
 from normbench.draw.text import format_seeds
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
-from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
 TUNED_EACH = " (each at its own best learning rate)"
@@ -101,14 +100,11 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     elif len(front) != 1:
         first = f"No winner{how}: undecided between {_join(front)}."
     else:
-        first = (
-            f"No winner{how}: {front[0]} is in front, but not significantly ahead of every arm after Holm's correction."
-        )
+        behind = "not significantly ahead of every arm after Holm's correction"
+        reason = f"{front[0]} is in front, but {behind}"
         if few:  # which may have better means
-            have = "has" if len(few) == 1 else "have"
-            first = (
-                f"No winner{how}: {_join(few)} {have} fewer than {FEWEST} seeds. Of the others {front[0]} is in front."
-            )
+            reason = f"fewer than {FEWEST} seeds of {_join(few)}"
+        first = f"No winner{how}: {reason}."
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
     phrases = [
         f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({difference(d, unit, forms)})"
@@ -118,20 +114,11 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:
-    """The undecided pairs and why; pairs with the same reason and an arm in common share one phrase."""
-    same: dict[tuple[str, str], list[Difference]] = {}
+    """The undecided pairs, those with the same reason in one phrase."""
+    pairs: dict[str, list[str]] = {}
     for d in differences:
-        same.setdefault((d.second, because(d, unit)), []).append(d)
-    merged: dict[tuple[str, str], list[Difference]] = {}
-    for (second, why), group in same.items():
-        merged.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
-    sentences = []
-    for (_, why), group in merged.items():
-        firsts = [*dict.fromkeys(d.first for d in group)]
-        seconds = [*dict.fromkeys(d.second for d in group)]
-        words = f"{_join(firsts)} against {_join(seconds)} {'is' if len(firsts) == 1 else 'are'} undecided"
-        sentences.append(f"{words} ({why})" if why else words)
-    return sentences
+        pairs.setdefault(because(d, unit), []).append(f"{d.first} against {d.second}")
+    return [f"{_join(names)}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
 
 
 def _join(words: Sequence[str]) -> str:
@@ -222,7 +209,7 @@ def _p(p: float | None) -> str:
 
 def notes(c: Comparison) -> list[str]:
     """Warnings to read before the numbers are believed."""
-    return [*_runs_notes(c), *_level_notes(c), *_time_notes(c.task), *_rate_notes(c)]
+    return [*_runs_notes(c), *_time_notes(c.task), *_rate_notes(c)]
 
 
 def _runs_notes(c: Comparison) -> Iterator[str]:
@@ -274,16 +261,6 @@ def _unpaired_notes(c: Comparison) -> Iterator[str]:
         if shared and alone:
             place = f"{group.place}: " if group.place else ""
             yield f"{place}{_join(alone)}: not in every arm. Arms with other seeds: all runs count (Welch)."
-
-
-def _level_notes(c: Comparison) -> Iterator[str]:
-    """Which times to the level are before the first evaluation."""
-    q, rows = c.question, [row for group in c.groups if not group.tuned for row in group.rows]
-    first = min((x for row in rows for run in row.cell.done for x, _ in q.curve(run) if x > 0), default=0.0)
-    early = [row.arm for row in rows if row.time and row.time.mean is not None and row.time.mean < first]
-    if early:
-        clock = CLOCKS[q.clock] if first != 1 else CLOCKS[q.clock].removesuffix("s")
-        yield f"{_join(early)}: an interpolated time, since the first evaluation is after {first:g} {clock}."
 
 
 def _time_notes(task: Task) -> Iterator[str]:
