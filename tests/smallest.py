@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from normbench.config.plan import train_specs
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.models.base import Metric
 from normbench.norms import patterns, sites
 
 # A model's smallest form on embedded data; a new model needs its line here.
@@ -110,11 +108,6 @@ def moved(network: models.Model) -> models.Model:
         for parameter in network.double().parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     return network
-
-
-def numbers(metrics: Mapping[str, Metric]) -> dict[str, Tensor]:
-    """One number per example, (B,); of places, such as words, their mean."""
-    return {name: m if isinstance(m, Tensor) else m.sums / m.counts for name, m in metrics.items()}
 
 
 def batches(spec: Spec, count: int) -> list[dict[str, Tensor]]:

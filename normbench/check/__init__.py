@@ -18,9 +18,10 @@ from normbench.runs import directory
 class Check:
     """One check of a results folder; `counted` has the checked things."""
 
-    def __init__(self, results: Path, ids: Ids | None = None) -> None:
+    def __init__(self, results: Path, ids: Ids | None = None, config_dir: Path | None = None) -> None:
         self.results = results
         self.counted = {"published runs": 0, "claims": 0, "raw runs": 0, "files": 0}
+        self._config_dir = config_dir
         self._ids = ids or Ids(results=results)
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
@@ -31,3 +32,7 @@ class Check:
         for path in directory.listed(self.results / "runs"):
             self.counted["raw runs"] += 1
             yield from stored.raw(directory.read(path), self._ids)
+        if self._config_dir and any((self._config_dir / group).is_dir() for group in ("model", "data")):
+            from normbench.check import own_files  # which needs torch
+
+            yield from own_files.check(self._config_dir, self.counted)

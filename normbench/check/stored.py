@@ -15,7 +15,7 @@ from normbench.runs import checkpoint_file, directory, files, imported, pack
 from normbench.runs.directory import Damaged, why
 from normbench.runs.run import FINISHED, Run
 
-HARMLESS = ("leftover", "unknown")  # reported, but no damage
+HARMLESS = ("leftover", "unknown", "shared")  # reported, but no damage
 
 
 @dataclass(frozen=True)

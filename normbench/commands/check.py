@@ -11,11 +11,16 @@ from normbench.errors import BadInput
 EPILOG = """examples:
   normbench check                                       everything below the results folder, as git fsck
   normbench check --repair                              remove leftovers of killed commands, and nothing else
+  normbench check --config-dir DIR                      and the models and data sets in DIR keep what they promise
   normbench check --json | python -m json.tool
 
 checked: packs, imported ones too, verdicts and tables (judged again from their packs), contrasts; of raw runs status,
 configuration, id, curve, weights, outcomes, checkpoints; leftovers. Not what is in figures, output.log, report/ and
 pages that scripts write. Files that are being written are skipped.
+
+With --config-dir each model of DIR is built for its home data with none, layer, batch and weight, where they can stand:
+its normalizers are at the declared sites, arms begin alike, gradients arrive, metrics are one per example and agree
+with the loss, an interrupted run ends with the same bytes. Each data set is read twice. Normalizers: normbench battery.
 
 Hashes find damage, not forgery: a file that is changed together with its hash is not found.
 
@@ -24,11 +29,13 @@ kinds of findings:
   missing     a file that belongs there is gone
   id          a run's configuration gives another id than the one it is filed under
   verdict     verdicts or tables do not follow from the packs
+  contract    a model or data set of yours does not keep what this package relies on
 no damage:
   leftover    a command that was killed left it; nothing reads it
   unknown     this version or this machine cannot check it
+  shared      splits of a data set of yours have examples in common
 
-exit codes: 0 whole; 4 something is damaged
+exit codes: 0 whole; 4 something is damaged, or a promise is broken
 
 --json prints, shortened:
   {"whole": false,
@@ -48,9 +55,9 @@ def command(
     from normbench.check import Check
     from normbench.check.ids import Ids
 
-    if not results.is_dir():
+    if not results.is_dir() and config_dir is None:
         raise BadInput(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
-    console, check, findings = terminal.console(), Check(results, Ids(config_dir, results)), []
+    console, check, findings = terminal.console(), Check(results, Ids(config_dir, results), config_dir), []
     for finding in check.findings(repair):
         findings.append(finding)
         if not as_json:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tinysets
-import torch
 
 from normbench import data
+from normbench.check import contract
+from normbench.check.contract import same
 from normbench.commands import data as data_command
 from normbench.config import compose
 from normbench.data import files
-from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
 from normbench.runs.table import Runs
 
@@ -36,21 +36,6 @@ Found = tuple[str, dict[str, Any], data.Dataset]
 
 def small(name: str, root: Path, held: str = "") -> dict[str, Any]:
     return compose.choice("data", name) if name in EMBEDDED else tinysets.write(name, root, held)
-
-
-def examples(split: Split) -> list[bytes]:
-    """Each example as bytes."""
-    batch = split.batch(slice(None)).tensors
-    rows = []
-    for row in range(len(split)):
-        own = (batch[name][row] for name in split.tensors)
-        masks = (batch.get(f"{name}_mask", {row: ...})[row] for name in split.tensors)
-        rows.append(b"|".join(tensor[mask].numpy().tobytes() for tensor, mask in zip(own, masks, strict=True)))
-    return rows
-
-
-def same(one: Split, other: Split) -> bool:
-    return examples(one) == examples(other) and list(one.tensors) == list(other.tensors)
 
 
 def test_all_sets_are_tried() -> None:
@@ -77,20 +62,10 @@ def test_sizes_shapes_and_types_are_the_declared_ones(found: Runs) -> None:
     assert {part: sizes[part] for part in declared if part in sizes} == {
         p: n for p, n in declared.items() if p != "all"
     }
+    contract.sizes_and_types(loaded, facts)
     for split in loaded.splits.values():
-        for tensor in split.tensors.values():
-            values = tensor.values if isinstance(tensor, Ragged) else tensor
-            assert values.dtype in (torch.float32, torch.int64, torch.int32, torch.uint8)
-            assert not values.dtype.is_floating_point or bool(values.isfinite().all())
         if "inputs" in split.tensors and all(isinstance(size, int) for size in facts.get("shape", [])):
             assert split["inputs"][0].numel() == facts["features"]
-        if "targets" in split.tensors:
-            assert int(split["targets"].min()) >= 0 and int(split["targets"].max()) < facts["classes"]
-        if loaded.words:
-            tensors = [split["text"]] if "text" in split.tensors else split.tensors.values()
-            texts = [t.values if isinstance(t, Ragged) else t for t in tensors]
-            texts = [values for values in texts if not values.is_floating_point()]
-            assert min(int(t.min()) for t in texts) >= 0 and max(int(t.max()) for t in texts) < len(loaded.words)
 
 
 @pytest.mark.slow
@@ -102,7 +77,7 @@ def test_every_process_reads_the_same(name: str, tmp_path: Path, monkeypatch: py
         found.append(data.load(config, tmp_path, seed=3))
     for again in found[1:]:
         assert (again.copy, again.scale, list(again.words)) == (found[0].copy, found[0].scale, list(found[0].words))
-        assert all(same(split, again.splits[part]) for part, split in found[0].splits.items())
+        contract.alike(found[0], again)
 
 
 # drawn independently of few possible ones: two parts have some in common by chance
@@ -121,8 +96,7 @@ BY_CHANCE = {
 def test_no_example_is_in_two_parts(found: Runs) -> None:
     name, splits = found[0], found[2].splits
     if name not in BY_CHANCE:
-        seen = {part: set(examples(split)) for part, split in splits.items()}
-        assert sum(map(len, seen.values())) == len(set().union(*seen.values()))
+        assert not contract.common(splits)
     if "valid" in splits and splits["valid"].index is not None and name in ("cifar10", "imdb"):
         assert not set(splits["train"].index.tolist()) & set(splits["valid"].index.tolist())
 

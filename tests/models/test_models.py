@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from smallest import HEAVY, LEARNING, LEARNT, MODELS, NORMS, SMALL, able, batches, built, numbers, small, usual
+from smallest import HEAVY, LEARNING, LEARNT, MODELS, NORMS, SMALL, able, batches, built, small, usual
 
+from normbench.check import contract
+from normbench.check.contract import numbers
 from normbench.models import base as models
 from normbench.norms import sites
-from normbench.norms.base import Normalizer, WeightNormalizer, own_parameters
 from normbench.train import optim
 
 # Losses of the steps 0, 4 and 7 in float64; per model, normalizer at its usual sites with default options. In float32
@@ -43,38 +44,15 @@ def test_every_model_has_a_small_form() -> None:
 def test_sites_are_where_the_yaml_says(model: str, norm: str) -> None:
     places = able(model, norm)
     spec = small(model, f"norm={norm}", f"norm.sites=[{','.join(places)}]")
-    found = {m.site.path: m.site for m in built(spec).modules() if isinstance(m, Normalizer)}
     wanted = {} if norm == "none" else {path: sites.declared(spec.config)[path] for path in places}
-    assert found == wanted
+    contract.sites(built(spec), wanted)
 
 
 @pytest.mark.thinned(1)
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> None:
     spec = small(model, f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]")
-    network, seen = built(spec), []
-
-    def look(module: Normalizer, arguments: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        (x, *_) = arguments
-        if isinstance(module, WeightNormalizer):
-            assert x.dim() >= 2 and x.shape[0] == module.site.features
-        else:
-            site = module.site
-            assert x.dim() == len(site.axes) and x.shape[site.feature_axis] == site.features
-            assert site.space == tuple(x.shape[i] for i, axis in enumerate(site.axes) if axis == "space")
-        assert output.shape == x.shape and output.dtype == x.dtype
-        seen.append(module.site.path)
-
-    for module in network.modules():
-        if isinstance(module, Normalizer):
-            module.register_forward_hook(look)
-    network(**batches(spec, 1)[0])
-    own_step = {  # of a time loop, which a hook of forward does not see
-        m.site.path
-        for m in network.modules()
-        if isinstance(m, Normalizer) and "state" in m.site.kinds and type(m).step is not Normalizer.step
-    }
-    assert set(seen) == set(spec.sites) - own_step
+    contract.forms(built(spec), batches(spec, 1)[0], spec.sites)
 
 
 @pytest.mark.thinned(2)
@@ -83,15 +61,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
 def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> None:
     places = ",".join(able(model, norm))
     network = built(small(model, f"norm={norm}", f"norm.sites=[{places}]", f"norm.preceding_bias={policy}"))
-    batch = batches(small(model), 1)[0]
-    with models.evaluating(network, models.Noise(1, "train", range(len(next(iter(batch.values())))))):
-        loss = network(**batch)
-    assert loss.shape == () and torch.isfinite(loss)
-    loss.backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
-        # the next layer may divide out one gain of a whole layer
-        assert parameter.grad.abs().sum() > 0 or not parameter.dim(), name
+    assert not contract.gradients(network, batches(small(model), 1)[0])
 
 
 @pytest.mark.thinned(1)
@@ -99,11 +69,7 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
     batch = batches(spec, 1)[0]
-    network, other, examples = built(spec), built(spec), len(next(iter(batch.values())))
-    metrics = numbers(network.evaluate(**batch))  # of one alike: a pass may leave something for the next
-    assert all(values.shape == (examples,) for values in metrics.values())
-    if network.loss in metrics:
-        torch.testing.assert_close(metrics[network.loss].mean(), other(**batch))
+    metrics = contract.metrics(built(spec), built(spec), batch)
     if "error" in metrics:
         predictions = batch["text"].shape[1] - 1 if "text" in batch else 1
         wrong = predictions * metrics["error"]
@@ -115,11 +81,7 @@ def test_arms_share_their_initial_draws(model: str) -> None:
     """A normalizer has no part in the draws of the weights, nor has the order in which they are made."""
     without = dict(built(small(model)).named_parameters())
     for norm in [norm for norm in NORMS if able(model, norm)]:
-        network = built(small(model, *usual(model, norm), "norm.preceding_bias=drop"))
-        own = own_parameters(network)
-        for name, parameter in network.named_parameters():
-            if name not in own:
-                assert torch.equal(parameter, without[name]), (norm, name)
+        contract.draws(built(small(model, *usual(model, norm), "norm.preceding_bias=drop")), without)
     again, other = dict(built(small(model)).named_parameters()), dict(built(small(model, "seed=2")).named_parameters())
     for name, parameter in without.items():
         assert torch.equal(parameter, again[name])
@@ -203,7 +165,4 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
 def test_metrics_are_those_that_are_declared(model: str) -> None:
     """What `monitor` may name without torch: of each example, and of a whole split."""
     spec = small(model)
-    network, batch = built(spec).eval(), batches(spec, 1)[0]
-    with torch.no_grad():
-        found = {**network.evaluate(**batch), **network.whole("valid", network.collect(**batch))}
-    assert set(found) == set(spec.config["model"]["declares"]["metrics"])
+    contract.declared_metrics(built(spec).eval(), batches(spec, 1)[0], spec.config["model"]["declares"]["metrics"])

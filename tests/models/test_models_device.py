@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from devices import needs_cuda, to_meta
-from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
+from smallest import MODELS, NORMS, able, batches, built, small, usual
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from normbench.check.contract import numbers
 from normbench.config.spec import Spec
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
