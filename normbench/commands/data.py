@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -74,8 +73,7 @@ def listed(config_dir: Path | None, console: Console | None) -> dict[str, Any]:
     if console:
         for entry in sets:
             terminal.say_under(console, f"{entry['id']:<17} ", f"{entry['title']}: {entry['state']}")
-        other = "" if os.path.isdir(root) or _absent(root) else ", which is no folder that can be read"
-        say(console, f"looked in {root} (NORMBENCH_DATA){other}")
+        say(console, f"looked in {root} (NORMBENCH_DATA)")
     return {"root": str(root), "sets": sets}
 
 
@@ -91,45 +89,28 @@ def _state(config: Mapping[str, Any]) -> str:
     names = [*files.folders(config), *files.declared(config, root)]
     if not names:
         return "ready (embedded)"
-    if all(_absent(root / name) for name in names):
+    if not any((root / name).exists() for name in names):
         return f"missing. {files.remedy(config, root, names[0])}"
     if problems := data.problems(config):
         return problems[0]
-    if not (paths := files.paths(config, root)):
-        return "ready"
+    total = sum(path.stat().st_size for path in files.paths(config, root))
     remark = files.remark(config, root)
-    total = sum(path.stat().st_size for path in paths)
     return f"ready, {total / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
-
-
-def _absent(place: Path) -> bool:
-    """Whether nothing is there; False where that cannot be seen."""
-    try:
-        place.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def get(name: str, console: Console, config_dir: Path | None = None) -> dict[str, Any]:
     """Download a data set: the one command that uses the network."""
     config, root = data.made_of(compose.choice("data", name, config_dir)), data.root()
-    if not files.declared(config, root) and not files.folders(config):
-        raise BadInput(f"{name} is embedded: there is nothing to bring.")
     problems = data.problems(config)
     if "fetch" not in config["declares"]:
-        raise BadInput(f"{name}: its files are yours to bring. {problems[0] if problems else 'They are there.'}")
+        raise BadInput(f"{name}: there is nothing to fetch; {_state(config)}.")
     brought = []
     for path in files.fetch(config, root) if problems else ():
         say(console, f"brought {path}")
         brought.append(str(path))
     data.check(config)
     remark, terms = files.remark(config, root), config["declares"].get("terms", "")
-    lines = [] if brought else [f"{name} is complete below {root}"]
-    lines += [f"{name}: {remark}"] if remark else []
-    lines += [f"terms of use: {terms}"] if brought and terms else []
-    for line in lines:
-        say(console, line)
+    say(console, f"terms of use: {terms}" if brought and terms else f"{name} is complete below {root}")
+    if remark:
+        say(console, f"{name}: {remark}")
     return {"id": name, "root": str(root), "brought": brought, "remark": remark, "terms": terms}

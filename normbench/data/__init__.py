@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normbench.core import user_code
-from normbench.data import content, files, hub
+from normbench.data import files, hub
 from normbench.errors import BadInput
 from normbench.files import reading
 
@@ -102,23 +102,21 @@ def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
 
 
 def own_checksum(config: Mapping[str, Any]) -> str:
-    """Checksum of a user's set (`declares.like` or `file`): the content of its files, and its YAML's facts.
+    """Checksum of a user's set (`declares.like` or `file`): of its unpacked files, and of its YAML's facts.
 
     NormbenchError where a file is missing or damaged.
     """
-    facts = config["declares"]
-    try:
-        sums = [content.of_unchanged(path, "like" in facts) for path in files.paths(config, root())]
-    except (OSError, ValueError):
+    facts, paths = config["declares"], files.paths(config, root())
+    if not all(path.is_file() for path in paths):
         check(config)
-        raise
-    return content.checksum([sums, {key: facts[key] for key in ("classes", "features", "sizes") if key in facts}])
+    sums = list(map(files.unpacked_digest, paths))
+    return files.checksum([sums, {key: facts[key] for key in ("classes", "features", "sizes") if key in facts}])
 
 
 def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The sets that a run reads, by its configuration: its own, and those of its downstream tasks."""
-    own = config["data"]
-    return [own, *(own["declares"].get("tasks", []) if config["eval"]["tasks"] else [])]
+    chosen = config["data"]
+    return [chosen, *(chosen["declares"].get("tasks", []) if config["eval"]["tasks"] else [])]
 
 
 def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:

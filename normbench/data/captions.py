@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from normbench.core.streams import stream
-from normbench.data import Dataset, content, files, hub, words
+from normbench.data import Dataset, files, hub, words
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import BadInput
-from normbench.files import reading
 
 Config = Mapping[str, Any]
 Words = Sequence[str]
@@ -39,13 +38,10 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
 
     NormbenchError where there are more than `most` numbers allow (`data.words`); `of` names the set.
     """
-    found = words.ranks(captions, FIRST)
-    if (needed := len(found) + FIRST) > most:
-        raise BadInput(
-            f"data.words={most} is too few: the captions of data={of} have {len(found)} words, which take {needed} "
-            "numbers."
-        )
-    return found
+    numbers = words.ranks(captions, FIRST)
+    if (needed := len(numbers) + FIRST) > most:
+        raise BadInput(f"data.words={most} is too few: the words of the captions of data={of} take {needed} numbers.")
+    return numbers
 
 
 def words_by_number(numbers: Mapping[str, int]) -> list[str]:
@@ -63,8 +59,7 @@ def unit_rows(features: np.ndarray, of: str) -> Tensor:
     if features.dtype == np.float16:  # its squares end at 65504
         features = features.astype(np.float32)
     if not np.isfinite(features).all():
-        row = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
-        raise BadInput(f"{of}: row {row} holds NaN or Inf. Extract the features of that image anew.")
+        raise BadInput(f"{of} holds NaN or Inf. Extract the features anew.")
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return torch.from_numpy((features / np.where(norms > 0, norms, 1)).astype(np.float32))
 
@@ -115,7 +110,7 @@ def flickr8k_captions(config: Config, root: Path, seed: int = 0) -> Dataset:
             by_caption = vectors([[caption] for image in sentences for caption in image])
             tensors["caption_features"] = by_caption.view(len(images), count, -1)
         splits[part] = Split(**tensors)
-    copy = {"sha256": content.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
+    copy = {"sha256": files.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(name, splits, notes, copy, known)
 
 
@@ -143,7 +138,7 @@ def _numbered(paths: Sequence[Path], most: int, name: str) -> files.Arrays:
 def _rows_of_text(tokens: Path, *lists: Path) -> dict[str, list[Any]]:
     """A row an image, in the order of the token file: the list that it is in, "" if in none, and its captions."""
     captions: dict[str, dict[str, str]] = {}
-    for line in filter(None, content.text(tokens).decode("utf-8").split("\n")):
+    for line in filter(None, tokens.read_text("utf-8").split("\n")):
         key, _, caption = line.partition("\t")
         image, _, place = key.partition("#")
         # One line of the official file has the broken name 2258277193_586949ec62.jpg.1.
@@ -151,7 +146,7 @@ def _rows_of_text(tokens: Path, *lists: Path) -> dict[str, list[Any]]:
     parts: dict[str, str] = {}
     for path in lists:  # Flickr_8k.devImages.txt
         part = path.name.partition(".")[2].removesuffix("Images.txt")
-        parts |= dict.fromkeys(content.text(path).decode("utf-8").split(), part)
+        parts |= dict.fromkeys(path.read_text("utf-8").split(), part)
     in_order = [[given[place] for place in sorted(given)] for given in captions.values()]
     return {"split": [parts.get(image, "") for image in captions], "captions": in_order}
 
@@ -166,27 +161,26 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
     """The first five captions of each image, their words as the split has them (`tokens`), and its features.
 
     A number for every word of the training and validation captions, 1 for any other (order-embedding's code).
-    Validation is the first fold. `seed` is not used: the parts are fixed. NormbenchError for images without captions,
-    other numbers of images than declared, features of another length or with NaN.
+    Validation is the first fold: of the validation images, of which the split has five folds, the others are left out.
+    `seed` is not used: the parts are fixed. NormbenchError for files that are not these.
     """
     declares, name = config["declares"], str(config["name"])
-    entries, features = coco_images(root, int(declares["captions"])), _features(root, int(declares["features"]))
-    if len(features) != len(entries):
+    entries, features = coco_images(root, int(declares["captions"])), np.load(root / FEATURES, "r", allow_pickle=False)
+    if features.shape != (len(entries), declares["features"]):
         raise BadInput(
-            f"{files.as_text(root / FEATURES)} has {len(features)} rows, {files.as_text(root / JSON)} {len(entries)} "
-            "images: a row each, in its order. Extract the features anew."
+            f"{files.as_text(root / FEATURES)} is of {features.shape}: it needs a row of {declares['features']} for "
+            f"each of the {len(entries)} images of {JSON}, in its order. Extract the features anew."
         )
     rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
     for row, entry in enumerate(entries):
         rows[entry["split"]].append(row)
-    for part, wanted in (declares["sizes"] | {"valid": int(config["fold"])}).items():
-        # Of the validation images, of which the split has five folds, the others are left out.
-        if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
-            raise BadInput(
-                f"{files.as_text(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
-                "Karpathy's split. Bring it anew."
-            )
     rows["valid"] = rows["valid"][: int(config["fold"])]
+    sizes = declares["sizes"] | {"valid": int(config["fold"])}
+    if (given := {part: len(chosen) for part, chosen in rows.items()}) != sizes:
+        raise BadInput(
+            f"{files.as_text(root / JSON)} has images for {given} instead of {sizes}: it is not Karpathy's split. "
+            "Bring it anew."
+        )
     texts = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
     vocabulary = (caption for part in ("train", "valid") for image in texts[part] for caption in image)
     numbers = ranks(vocabulary, int(config["words"]), name)
@@ -201,44 +195,22 @@ def coco(config: Config, root: Path, seed: int = 0) -> Dataset:
         for part, chosen in rows.items()
     }
     sums = [files.digest(root / file) for file in (JSON, FEATURES)]
-    copy = {"sha256": content.checksum(sums), "deviations": []}
+    copy = {"sha256": files.checksum(sums), "deviations": []}
     return Dataset(name, splits, copy=copy, words=words_by_number(numbers))
 
 
 def coco_images(root: Path, count: int) -> list[dict[str, Any]]:
     """Every image of the split in its order: `file`, part (`split`) and the words of its first `count` captions."""
-    path = root / JSON
     try:
-        found = [
+        return [
             {
                 "file": str(Path(image.get("filepath", ""), image["filename"])),
                 "split": COCO_SPLITS[image["split"]],
                 "captions": [list(map(str, sentence["tokens"])) for sentence in image["sentences"][:count]],
             }
-            for image in json.loads(content.text(path))["images"]
+            for image in json.loads((root / JSON).read_bytes())["images"]
         ]
-    except FileNotFoundError:
-        raise BadInput(f"{files.as_text(path)} is missing: Karpathy's split, which only you can bring.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise BadInput(
-            f"{files.as_text(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it "
-            "anew."
+            f"{files.as_text(root / JSON)} is not Karpathy's dataset_coco.json ({error!r}). Bring it anew."
         ) from None
-    if few := [image for image in found if len(image["captions"]) < count]:
-        raise BadInput(
-            f"{files.as_text(path)}: {few[0]['file']} has {len(few[0]['captions'])} captions instead of {count}."
-        )
-    return found
-
-
-def _features(root: Path, length: int) -> np.ndarray:
-    """Read as they are asked for: (images, length)."""
-    path = root / FEATURES
-    try:
-        found = np.lib.format.open_memmap(path, "r")
-        if found.ndim == 2 and found.shape[1] == length and np.issubdtype(found.dtype, np.floating):
-            return found
-        reason = f"it has {found.dtype} of shape {found.shape}"
-    except reading.NO_ARCHIVE as error:
-        reason = str(error)
-    raise BadInput(f"{files.as_text(path)} is no .npy file of {length} floats an image ({reason}). Extract it anew.")

@@ -22,7 +22,6 @@ from normbench.core.streams import stream
 from normbench.data import Dataset, files, made_of, triples
 from normbench.data import novels as novel_files
 from normbench.data import words as of_words
-from normbench.data.content import text as read_text
 from normbench.data.examples import Ragged, Split
 from normbench.data.words import Numbers, ranked, with_progress
 from normbench.errors import BadInput
@@ -123,9 +122,9 @@ def cnn_cloze(config: Config, root: Path, seed: int = 0) -> Dataset:
 def _cnn(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: int) -> files.Arrays:
     codes, sums = Numbers(), hashlib.sha256()
     arrays: files.Arrays = {}
-    for part, found in paths.items():
+    for part, paths_of_part in paths.items():
         questions = []
-        for path in with_progress(found, f"questions for {part}"):
+        for path in with_progress(paths_of_part, f"questions for {part}"):
             document, question, answer = cnn_question(path, sums, entities, sentences)
             questions.append(([codes[w] for w in document], [codes[w] for w in question], codes[answer]))
         arrays |= _packed(part, questions)
@@ -145,32 +144,30 @@ def _cnn(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: 
 
 def cnn_question(path: Path, sums: Any, entities: int, sentences: int) -> tuple[list[str], list[str], str]:
     """Words of the document and of the question, and the answer, of one file, whose text is added to `sums`."""
-    body = read_text(path)
+    body = path.read_bytes()
     sums.update(body)
     try:
         _, document, question, answer, _ = (block.strip() for block in body.decode("utf-8").lower().split("\n\n", 4))
-        asked = question.split()
-        if not (document and MARKER.fullmatch(answer) and "@placeholder" in asked):
-            raise ValueError("it lacks a document, the blank of its question or an entity as its answer")
     except ValueError as error:
         raise BadInput(f"{files.as_text(path)} is damaged ({error}). Unpack it again from cnn.tgz.") from None
+    query = question.split()
     highest = max(int(number) for number in MARKER.findall(f"{document} {question} {answer}"))
     if highest >= entities:
         raise BadInput(
             f"{files.as_text(path)} has @entity{highest}, beyond data.entities={entities}: give more, such as "
             f"data.entities={highest + 1}."
         )
-    chosen = relevant(document, asked, sentences)
-    return chosen[:-1] or chosen, asked[:-1] if "@placeholder" in asked[:-1] else asked, answer
+    chosen = relevant(document, query, sentences)
+    return chosen[:-1] or chosen, query[:-1] if "@placeholder" in query[:-1] else query, answer
 
 
 def relevant(document: str, question: list[str], sentences: int) -> list[str]:
     """The words of so many sentences of the document that have most of the question, in their order."""
     wanted = {word for word in question if word[-1].isalnum() and word not in STOP_WORDS and word != "@placeholder"}
-    found = [sentence.split() for sentence in SENTENCE.split(document)]
-    scores = [sum(2 if MARKER.fullmatch(word) else 1 for word in wanted.intersection(sentence)) for sentence in found]
-    best = sorted(sorted(range(len(found)), key=lambda place: -scores[place])[:sentences])
-    return [word for place in best for word in found[place]]
+    texts = [sentence.split() for sentence in SENTENCE.split(document)]
+    scores = [sum(2 if MARKER.fullmatch(word) else 1 for word in wanted.intersection(text)) for text in texts]
+    best = sorted(sorted(range(len(texts)), key=lambda place: -scores[place])[:sentences])
+    return [word for place in best for word in texts[place]]
 
 
 # --- novels -----------------------------------------------------------------------------------------------------------
@@ -228,9 +225,9 @@ def _novels(paths: Sequence[Path], words: int, entities: int, length: int, candi
     vocabulary = _Vocabulary()
     novels, counts = {}, np.zeros(0, np.int64)
     for name in with_progress(list(sentences), "novels"):
-        novels[name], seen = vocabulary.read(sentences.pop(name))
+        novels[name], counted = vocabulary.read(sentences.pop(name))
         if belongs[name] == "train":
-            counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
+            counts = np.pad(counts, (0, len(counted) - len(counts))) + counted
     counts = np.pad(counts, (0, len(vocabulary.small) - len(counts)))
     numbers = ranked(counts, ENTITY + entities, words)
     names = of_words.words_by_number(vocabulary.small, numbers, words, first_words(entities))
@@ -304,11 +301,10 @@ def _novel_questions(
     before = np.concatenate([[0], novel.named.cumsum()]).tolist()  # names before a place
     places = zip(begins.tolist(), starts.tolist(), novel.ends.tolist(), draw.random(len(starts)).tolist(), strict=True)
     for begin, start, end, chance in places:
-        mentioned, asked = (
-            set(names[before[begin] : before[start]]),
-            list(dict.fromkeys(names[before[start] : before[end]])),
-        )
-        blank, both = asked[int(chance * len(asked))], dict.fromkeys(names[before[begin] : before[end]])
+        mentioned = set(names[before[begin] : before[start]])
+        candidate_blanks = list(dict.fromkeys(names[before[start] : before[end]]))
+        blank = candidate_blanks[int(chance * len(candidate_blanks))]
+        both = dict.fromkeys(names[before[begin] : before[end]])
         if (
             not QUESTION <= end - start <= length
             or len(mentioned) < candidates

@@ -1,17 +1,18 @@
-"""The files of a data set on disk: where they are, whether they are the declared ones, and arrays made of them."""
+"""The files of a data set: where they lie below the data folder, whether they are the declared ones, how they come."""
 
 from __future__ import annotations
 
+import functools
+import gzip
 import hashlib
+import json
 import os
-import re
-import stat
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normbench.data import content
-from normbench.errors import BadInput, class_of
+from normbench.errors import BadInput
 from normbench.files import reading, scratch
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Config = Mapping[str, Any]
 Arrays = dict[str, "np.ndarray"]
 TIMEOUT = 20.0  # seconds without an answer or a byte, after which the next address is asked
+GZIP = b"\x1f\x8b"
+ELSEWHERE = "point NORMBENCH_DATA at another folder"
 
 
 def declared(config: Config, root: Path) -> dict[str, list[str]]:
@@ -28,7 +31,7 @@ def declared(config: Config, root: Path) -> dict[str, list[str]]:
     Of a set that is fetched in other files than published runs have read, those of the two that are there.
     """
     files, public = config["declares"].get("files") or {}, _public(config)
-    names = public if public and not all(os.path.isfile(root / name) for name in files) else files
+    names = public if public and not all((root / name).is_file() for name in files) else files
     return {name: list(filter(None, (files.get(name), public.get(name)))) for name in names}
 
 
@@ -53,24 +56,9 @@ def paths(config: Config, root: Path) -> list[Path]:
     return [root / name for name in declared(config, root)]
 
 
-def by_number(name: Path | str) -> list[Any]:
-    """A key that sorts names by the numbers in them: p2 before p10."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(name))]
-
-
 def listed(config: Config, root: Path, name: str) -> list[Path]:
-    """The set's files in a declared folder, in the order of their names.
-
-    NormbenchError for one that is no file: to open a pipe would wait for ever.
-    """
-    files = []
-    with os.scandir(root / name) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.name.lower().endswith(folders(config)[name]) and not entry.name.startswith("."):
-                if not entry.is_file():
-                    raise BadInput(f"{as_text(Path(entry.path))} is not a file. Move it away.")
-                files.append(Path(entry.path))
-    return files
+    """The set's files in a declared folder, in the order of their names."""
+    return sorted((root / name).glob(f"*{folders(config)[name]}"))
 
 
 def title(config: Config) -> str:
@@ -95,77 +83,22 @@ def remedy(config: Config, root: Path, name: str) -> str:
     return f"Place it at {as_text(root / name)}"
 
 
-# --- are they the declared ones? --------------------------------------------------------------------------------------
-
-
 def problems(config: Config, root: Path) -> list[str]:
-    """One line per missing or damaged file, or empty folder; empty where all have the declared sums, or their content
-    together that of the set: numpy and pyarrow write the same content in other bytes.
-    """
-    names = {**dict.fromkeys(folders(config), ()), **declared(config, root)}
-    lines = [line for name, sums in names.items() if (line := _problem(config, root, name, sums))]
-    return [] if lines and _has_declared_content(config, root) else lines
-
-
-def _has_declared_content(config: Config, root: Path) -> bool:
-    files = paths(config, root)
-    if not all(map(os.path.isfile, files)):  # to open a pipe would wait for ever
-        return False
-    try:
-        return content.checksum(list(map(content.of, files))) == config["declares"].get("sha256")
-    except (OSError, ValueError):
-        return False
-
-
-def _problem(config: Config, root: Path, name: str, sums: Sequence[str]) -> str:
-    """The error line for a file or folder of the set; "" where it has one of these sums, or is whole without one."""
-    declares, path, ending = config["declares"], root / name, folders(config).get(name)
-    absent, repair = f"{title(config)} is not in {as_text(root)}", remedy(config, root, name)
-    try:
-        if ending:
-            if listed(config, root, name):
-                return ""
-            raise FileNotFoundError
-        if not stat.S_ISREG(path.stat().st_mode):  # first, because opening a pipe would block
-            kind = "folder" if path.is_dir() else "device or pipe"
-            return f"{as_text(path)} is not a file but a {kind}. Move it away. {repair}."
-        if not sums:
-            if "like" in declares:
-                content.of_unchanged(path)
-            return ""
-        given = {kind: digest(path, kind) for kind in map(algorithm, sums)}
-        if set(sums) & set(given.values()):
-            return ""
-        kind = algorithm(sums[0])
-        if {"like", "file"} & declares.keys():
-            return (
-                f"{as_text(path)} has {kind} {given[kind]}, declares.files of data={config['name']} has {sums[0]}. "
-                "Place that file there, or declare the sum of this one."
+    """One line per file that is missing or not the declared one, and per folder without files."""
+    lines, absent = [], f"{title(config)} is not in {as_text(root)}"
+    for name, ending in folders(config).items():
+        if not listed(config, root, name):
+            lines.append(f"{absent}: {name} has no {ending} files. {remedy(config, root, name)}, or {ELSEWHERE}.")
+    for name, sums in declared(config, root).items():
+        path = root / name
+        if not path.is_file():
+            lines.append(f"{absent}: {path.name} is missing. {remedy(config, root, name)}, or {ELSEWHERE}.")
+        elif sums and (kind := algorithm(sums[0])) and (given := digest(path, kind)) not in sums:
+            lines.append(
+                f"{as_text(path)} is damaged, or of another set: its {kind} is {given} instead of {sums[0]}. Move "
+                f"it away, or {ELSEWHERE}. {remedy(config, root, name)}."
             )
-        reason = f"{kind} {given[kind][:4]}… instead of {sums[0][:4]}…"
-    except (FileNotFoundError, NotADirectoryError):
-        # `ls` lists a dead link: say so.
-        link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-        lacks = f"{name} has no {ending} files" if ending else f"{path.name} is missing"
-        return f"{absent}: {lacks}{link}. {repair}, or point NORMBENCH_DATA at it."
-    except OSError as error:
-        why = error.strerror or error
-        return f"{as_text(path)} cannot be read: {why}. Make it readable, or point NORMBENCH_DATA at another copy."
-    except ValueError as error:
-        reason = str(error)
-    source = f"; if another program packed it, set data.source={as_text(path.parent)}" if "source" in config else ""
-    return (
-        f"{as_text(path)} is damaged, or of another set ({reason}{_looks_like(path)}). Move it away, or point "
-        f"NORMBENCH_DATA at another copy{source}. {repair}."
-    )
-
-
-def _looks_like(path: Path) -> str:
-    """A hint why a file is wrong, such as '; it is an HTML page', or '' where nothing can be said."""
-    with path.open("rb") as file:
-        start = file.read(512).lstrip().lower()
-    is_page = start.startswith((b"<!doctype html", b"<html"))
-    return "; it is an HTML page" if is_page else "" if start else "; it is empty"
+    return lines
 
 
 def algorithm(checksum: str) -> str:
@@ -174,9 +107,34 @@ def algorithm(checksum: str) -> str:
 
 
 def digest(path: Path, kind: str = "sha256") -> str:
-    """The `md5` or `sha256` of a file, in hex; OSError as `open` and `read` raise it."""
+    """The `md5` or `sha256` of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+
+
+def unpacked(path: Path) -> bytes:
+    """The bytes of a file that may be packed by gzip; NormbenchError for one that is not whole."""
+    body = path.read_bytes()
+    try:
+        return gzip.decompress(body) if body.startswith(GZIP) else body
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadInput(f"{as_text(path)} is no whole gzip file: {error}.") from error
+
+
+def unpacked_digest(path: Path) -> str:
+    """The sha256 of a file's unpacked bytes, taken once for a file of this size and time."""
+    status = path.stat()
+    return _unpacked_digest(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache
+def _unpacked_digest(path: Path, size: int, time: int) -> str:
+    return hashlib.sha256(unpacked(path)).hexdigest()
+
+
+def checksum(sums: Any) -> str:
+    """One sha256 of all these sums."""
+    return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 # --- from the network -------------------------------------------------------------------------------------------------
@@ -185,41 +143,29 @@ def digest(path: Path, kind: str = "sha256") -> str:
 def fetch(config: Config, root: Path) -> Iterator[Path]:
     """Download the set's missing files one by one; a place that fails is followed by the next one.
 
-    A file that is there is left, whatever it is. NormbenchError if one cannot be fetched or stored.
+    A file that is there is left, whatever it is. NormbenchError if one cannot be fetched.
     """
     import pooch
     import requests
 
     pooch.get_logger().setLevel("WARNING")
-    for name, checksum in _public(config).items():
-        path, kind, failed = root / name, algorithm(checksum), []
+    for name, known in _public(config).items():
+        path, kind, failed = root / name, algorithm(known), []
         if os.path.lexists(path):
             continue
         for address in config["declares"]["fetch"]["from"]:
-            ask = pooch.HTTPDownloader(timeout=TIMEOUT)
+            downloader = pooch.HTTPDownloader(timeout=TIMEOUT)
             try:
-                pooch.retrieve(address + path.name, f"{kind}:{checksum}", path.name, path.parent, downloader=ask)
+                pooch.retrieve(address + path.name, f"{kind}:{known}", path.name, path.parent, downloader=downloader)
                 break
             except (requests.RequestException, ValueError) as error:  # ValueError: another file than the declared one
-                failed.append(f"{address}: {_reason(error)}")
-            except OSError as error:
-                raise class_of(error)(
-                    f"{title(config)} cannot be written to {as_text(root)}: {error.strerror or error}. Make room or "
-                    "point NORMBENCH_DATA at a folder that you can write to."
-                ) from error
+                failed.append(f"{address}: {error}")
         else:
             raise BadInput(
                 f"{path.name} could not be fetched ({'; '.join(failed)}). Try again later, or place it at "
-                f"{as_text(path)} by hand ({kind} {checksum})."
+                f"{as_text(path)} by hand ({kind} {known})."
             )
         yield path
-
-
-def _reason(error: BaseException) -> str:
-    """Of an exception the words of the one at its bottom, in one line: Connection refused."""
-    while bottom := error.__cause__ or error.__context__:
-        error = bottom
-    return " ".join((getattr(error, "strerror", None) or str(error)).split())
 
 
 # --- arrays that take long to make ------------------------------------------------------------------------------------
@@ -245,7 +191,7 @@ def cached(
 
     name = str(config["name"])
     stamps = [(str(path.absolute()), (status := path.stat()).st_size, status.st_mtime_ns) for path in of]
-    target = cache(name) / f"{content.checksum([stamps, config['declares'].get('maths'), facts])[:32]}.npz"
+    target = cache(name) / f"{checksum([stamps, config['declares'].get('maths'), facts])[:32]}.npz"
     try:
         # numpy checks the CRC-32 of every array as it reads.
         with np.load(target, allow_pickle=False) as arrays:

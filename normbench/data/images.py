@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from normbench.core.streams import stream
-from normbench.data import Dataset, content, files, hub
+from normbench.data import Dataset, files, hub
 from normbench.data.examples import Split
 from normbench.errors import BadInput
 
@@ -59,8 +60,8 @@ def standardized(images: np.ndarray, targets: np.ndarray, rows: np.ndarray, by: 
         part = out[start : start + CHUNK]
         np.subtract(images[rows[start : start + CHUNK]], mean, out=part)
         part *= scale
-    found = torch.from_numpy(targets[rows].astype(np.int64))
-    return Split(inputs=inputs, targets=found, index=torch.from_numpy(rows))
+    chosen = torch.from_numpy(targets[rows].astype(np.int64))
+    return Split(inputs=inputs, targets=chosen, index=torch.from_numpy(rows))
 
 
 def random_parts(config: Config, count: int, tests: int, seed: int) -> dict[str, np.ndarray]:
@@ -101,10 +102,7 @@ def mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
 
 def part(config: Config, name: str, *paths: Path) -> Split:
     """The part `train` or `test` of MNIST, from its files of images and of labels."""
-    try:
-        images, labels = map(content.idx, paths)
-    except ValueError as error:  # a file of a user's own set, whose declared sum says nothing of its format
-        raise BadInput(f"{' or '.join(map(files.as_text, paths))}: {error}.") from error
+    images, labels = map(idx, paths)
     facts = config["declares"]
     rows, pixels, classes = int(facts["sizes"][name]), int(facts["features"]), int(facts["classes"])
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
@@ -116,6 +114,19 @@ def part(config: Config, name: str, *paths: Path) -> Split:
         )
     inputs = torch.from_numpy(images.reshape(rows, pixels).astype(np.float32)).div_(255)
     return Split(inputs=inputs, targets=torch.from_numpy(labels.astype(np.int64)))
+
+
+def idx(path: Path) -> np.ndarray:
+    """The array in a file of MNIST's format: 0, 8 (for bytes), axes, lengths, values; whole numbers big-endian.
+
+    NormbenchError for another file: of a user's own set, whose declared sum says nothing of the format.
+    """
+    body = files.unpacked(path)
+    try:
+        axes = np.frombuffer(body, ">u4", body[3], 4).tolist()
+        return np.frombuffer(body, np.uint8, offset=4 + 4 * body[3]).reshape(axes)
+    except (LookupError, ValueError) as error:
+        raise BadInput(f"{files.as_text(path)} is no whole file of MNIST's format: {error}.") from error
 
 
 def binarized_mnist(config: Config, root: Path, seed: int = 0) -> Dataset:
@@ -160,14 +171,14 @@ def _copy(config: Config, arrays: files.Arrays) -> dict[str, Any]:
     official = config["declares"]["batches"]
     approximate = {part: int((~arrays[f"{part}_exact"]).sum()) for part in hub.PARTS}
     total = sum(len(arrays[f"{part}_labels"]) for part in hub.PARTS)
-    found = dict(zip(official, arrays["sums"].tolist(), strict=True))
+    sums = dict(zip(official, arrays["sums"].tolist(), strict=True))
     deviations = []
-    if found != official and any(approximate.values()):
+    if sums != official and any(approximate.values()):
         counts = ", ".join(f"{count} {part}" for part, count in approximate.items())
         deviations.append(f"CIFAR-10: {sum(approximate.values())} of the {total} images are approximate ({counts})")
-    elif found != official:
+    elif sums != official:
         deviations.append("CIFAR-10: the images are not those of the official archive, or in another order")
-    return {"sha256": content.checksum(found), "deviations": deviations}
+    return {"sha256": files.checksum(sums), "deviations": deviations}
 
 
 def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays:
@@ -176,22 +187,20 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
     These sums are of records as in the official files, so that a copy of the same images in the same order has the
     published ones, however it is packed.
     """
-    facts, source = config["declares"], bool(config.get("source"))
-    official, shape = facts["batches"], tuple(facts["shape"])
+    from PIL import Image
+
+    facts = config["declares"]
+    official = facts["batches"]
     arrays: files.Arrays = {}
     sums: dict[str, str] = {}
     for part in hub.PARTS:
-        # The hub's set has no approximate images, and so no column `exact`.
-        table = hub.columns(paths[part], "img", "label", "exact?")
-        count = facts["sizes"][part]
-        hub.check_labels(f"CIFAR-10's {part} files", "images", table["label"], count, facts["classes"])
-        pixels = np.empty((count, *shape), np.uint8)
-        for place, image in enumerate(hub.images(table["img"], f"CIFAR-10's {part} image")):
-            if (size := (image.height, image.width, 3)) != shape:
-                raise BadInput(f"CIFAR-10's {part} image {place} is of {size} instead of {shape}.")
-            pixels[place] = image
+        table = hub.columns(paths[part], "img", "label")
+        count = len(table["label"])
+        pixels = np.empty((count, *facts["shape"]), np.uint8)
+        for place, row in enumerate(table["img"]):
+            pixels[place] = Image.open(io.BytesIO(row["bytes"])).convert("RGB")
         labels = np.array(table["label"], np.uint8)
-        exact = np.array(table.get("exact", [True] * count), bool)
+        exact = np.array(table.get("exact", [True] * count), bool)  # the hub's set has no approximate images
         names = [name for name in official if name.startswith("test") == (part == "test")]
         rows = np.array_split(np.arange(count), len(names))
         made = [_record_sum(labels[order], pixels[order]) for order in rows]
@@ -202,9 +211,8 @@ def _decode(config: Config, paths: Mapping[str, Sequence[Path]]) -> files.Arrays
             pixels, labels, exact, made = pixels[order], labels[order], exact[order], published
         arrays |= {f"{part}_images": pixels, f"{part}_labels": labels, f"{part}_exact": exact}
         sums |= dict(zip(names, made, strict=True))
-    sum_here, official_sum = content.checksum(sums), content.checksum(official)
-    if source and sum_here not in (official_sum, facts["copy"]):
-        raise hub.refusal(config, "images", sum_here, official_sum)
+    if config.get("source") and files.checksum(sums) not in (files.checksum(official), facts["copy"]):
+        raise hub.refusal(config, f"has other images than data={config['name']} declares")
     arrays["sums"] = np.array([sums[name] for name in official])
     return arrays
 

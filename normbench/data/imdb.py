@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, content, files, hub, images
+from normbench.data import Dataset, files, hub, images
 from normbench.data.examples import Split
 from normbench.data.words import ranks
 
@@ -47,7 +49,7 @@ def imdb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         splits[name] = Split(
             inputs=torch.from_numpy(inputs), targets=torch.from_numpy(labels), index=torch.from_numpy(chosen)
         )
-    copy = {"sha256": content.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
+    copy = {"sha256": files.checksum(config["declares"]["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(str(config["name"]), splits, notes, copy)
 
 
@@ -64,22 +66,22 @@ def _encoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], wor
 
 def _reviews(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> dict[str, list[tuple[str, int]]]:
     """Texts and labels by part, in the declared order; NormbenchError unless they are those declared."""
-    orders = {}  # of each part: as its files have it, and as if these were in the archive's order
+    orders = {}  # of each part: as its files have it, and as if these were in the archive's order; with their sums
     for part in hub.PARTS:
         table = hub.columns(paths[part], *COLUMNS)
-        count = config["declares"]["sizes"][part]
-        hub.check_labels(f"IMDB's {part} files", "reviews", table["label"], count, 2)
         rows = list(zip(*(table[column] for column in COLUMNS), strict=True))
-        orders[part] = [(order, _sum(order)) for order in (rows, [rows[place] for place in as_in_archive(count // 2)])]
+        archived = [rows[place] for place in as_in_archive(len(rows) // 2)]
+        orders[part] = [(rows, _sum(rows)), (archived, _sum(archived))]
     for chosen in itertools.product(*orders.values()):
-        checksum = content.checksum([part_sum for _, part_sum in chosen])
-        if checksum == config["declares"]["sha256"]:
+        if files.checksum([part_sum for _, part_sum in chosen]) == config["declares"]["sha256"]:
             return {part: rows for part, (rows, _) in zip(orders, chosen, strict=True)}
-    raise hub.refusal(config, "reviews", checksum, config["declares"]["sha256"])
+    raise hub.refusal(config, f"has other reviews than data={config['name']} declares")
 
 
-def _sum(rows: list[tuple[str, int]]) -> str:
-    return content.of_rows(COLUMNS, [list(zip(*rows, strict=True))])
+def _sum(rows: Sequence[tuple[str, int]]) -> str:
+    """The sha256 of a line a row, each a JSON list, below one of the columns' names."""
+    lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in (COLUMNS, *rows))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def as_in_archive(half: int) -> list[int]:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from normbench.data import content, files, hub
+from normbench.data import files, hub
 
 _WORDS = (
     "Mr Mrs Ms Messrs Mme Mlle Mdlle M Dr Prof Rev Revd Hon St Sr Jr Esq Capt Col Gen Lieut Lt Maj Sergt Sgt Corp "
@@ -46,7 +46,7 @@ def books(paths: Sequence[Path]) -> dict[str, list[str]]:
 def checksum(paths: Sequence[Path]) -> str:
     """Of the copy that is read, for a run's records."""
     sums = [files.digest(path) for path in paths]
-    return sums[0] if len(sums) == 1 else content.checksum(sums)
+    return sums[0] if len(sums) == 1 else files.checksum(sums)
 
 
 def paragraphs(text: str) -> Iterator[str]:

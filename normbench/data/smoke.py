@@ -31,11 +31,11 @@ Config = Mapping[str, Any]
 
 
 def _check(config: Config, *drawn: bytes | np.ndarray) -> None:
-    found, declared = hashlib.sha256(b"".join(map(bytes, drawn))).hexdigest(), config["declares"]["sha256"]
-    if found != declared:
+    checksum, declared = hashlib.sha256(b"".join(map(bytes, drawn))).hexdigest(), config["declares"]["sha256"]
+    if checksum != declared:
         raise BadInput(
-            f"data={config['name']} is not the declared set (sha256 {found[:8]}… instead of {declared[:8]}…): numpy's "
-            "random numbers or scikit-learn's digits are others. Reinstall numpy and scikit-learn."
+            f"data={config['name']} is not the declared set (sha256 {checksum[:8]}… instead of {declared[:8]}…): "
+            "numpy's random numbers or scikit-learn's digits are others. Reinstall numpy and scikit-learn."
         )
 
 
@@ -53,9 +53,9 @@ def embedded() -> tuple[np.ndarray, np.ndarray]:
 
     Read from its file: the import of scikit-learn takes longer than many a run.
     """
-    found = importlib.util.find_spec("sklearn")
-    assert found is not None and found.origin is not None
-    rows = np.loadtxt(Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    spec = importlib.util.find_spec("sklearn")
+    assert spec is not None and spec.origin is not None
+    rows = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     return rows[:, :-1], rows[:, -1].astype(np.int64)
 
 
@@ -301,8 +301,8 @@ def _questions(seed: int, part: str, count: int, words: int, entities: int, leng
         who = np.concatenate([draw.choice(entities, 2, replace=False), draw.integers(0, entities, sentences - 2)])
         facts = np.stack([ENTITY + who, first + verb, first + verbs + object_, np.full(sentences, stop)], 1)
         facts = draw.permutation(facts)
-        asked = facts[draw.integers(0, sentences)].tolist()
-        made.append((facts.flatten().tolist(), [BLANK, *asked[1:3]], asked[0]))
+        fact = facts[draw.integers(0, sentences)].tolist()
+        made.append((facts.flatten().tolist(), [BLANK, *fact[1:3]], fact[0]))
     return made
 
 

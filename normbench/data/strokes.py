@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, Scale, content, files
+from normbench.data import Dataset, Scale, files
 from normbench.data.examples import Ragged, Split
 from normbench.errors import BadInput
 
@@ -72,8 +70,6 @@ def _cut(lines: Lines, rows: np.ndarray, points: int) -> tuple[np.ndarray, np.nd
 
 # --- IAM-OnDB ---------------------------------------------------------------------------------------------------------
 
-FORM = re.compile(r"[a-z]\d\d-\d+[a-z]?")
-
 
 def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Lines as `splits` gives them, in the files' order; nothing depends on the seed.
@@ -86,7 +82,7 @@ def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     every run the same. `copy` says which.
     """
     facts, (npz, tsv) = config["declares"], files.paths(config, root)
-    rows = content.text(tsv).decode("utf-8").removesuffix("\n").split("\n")
+    rows = tsv.read_text("utf-8").removesuffix("\n").split("\n")
     ids, texts = zip(*(row.split("\t", 1) for row in rows), strict=True)
     with np.load(npz, allow_pickle=False) as arrays:
         ends = np.unpackbits(arrays["eos"], count=len(arrays["dxy"]))
@@ -104,7 +100,7 @@ def iam_ondb(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         if listed
         else "forms drawn here, and a writer may be in both: the owners' lists are not at hand"
     )
-    copy = {"sha256": content.checksum(sums | facts["files"]), "deviations": [remark]}
+    copy = {"sha256": files.checksum(sums | facts["files"]), "deviations": [remark]}
     alphabet, names = facts["alphabet"], ", ".join(name for given in facts["lists"].values() for name in given)
     made, scale = splits(lines, parts, int(config["points"]), alphabet)
     note = remark if listed else f"{remark} (below {files.as_text(root)}: {names})"
@@ -132,28 +128,20 @@ def _read_lists(facts: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[
     Where all lists but those of the part `rest` lie there, as they are passed on, that part has all other forms.
     """
     lists, rest = facts["lists"], facts["rest"]
-    found = {name: root / name for given in lists.values() for name in given}
-    lacking = [name for name, path in found.items() if not os.path.lexists(path)]  # a dead link is one that was meant
-    if len(lacking) == len(found):
+    present = {name: root / name for names in lists.values() for name in names if (root / name).is_file()}
+    if not present:
         return {}, {}
-    if lacking and lacking != lists[rest]:
-        raise BadInput(
-            f"{files.as_text(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
-            "Place it beside the others, or move those away."
-        )
-    parts: dict[str, set[str]] = {part: set() for part in lists}
-    for part, name in [(part, name) for part, given in lists.items() for name in given if name not in lacking]:
-        try:
-            named = content.text(found[name]).decode().split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{files.as_text(root / name)} cannot be read: {error}.") from None
-        twice = set(named) & set().union(*parts.values())
-        if not named or twice or not all(map(FORM.fullmatch, named)):
+    parts: dict[str, set[str]] = {}
+    for part, names in lists.items():
+        lacking = [name for name in names if name not in present]
+        if lacking and (part != rest or len(lacking) < len(names)):
             raise BadInput(
-                f"{files.as_text(root / name)} is no list of forms (a01-000u), each in one of the lists: "
-                f"{next((form[:50] for form in named if form in twice or not FORM.fullmatch(form)), 'it is empty')}."
+                f"{files.as_text(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
+                "Place it beside the others, or move those away."
             )
-        parts[part].update(named)
-    if lacking:
-        parts[rest] = forms - set().union(*parts.values())
-    return parts, {name: content.of(path) for name, path in found.items() if name not in lacking}
+        parts[part] = {form for name in names if name in present for form in present[name].read_text("utf-8").split()}
+    trained = set().union(*(named for part, named in parts.items() if part != rest))
+    parts[rest] = parts[rest] or forms - trained
+    if twice := parts[rest] & trained:
+        raise BadInput(f"{min(twice)} is in the owners' lists for {rest} and in others. Place the owners' lists there.")
+    return parts, {name: files.digest(path) for name, path in present.items()}

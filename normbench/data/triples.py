@@ -66,7 +66,7 @@ def book_corpus(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset
         paths = hub.parts(config, root)["train"]
     else:
         (folder,) = files.folders(config)
-        paths = sorted(files.listed(config, root, folder), key=files.by_number)
+        paths = files.listed(config, root, folder)
     make = functools.partial(_corpus, paths, source)
     return _dataset(
         config,
@@ -130,10 +130,7 @@ def _corpus(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
 
 def _texts(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
-        for row, text in enumerate(hub.columns([path], "text")["text"]):
-            if not isinstance(text, str):
-                raise BadInput(f"{files.as_text(path)}: text of row {row} is no text but {str(text)[:50]}.")
-            yield text
+        yield from hub.columns([path], "text")["text"]
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[str]:
@@ -156,7 +153,7 @@ def made(
     sentences, or a part without a triple.
     """
     codes = Numbers()
-    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
+    by_part: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
     counts = np.zeros(0, np.int64)
     for book in with_progress(books, "books"):
         texts = [text for sentence in read(book) if (text := split(sentence))]
@@ -164,22 +161,22 @@ def made(
         lengths = np.array(list(map(len, texts)), np.int32)
         if len(lengths) < 3:
             raise BadInput(f"{book} has {len(lengths)} sentences: a triple takes three. Add to it, or take it away.")
-        found[belongs[book]].append((tokens, lengths))
+        by_part[belongs[book]].append((tokens, lengths))
         if belongs[book] == "train":
-            seen = np.bincount(tokens, minlength=len(codes))
-            counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
+            counted = np.bincount(tokens, minlength=len(codes))
+            counts = np.pad(counts, (0, len(counted) - len(counts))) + counted
     numbers = ranked(np.pad(counts, (0, len(codes) - len(counts))), FIRST, words)
     arrays: Arrays = {"words": words_by_number(codes, numbers, words, ["<end>", "<unknown>"])}
     for part in PARTS:
-        arrays |= _part(part, found.pop(part), numbers, length)
+        arrays |= _part(part, by_part.pop(part), numbers, length)
     return arrays
 
 
 def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.ndarray, length: int) -> Arrays:
-    lengths = np.concatenate([own for _, own in books])
+    lengths = np.concatenate([sentences for _, sentences in books])
     short = lengths <= length
     around = short[:-2] & short[2:]
-    ends = np.array([len(own) for _, own in books]).cumsum()
+    ends = np.array([len(sentences) for _, sentences in books]).cumsum()
     edges = np.concatenate([ends - 1, ends])  # the last of a book, and the first of the next
     middle, dropped = (
         np.setdiff1d(np.flatnonzero(short[1:-1] & with_both) + 1, edges) for with_both in (around, ~around)
@@ -255,9 +252,9 @@ def different(part: Split, most: int) -> list[list[int]]:
         rows = np.ascontiguousarray(values[offsets[places][:, None] + np.arange(length)])
         _, first = np.unique(rows.view(np.dtype((np.void, rows.itemsize * length))), return_index=True)
         firsts.append(places[first])
-    found = np.sort(np.concatenate(firsts))
-    count = min(most, len(found))
-    return [values[offsets[k] : offsets[k + 1]].tolist() for k in found[np.arange(count) * len(found) // count]]
+    first = np.sort(np.concatenate(firsts))
+    count = min(most, len(first))
+    return [values[offsets[k] : offsets[k + 1]].tolist() for k in first[np.arange(count) * len(first) // count]]
 
 
 def encoded(sentence: str, numbers: Mapping[str, int]) -> list[int]:

@@ -57,12 +57,12 @@ def words_by_number(codes: Mapping[str, int], numbers: np.ndarray, words: int, f
 
     "" for a number without a word.
     """
-    found = np.full(words, "", dtype=object)
-    found[: len(first)] = first
+    texts = np.full(words, "", dtype=object)
+    texts[: len(first)] = first
     for word, code in codes.items():
         if numbers[code] >= len(first):
-            found[numbers[code]] = word
-    return found.astype(str)
+            texts[numbers[code]] = word
+    return texts.astype(str)
 
 
 def split(text: str) -> list[str]:

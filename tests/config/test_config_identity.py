@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from normbench.config import compose, identity, plan
 from normbench.config.spec import Spec
-from normbench.data import content as data_content
+from normbench.data import files as data_files
 from normbench.errors import NormbenchError
 
 LN = "05fb4d3344a7"  # ln2016/fig6 at batch size 128, seed 1, as it is published
@@ -307,12 +307,12 @@ def test_the_sum_of_a_set_is_declared() -> None:
             assert "sha256" not in facts
             continue
         files, official = facts.get("files") or {}, facts.get("batches")
-        texts = files and {Path(file).suffix for file in files} <= {*data_content.TEXT}
+        texts = files and {Path(file).suffix for file in files} <= {".tsv"}
         kind = "batches" if official else "texts" if texts else "other"  # those of arrays and rows need the files
         kind = "none" if facts["sha256"] == "none" else kind
         counted[kind] += 1
         if kind in ("batches", "texts"):
-            assert facts["sha256"] == data_content.checksum(official or [*files.values()]), name
+            assert facts["sha256"] == data_files.checksum(official or [*files.values()]), name
     assert all(counted.values()), counted
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from normbench.data import content
+from normbench.data import files
 
 SIDE, TRAIN, TEST = 4, 60, 20
 
@@ -43,7 +43,7 @@ def declare(made: dict[str, bytes]) -> dict[str, Any]:
             "sizes": {"train": TRAIN, "test": TEST},
             "megabytes": 11,
             "files": sums,
-            "sha256": content.checksum([hashlib.sha256(gzip.decompress(body)).hexdigest() for body in bodies]),
+            "sha256": files.checksum([hashlib.sha256(gzip.decompress(body)).hexdigest() for body in bodies]),
             "fetch": {"from": ["http://127.0.0.1:1/"], "files": sums},
         },
     }

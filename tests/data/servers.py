@@ -52,9 +52,6 @@ class Handler(BaseHTTPRequestHandler):
     def missing(self, body: bytes) -> None:
         self.head(404, Content_Length=0)
 
-    def hang(self, body: bytes) -> None:
-        self.rfile.read(1)
-
     def hang_halfway(self, body: bytes) -> None:
         self.head(200, Content_Length=len(body))
         self.wfile.write(body[: len(body) // 2])
@@ -63,12 +60,3 @@ class Handler(BaseHTTPRequestHandler):
     def breaks_off(self, body: bytes) -> None:
         self.head(200, Content_Length=len(body))
         self.wfile.write(body[: len(body) // 2])
-
-    def chunked_breaks_off(self, body: bytes) -> None:
-        self.protocol_version = "HTTP/1.1"
-        self.head(200, Transfer_Encoding="chunked")
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(body) // 2, body[: len(body) // 2]))
-        self.close_connection = True
-
-    def garbage(self, body: bytes) -> None:
-        self.wfile.write(b"\0\xff not HTTP\r\n\r\n")

@@ -32,9 +32,9 @@ def test_captions_are_split_and_numbered_as_the_code_does() -> None:
     numbers = captions.ranks([["b", "a"], ["a"]], 4, "x")
     assert numbers == {"a": 2, "b": 3} and captions.words_by_number(numbers)[2:] == ["a", "b"]
     assert captions.joined([[[2, UNKNOWN], [3]]]).values.tolist() == [2, UNKNOWN, END, 3, END]
-    with pytest.raises(NormbenchError, match=r"data.words=3 is too few: the captions of data=x have 2 words"):
+    with pytest.raises(NormbenchError, match=r"data.words=3 is too few: .* of data=x take 4 numbers"):
         captions.ranks([["b", "a"]], 3, "x")
-    with pytest.raises(NormbenchError, match="features: row 1 holds NaN or Inf"):
+    with pytest.raises(NormbenchError, match="features holds NaN or Inf"):
         captions.unit_rows(np.array([[1.0], [np.nan]]), "features")
 
 
@@ -83,19 +83,10 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
 @pytest.mark.parametrize(
     ("change", "features", "message"),
     [
-        (lambda e: e[3]["sentences"].clear(), None, "all/3.png has 0 captions instead of 5"),
-        (lambda e: e[0].update(split="dev"), None, "is not Karpathy's dataset_coco.json (KeyError: 'dev')"),
-        (lambda e: [x.update(split="train") for x in e], None, "has 8 images for train instead of 2: it is not Karp"),
-        (lambda e: e[0].update(split="test"), None, "has 1 images for train instead of 2"),
-        (lambda e: [x.update(split="test") for x in e[2:4]], None, "has 1 images for valid instead of 2"),
-        (lambda e: e[0].pop("sentences"), None, "is not Karpathy's dataset_coco.json (KeyError"),
-        (
-            lambda e: None,
-            np.zeros((8, 512), np.float32),
-            "no .npy file of 4096 floats an image (it has float32 of shape (8, 512))",
-        ),
-        (lambda e: None, np.zeros((7, 4096), np.float32), "has 7 rows"),
-        (lambda e: None, np.full((8, 4096), np.nan, np.float32), "row 0 holds NaN or Inf"),
+        (lambda e: e[0].update(split="dev"), None, "is not Karpathy's dataset_coco.json (KeyError('dev'))"),
+        (lambda e: e[0].update(split="test"), None, "it is not Karpathy's split"),
+        (lambda e: None, np.zeros((8, 512), np.float32), "needs a row of 4096 for each of the 8 images"),
+        (lambda e: None, np.full((8, 4096), np.nan, np.float32), "holds NaN or Inf"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
@@ -110,35 +101,3 @@ def test_features_of_half_precision_are_of_length_1_too(own: Callable[..., Any])
     rows = np.full((8, 4096), 100, np.float16)  # whose squares are beyond that type
     image = own(features=rows).splits["train"]["image"]
     torch.testing.assert_close(image, torch.full((2, 4096), 1 / 64))
-
-
-HEAD = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8, 4096), }"
-
-
-@pytest.mark.parametrize(
-    ("damage", "file"),
-    [
-        (lambda body: b"", captions.FEATURES),
-        (lambda body: body[:-1], captions.FEATURES),
-        (lambda body: body.replace(HEAD, b"(" * len(HEAD)), captions.FEATURES),
-        (lambda body: body.replace(b"(8, 4096)", b"(-8,4096)"), captions.FEATURES),
-        (lambda body: b"PK\x03\x04" + body, captions.FEATURES),  # numpy would open it as .npz
-        (lambda body: body[:-1], captions.JSON),
-        (lambda body: b"[" * 100_000, captions.JSON),
-    ],
-)
-def test_damaged_files_are_one_line(
-    own: Callable[..., Any], tmp_path: Path, damage: Callable[[bytes], bytes], file: str
-) -> None:
-    own()
-    body = (tmp_path / file).read_bytes()
-    (tmp_path / file).write_bytes(damage(body))
-    with pytest.raises(NormbenchError, match=rf"{file} is no"):
-        data.load(compose.choice("data", "coco"), tmp_path)
-
-
-def test_a_split_with_a_byte_order_mark(own: Callable[..., Any], tmp_path: Path) -> None:
-    own()
-    path, found_images = tmp_path / captions.JSON, captions.coco_images(tmp_path, 5)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert captions.coco_images(tmp_path, 5) == found_images

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +86,6 @@ def test_rarer_words_are_unknown(config: dict[str, Any], root: Path) -> None:
     [
         question().rpartition("\n\n")[0],
         "http://example/story\n\n",
-        question(answer="Ann"),
-        question(asked="who won ?"),
     ],
 )
 def test_damaged_files(config: dict[str, Any], root: Path, body: str) -> None:
@@ -99,29 +95,6 @@ def test_damaged_files(config: dict[str, Any], root: Path, body: str) -> None:
     place = first(root, "validation")
     assert str(caught.value).startswith(f"{place} is damaged (")
     assert caught.value.code == 2 and not list((root / "cnn").rglob("*.npz"))
-
-
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, os.mkdir, lambda place: os.symlink("nowhere", place)], ids=["pipe", "folder", "dead link"]
-)
-def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Path], None]) -> None:
-    place = first(root)
-    place.unlink()
-    make(place)
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    assert str(caught.value) == f"{place} is not a file. Move it away."
-
-
-def test_windows_line_ends(config: dict[str, Any], root: Path) -> None:
-    unix = data.load(config, root)
-    for path in (root / "cnn").rglob("*.question"):
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert data.problems(config, root) == []
-    again = data.load(config, root)
-    assert again.copy == unix.copy
-    for part, split in unix.splits.items():
-        assert torch.equal(again.splits[part]["document"].values, split["document"].values)
 
 
 def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path) -> None:
@@ -140,15 +113,16 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
         data.load(config, root)
     assert str(caught.value).startswith(f"{root}/cnn/questions/training has 1 question files instead of 2. {unpack}")
     first(root).with_name("1.question").unlink()
-    (first(root).parent / "._1.question").write_text("")
     with pytest.raises(NormbenchError) as caught:
         data.check(config, root)
     absent = f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {unpack}"
-    assert str(caught.value).startswith(absent) and str(caught.value).endswith(", or point NORMBENCH_DATA at it.")
+    assert str(caught.value).startswith(absent) and str(caught.value).endswith(
+        ", or point NORMBENCH_DATA at another folder."
+    )
     monkeypatch.setenv("NORMBENCH_DATA", str(root))
     states = dict(data_command.states())
     assert states["cnn_cloze"] == str(caught.value)
     monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
     assert dict(data_command.states())["cnn_cloze"].startswith("missing. Place at ")
-    with pytest.raises(NormbenchError, match=r"^cnn_cloze: its files are yours to bring\. .*cnn\.tgz"):
+    with pytest.raises(NormbenchError, match=r"^cnn_cloze: there is nothing to fetch; .*cnn\.tgz"):
         data_command.get("cnn_cloze", Console())

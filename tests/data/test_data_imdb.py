@@ -1,13 +1,11 @@
-"""IMDB as models read it: Keras' splitting, ranks and padding, parts, the cache, damage; and (marked `data`) itself."""
+"""IMDB as models read it: Keras' splitting, ranks and padding, parts, the cache; and (marked `data`) itself."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tinysets
@@ -108,30 +106,6 @@ def test_the_cache_is_kept_for_these_files_and_options(
     for changed in ({"words": 13}, {"declares": config["declares"] | {"maths": 99}}):
         with pytest.raises(TypeError):
             data.load(config | changed, root)
-
-
-# -- damage
-
-
-@pytest.mark.parametrize(
-    ("make", "line"),
-    [
-        (
-            lambda t: t.drop_columns(["label"]),
-            "test-00000-of-00001.parquet lacks the column label; it has text. ",
-        ),
-        (lambda t: t.slice(0, 1), "IMDB's test files hold 1 reviews of classes 0 instead of 2 of classes 0, 1"),
-        (lambda t: t.set_column(1, "label", pa.array([1, 2])), "of classes 1, 2 instead of"),
-        (lambda t: t.set_column(1, "label", pa.array([[0], [1]])), "of classes [0], [1] instead of"),
-    ],
-)
-def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: Any, line: str) -> None:
-    name = "imdb/plain_text/test-00000-of-00001.parquet"
-    pq.write_table(make(pq.read_table(root / name)), root / name)
-    config["declares"]["files"][name] = hashlib.sha256((root / name).read_bytes()).hexdigest()
-    with pytest.raises(NormbenchError) as caught:
-        data.load(config, root)
-    assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
 # -- the real set

@@ -150,7 +150,7 @@ def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:
         data.load(config, tmp_path)
     assert str(caught.value) == (
         f"BOOKS is not in {tmp_path}: Anon_Clara_1864.txt is missing. Bring it with: normbench data get books (80 MB), "
-        f"or point NORMBENCH_DATA at it."
+        f"or point NORMBENCH_DATA at another folder."
     )
 
 

@@ -281,7 +281,7 @@ def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) ->
         (tmp_path / "bookcorpus" / f"{i:02}.txt").unlink()
     with pytest.raises(NormbenchError, match=r"bookcorpus has 0 times 10000 sentences in 2 files: at least 10 books"):
         data.load(corpus, tmp_path)
-    with pytest.raises(NormbenchError, match=r"data\.source=nobody is not a folder that has parquet files"):
+    with pytest.raises(NormbenchError, match=r"data\.source=nobody cannot be loaded"):
         data.load({**corpus, "source": "nobody"}, tmp_path)
 
 

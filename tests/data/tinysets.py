@@ -19,7 +19,8 @@ from PIL import Image
 from normbench import data
 from normbench.config import compose
 from normbench.core.streams import stream
-from normbench.data import content
+from normbench.data import files as data_files
+from normbench.data import imdb as imdb_reader
 from normbench.errors import NormbenchError
 
 Config = dict[str, Any]
@@ -60,12 +61,9 @@ def declaring(name: str, root: Path, files: Iterable[str], **facts: Any) -> Conf
 
 
 def _own(declares: Config, root: Path, files: Iterable[str]) -> Config:
-    """The declarations with these files as the only ones, and the sum of their content."""
+    """The declarations with these files as the only ones."""
     sums = {file: sha(root / file) for file in files}
-    kept = {key: value for key, value in declares.items() if key != "fetch"} | {"files": sums}
-    if not sums or "batches" in declares:
-        return kept
-    return kept | {"sha256": content.checksum([content.of(root / file) for file in sums])}
+    return {key: value for key, value in declares.items() if key != "fetch"} | {"files": sums}
 
 
 def parquet(path: Path, **columns: list[Any]) -> None:
@@ -136,11 +134,13 @@ TEST = ["An unseen best film", "Worst of the worst"]
 def imdb(root: Path, held: str = "", train: list[str] = TRAIN, test: list[str] = TEST) -> Config:
     parts = {"train": train, "test": [f"{text} {held}".strip() for text in test]}
     files = {part: f"imdb/plain_text/{part}-00000-of-00001.parquet" for part in parts}
+    sums = []
     for part, reviews in parts.items():
         labels = [int(place >= len(reviews) / 2) for place in range(len(reviews))]
         parquet(root / files[part], text=reviews, label=labels)
+        sums.append(imdb_reader._sum(list(zip(reviews, labels, strict=True))))
     sizes = {part: len(reviews) for part, reviews in parts.items()}
-    config = declaring("imdb", root, files.values(), sizes=sizes)
+    config = declaring("imdb", root, files.values(), sizes=sizes, sha256=data_files.checksum(sums))
     return config | {"held_out": 1, "fraction": 1.0, "length": 6, "words": 12}
 
 
