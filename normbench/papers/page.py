@@ -175,7 +175,7 @@ def _reported(results: Mapping[str, Sequence[PartResult]]) -> list[list[str]]:
     tried = {control: parts for control, parts in results.items() if any(part.n for part in parts)}
     header = ["comparison", *(control or "the paper's setting" for control in tried)]
     rows = [
-        [parts[0].id, *(describe.effect(part) if part.n else rules.NOT_RUN for part in parts)]
+        [parts[0].id, *(describe.effect(part) if part.n else "–" for part in parts)]
         for parts in zip(*tried.values(), strict=True)
     ]
     return [header, *rows] if rows else []

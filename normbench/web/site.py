@@ -109,8 +109,12 @@ def environment() -> jinja2.Environment:
 
 
 def _unbroken(value: Any) -> Any:
-    """An interval is not broken over lines: its two numbers are one."""
-    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) and "[" in value else value
+    """An interval is not broken over lines, nor is the number of seeds behind it."""
+    return (
+        _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value).replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        if isinstance(value, str) and "[" in value
+        else value
+    )
 
 
 def _explained(text: str) -> Markup | str:

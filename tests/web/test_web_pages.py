@@ -193,4 +193,4 @@ def test_facts_stand_beside_a_verdicts_word(verdict: str, facts: str):
 
 def test_an_interval_is_not_broken_over_lines():
     rendered = site.environment().from_string("{{ text }}").render(text="−1 [−2, 0.5], n = 5; sites [a, b]; [1, 2, 3]")
-    assert rendered == "−1 [−2,\N{NO-BREAK SPACE}0.5], n = 5; sites [a, b]; [1, 2, 3]"
+    assert rendered == "−1 [−2,\N{NO-BREAK SPACE}0.5], n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}5; sites [a, b]; [1, 2, 3]"
