@@ -9,7 +9,7 @@ import pytest
 from normbench.draw.tables import Entry
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe
-from normbench.papers.ln2016.fig3 import MEASURES, sides
+from normbench.papers.ln2016.fig3 import MEASURES, worse
 from normbench.runs.run import Run
 
 LAST = 3000
@@ -75,11 +75,17 @@ def test_what_training_brings_is_reported() -> None:
     assert parts["Skip-Thoughts + LN, SICK MSE, last less first"].effect == pytest.approx(-0.103)
 
 
+def test_the_caution_names_where_training_is_worse_than_counting() -> None:
+    text = artifacts.caution(artifacts.load("ln2016/fig3"), campaign())
+    assert text.endswith(f": Skip-Thoughts on {EVERY}; Skip-Thoughts + LN on {EVERY}.")
+    assert artifacts.caution(artifacts.load("ln2016/table3"), []) == ""
+
+
 def test_a_measure_among_seven_is_not_told_by_an_interval_of_its_own() -> None:
     mr, nothing = ("mr", "accuracy"), [-1.0, 1.0, -2.0, 2.0, 0.5]
-    gains = {**dict.fromkeys(MEASURES, nothing), mr: [1.0, 2.0, 4.0, 1.0, 3.0]}
-    assert sides({mr: gains[mr]}) == "better on MR"
-    assert sides(gains) == f"not told apart on {EVERY}"
+    differences = {**dict.fromkeys(MEASURES, nothing), mr: [-1.0, -2.0, -4.0, -1.0, -3.0]}
+    assert worse({mr: differences[mr]}) == ["MR"]
+    assert worse(differences) == [] and worse({("sick", "mse"): differences[mr]}) == []
 
 
 def test_rows_before_training_and_of_the_larger_class() -> None:

@@ -25,10 +25,16 @@ Measure = tuple[str, str]  # split and metric
 
 def caution(artifact: Artifact, runs: Sequence[Run]) -> str:
     """Where trained vectors are worse than those of words counted, which learn nothing."""
-    worse = {title: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
-             for arm, title in ARMS.items()}  # fmt: skip
-    names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in worse.items() if parts]
-    return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
+    rules = {run.seed: run for run in runs if run.arm == RULES}
+    texts = []
+    for arm, title in ARMS.items():
+        differences = {
+            measure: [value for run in own(runs, arm) if (value := less(run, rules, "tfidf", *measure)) is not None]
+            for measure in MEASURES
+        }
+        if names := worse(differences):
+            texts.append(f"{title} on {', '.join(names)}")
+    return f"Trained vectors are worse than TF-IDF vectors, which learn nothing: {'; '.join(texts)}." if texts else ""
 
 
 def own(runs: Sequence[Run], arm: str) -> list[Run]:
@@ -41,27 +47,17 @@ def start(run: Run, split: str, metric: str) -> float | None:
     return dict(series(run, split, "along", metric, x="step")).get(0)
 
 
-def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
-    """`better on MR, CR; worse on SICK r` by t over seeds of what an arm has more; "" of less than two.
+def worse(differences: Mapping[Measure, Sequence[float]]) -> list[str]:
+    """The measures on which these differences are worse than 0 by t over seeds.
 
     The measures are one family: a false word about any has a chance of ALPHA at most.
     """
-    titles: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
-    for measure, sign in zip(gains, significant_signs(list(gains.values()), ALPHA), strict=True):
-        if sign is not None:
-            better = -sign if measure == LESS_IS_BETTER else sign
-            titles["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])
-    return "; ".join(f"{side} on {', '.join(names)}" for side, names in titles.items() if names)
-
-
-def against(runs: Sequence[Run], arm: str, rule: str) -> str:
-    """On which measures an arm after training is better or worse than a rule with the same seed."""
-    rules = {run.seed: run for run in runs if run.arm == RULES}
-    more = {
-        measure: [value for run in own(runs, arm) if (value := less(run, rules, rule, *measure)) is not None]
-        for measure in MEASURES
-    }
-    return sides(more)
+    signs = significant_signs(list(differences.values()), ALPHA)
+    return [
+        MEASURES[measure][0]
+        for measure, sign in zip(differences, signs, strict=True)
+        if sign and (sign > 0) == (measure == LESS_IS_BETTER)
+    ]
 
 
 def less(run: Run, rules: Mapping[int, Run], rule: str, split: str, metric: str) -> float | None:
