@@ -36,6 +36,7 @@ class Entry:
     censored: int = 0
     at_least: float | None = None
     literal: str = ""  # text in place of an estimate, for computed numbers
+    note: str = ""  # behind the estimate: how it compares with others of its column
 
     def text(self, count: bool = True, form: Form | None = None) -> str:
         """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times begin with ≥.
@@ -54,7 +55,8 @@ class Entry:
             return f"{self.diverged} diverged"
         text = format_estimate(self.mean, self.interval, form)
         few = self.interval is None or self.n < 5 or lost
-        inside = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
+        counts = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
+        inside = ", ".join(filter(None, [self.note, counts]))
         return f"{text} ({inside})" if inside else text
 
 

@@ -18,9 +18,9 @@ def meaning(word: str) -> str:
     return WORDS["TTFF"] if VARIANT.fullmatch(word) else WORDS.get(word, "")
 
 
-def words_of(claims: Sequence[Verdict], fidelities: Sequence[str]) -> list[str]:
-    """The words that a page of these claims needs, in the order of the glossary."""
-    needed = {"fidelity", *fidelities}
+def words_of(claims: Sequence[Verdict], others: Sequence[str]) -> list[str]:
+    """The words that a page of these claims and with these others needs, in the order of the glossary."""
+    needed = {"fidelity", *others}
     for claim in claims:
         needed |= {claim.word, *claim.verdict.split(" · ")[1:]}
         needed |= {"control"} if claim.controls else set()

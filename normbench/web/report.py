@@ -385,7 +385,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         "content": content,
         "paper": paper,
         "meaning": FIDELITY_MEANING[entry.fidelity],
-        "terms": glossary.words_of(entry.verdicts.claims, [entry.fidelity]),
+        "terms": glossary.words_of(entry.verdicts.claims, [entry.fidelity, *(e.note for e in entries)]),
         "claims": [_with_plots(text) for text in content.claims],
         "columns": max((len(row) for block in layout(panels) for row in block), default=0),
         "panels": [

@@ -89,6 +89,10 @@ def test_table_1_says_its_order() -> None:
     assert best.mean == pytest.approx(2.0 + 0.011 + 0.2) and best.n == 3, "of seeds 1 to 3"
     assert entries["A: 20 %", "FTFF", "rank by test NLL"].paper == "10"
     assert entries["A: 20 %", "FTFF", "rank by test NLL"].literal == "4", "after FTTT, FTTF, FTFT"
+    ours = [entry for (group, _, column), entry in entries.items() if (group, column) == ("A: 20 %", "test NLL")]
+    assert len(ours) == 16 and [entry.mean for entry in ours] == sorted(entry.mean for entry in ours)
+    assert [entry.note for entry in ours].count("best") == 1 and ours[0].note == "best"
+    assert ours[0].text().endswith("(best, n = 3)")
     groups = entries["contrasts and orders", "groups, best first", "A: 20 %"]
     assert (groups.literal, groups.paper) == ("FT, FF, TT, TF", "TT, FF, FT, TF")
     effect = entries["contrasts and orders", "test NLL, E_B = T less F", "A: 20 %"].mean
@@ -193,3 +197,12 @@ def test_what_explains_it_is_reported() -> None:
     at_last = reported("fig4", runs("fig4", 3))[""]["BLN against BN, test error at the last epoch, batch 25"]
     assert at_last.effect == pytest.approx(0.08), "FTTT"
     assert all(not part.n for part in reported("fig6", [])[""].values())
+
+
+def test_the_best_configurations_are_those_that_the_seeds_do_not_tell_apart() -> None:
+    from normbench.papers.bln2022 import configurations
+
+    values = {"FFFF": [1.0, 1.2, 1.4], "FFFT": [1.1, 1.0, 1.7], "TTTT": [2.0, 2.2001, 2.4], "TTTF": [1.3, None, 1.2]}
+    ranks = {"FFFF": 1, "FFFT": 2, "TTTT": 3}  # of one that lacks a value there is none
+    assert configurations._against_best(values, ranks) == {"FFFF": "best", "FFFT": "not told apart"}
+    assert configurations._against_best({}, {}) == {}

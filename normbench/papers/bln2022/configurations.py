@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
@@ -12,9 +13,10 @@ from normbench.draw.style import COLOURS
 from normbench.draw.tables import Entry, estimate_entry, mean_of_all, percents, within
 from normbench.draw.text import show
 from normbench.papers.claims import Artifact
+from normbench.papers.rules_file import ALPHA
 from normbench.runs.run import Run
 from normbench.stats.series import Point, Series, at_epoch
-from normbench.stats.statistics import kendall, t_interval
+from normbench.stats.statistics import kendall, significant_signs, t_interval
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
 FLAGS = {"T***": "E_B", "*T**": "Std_B", "**T*": "E_F", "***T": "Std_F"}
@@ -55,10 +57,12 @@ def _in_order(grid: Losses, order: Sequence[str]) -> Series:
 
 
 def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list[Entry]:
-    """Test and validation loss of each configuration; then contrasts, orders and the price of choosing on the test set.
+    """Test and validation loss of each configuration, the lowest of ours first; then contrasts, orders and the price of
+    choosing on the test set.
 
-    Ranks are of the means over seeds. Unless the column names another epoch, values are those at the lowest validation
-    loss under FFFF, as published. `error` is the metric behind the paper's accuracy.
+    In each column the best is marked, and those that the seeds do not tell apart from it. Ranks are of the means over
+    seeds. Unless the column names another epoch, values are those at the lowest validation loss under FFFF, as
+    published. `error` is the metric behind the paper's accuracy.
     """
     entries: list[Entry] = []
     cells = {size: _cell(runs, size) for size in SIZES}
@@ -73,13 +77,18 @@ def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list
         for column, (split, when) in columns.items():
             values = {variant: [at_epoch(run, split, "nll", when, variant) for run in cells[size]] for variant in order}
             ranks = _ranks({variant: mean_of_all(losses) for variant, losses in values.items()})
-            for place, variant in enumerate(order, 1):
+            notes = _against_best(values, ranks)
+            if column == "test NLL":  # the first, whose order all rows have
+                rows = [*ranks, *(variant for variant in order if variant not in ranks)]
+            for variant in rows:
+                place = order.index(variant) + 1
                 paper = (
                     f"{artifact.reference['test_loss'][size][variant]:.5f} (authors' log)"
                     if column == "test NLL"
                     else ""
                 )
-                entries.append(estimate_entry(values[variant], name, variant, column, paper=paper))
+                entry = estimate_entry(values[variant], name, variant, column, paper=paper)
+                entries.append(replace(entry, note=notes.get(variant, "")))
                 if when == "best":
                     text = str(ranks[variant]) if variant in ranks else "–"
                     paper_rank = str(place) if column == "test NLL" else ""
@@ -90,6 +99,19 @@ def table(artifact: Artifact, runs: Sequence[Run], error: str = "error") -> list
     for size, name in SIZES.items():
         entries += _summary(artifact, cells[size], size, name, error)
     return entries + _between(cells) + _with_bn_and_ln(artifact, runs, error)
+
+
+def _against_best(values: Mapping[str, Sequence[float | None]], ranks: Mapping[str, int]) -> dict[str, str]:
+    """The best configuration, and those whose differences from it, paired by seed, t does not tell from 0 (Holm)."""
+    if not ranks:
+        return {}
+    best, *others = ranks
+    differences = []
+    for variant in others:
+        pairs = zip(values[variant], values[best], strict=True)
+        differences.append([a - b for a, b in pairs if a is not None and b is not None])
+    signs = dict(zip(others, significant_signs(differences, ALPHA), strict=True))
+    return {best: "best"} | {variant: "not told apart" for variant, sign in signs.items() if sign == 0}
 
 
 def _summary(artifact: Artifact, runs: Sequence[Run], size: float, column: str, error: str) -> list[Entry]:
