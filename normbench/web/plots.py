@@ -59,13 +59,13 @@ def points_to_draw(x: Sequence[float], curves: Sequence[Sequence[float]], column
     width = (x[-1] - x[0]) / columns or 1.0
     finite = [list(map(math.isfinite, y)) for y in curves]
     chosen = {0, n - 1}
-    for here in finite:
-        chosen.update(i + side for i in range(n - 1) if here[i] != here[i + 1] for side in (0, 1))
+    for is_finite in finite:
+        chosen.update(i + side for i in range(n - 1) if is_finite[i] != is_finite[i + 1] for side in (0, 1))
     for _, indices in itertools.groupby(range(n), lambda i: int((x[i] - x[0]) / width)):
         column = list(indices)
-        for y, here in zip(curves, finite, strict=True):
-            if there := [i for i in column if here[i]]:
-                chosen |= {min(there, key=y.__getitem__), max(there, key=y.__getitem__)}
+        for y, is_finite in zip(curves, finite, strict=True):
+            if places := [i for i in column if is_finite[i]]:
+                chosen |= {min(places, key=y.__getitem__), max(places, key=y.__getitem__)}
     return sorted(chosen)
 
 
@@ -114,8 +114,8 @@ def error_of(means: Sequence[float], intervals: Sequence[Interval], thickness: f
     ends = [(mean, *(interval or (mean, mean))) for mean, interval in zip(means, intervals, strict=True)]
     above = [_digits(high - mean) for mean, _, high in ends]
     below = [_digits(mean - low) for mean, low, _ in ends]
-    look = {"visible": any(intervals), "type": "data", "symmetric": False, "thickness": thickness, "width": 4}
-    return {**look, "array": above, "arrayminus": below}
+    style = {"visible": any(intervals), "type": "data", "symmetric": False, "thickness": thickness, "width": 4}
+    return {**style, "array": above, "arrayminus": below}
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _line(board: Board, cell: Cell, columns: int) -> Line:
 def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
     """As the report has them; of a single run the mean is its curve, and there is no interval to tell."""
     alone = len(line.seeds) == 1
-    found = []
+    traces = []
     for trace in line_traces(replace(line, seeds=[]) if alone else line):
         role = trace["meta"]["role"]
         if role != "band":
@@ -192,8 +192,8 @@ def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
             trace |= {"hoverinfo": "skip", "opacity": 0.45, "hovertemplate": None}
         elif role == "mean" and alone:
             trace |= {"customdata": None, "hovertemplate": "%{y:.4~g}"}
-        found.append(trace)
-    return found
+        traces.append(trace)
+    return traces
 
 
 def _crosses(board: Board, line: Line) -> dict[str, Any] | None:
@@ -214,7 +214,7 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
     ends = min(line.points[0].x for line in lines), max(line.points[-1].x for line in lines)
     dotted = {"mode": "lines", "line": {"width": 1, "dash": "dot"}, "hoverinfo": "skip", "hovertemplate": None}
     name = label(f"level {level:.4g}")
-    found = [markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
+    traces = [markers("level", "", REFERENCE, ends, (), y=[level, level], name=name, **dotted)]
     mark = {"symbol": "line-ns-open", "size": 12, "line": {"width": 2}}
     for line in lines:
         cell, time = board.rows[line.arm].cell, board.rows[line.arm].time
@@ -225,8 +225,8 @@ def _level(board: Board, lines: Sequence[Line], level: float) -> list[dict[str, 
         interval = time.interval and (max(factor * time.interval[0], ends[0]), min(factor * time.interval[1], ends[1]))
         text = f"{line.look.name}: {time.text()} {time.unit} to the level"
         error = error_of([x], [interval], 1.8)
-        found.append(markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
-    return found
+        traces.append(markers("time", line.arm, line.look.colour, [x], [text], y=[level], marker=mark, error_x=error))
+    return traces
 
 
 def _axes(lines: Sequence[Line]) -> dict[str, Any]:
@@ -239,10 +239,10 @@ def _axes(lines: Sequence[Line]) -> dict[str, Any]:
 
 def pair(board: Board, a: str, b: str) -> dict[str, Any] | None:
     """The options that differ between two cells, and the paired difference over time with its band, and zero."""
-    found = board.pair(a, b)
-    if found is None:
+    compared = board.pair(a, b)
+    if compared is None:
         return None
-    content, points = found
+    content, points = compared
     unit = board.question.metric.step_unit
     style = board.styles[a]
     line = Line("difference", Look("difference", style.colour), _thinned_points(points), [], 0)
@@ -270,20 +270,20 @@ def forest(board: Board) -> Figure | None:
     rows = [(group, row, d) for group, row in listed if (d := row.difference) and d.mean is not None][:MOST_ROWS]
     if not rows:
         return None
-    own = [d for group, _, d in rows if group is headline] or [d for _, _, d in rows]  # others may be cut
-    limit = _limit([(d.mean or 0.0, d.interval) for d in own])
+    leading = [d for group, _, d in rows if group is headline] or [d for _, _, d in rows]  # others may be cut
+    limit = _limit([(d.mean or 0.0, d.interval) for d in leading])
     data, notes, number, place = [], [], -1.0, ""
-    texts = [found.difference for found in describe.table([row for _, row, _ in rows], board.comparison)]
+    texts = [cells.difference for cells in describe.table([row for _, row, _ in rows], board.comparison)]
     names = [_name(board, group, row, d, bool(leads)) for group, row, d in rows]
     two = any(len(name) + len(text) > LONGEST for name, text in zip(names, texts, strict=True))  # lines above a mark
     for (group, row, d), text, name, short in zip(rows, texts, names, told_apart(names, LONGEST), strict=True):
         number += 1
         tuned = group.tuned
-        here = joined(
+        setting = joined(
             board.describe_facets(row.cell, board.untuned if tuned else q.facets), "best rate of each" * tuned
         )
-        if here != place:
-            place = here
+        if setting != place:
+            place = setting
             notes.append(note(-limit, -number, "left", cut(place, LONGEST), "--muted", place, two))
             number += HEADING
         mean = d.mean or 0.0
@@ -323,7 +323,7 @@ def _effect(
 
 def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:
     """An arm, or what a difference is of; with its rate where each arm has its own."""
-    names = {one.arm: board.names[board.question.arm(one.cell)] for one in group.rows}
+    names = {other.arm: board.names[board.question.arm(other.cell)] for other in group.rows}
     if lead:
         return f"{names[row.arm]} \N{MINUS SIGN} {names[d.second]}"
     return joined(names[row.arm], f"lr={row.cell.format_value(TUNED)}" * group.tuned)
@@ -440,24 +440,24 @@ def heat(board: Board, cells: Sequence[Cell]) -> Figure | None:
         "text": [[str(ranks[i]) for _, _, ranks in ranked] for i in places],
         "customdata": hovers,
     }
-    look = {"type": "heatmap", "zmin": -1, "zmax": 1, "showscale": False, "xgap": 2, "ygap": 1}
-    look |= {"texttemplate": "%{text}", "hovertemplate": "%{customdata}<extra></extra>"}
+    style = {"type": "heatmap", "zmin": -1, "zmax": 1, "showscale": False, "xgap": 2, "ygap": 1}
+    style |= {"texttemplate": "%{text}", "hovertemplate": "%{customdata}<extra></extra>"}
     axis = {"type": "category", "fixedrange": True, "automargin": True}
     axes = {"xaxis": {**axis, "tickangle": -50}, "yaxis": {**axis, "autorange": "reversed"}}
     caption = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
     layout = {**bare(56, 10, 8, 44), **axes, "height": 22 * len(names) + 150, "meta": {"caption": caption}}
-    return {"data": [{**trace, **look, "meta": {"arm": "", "role": "heat"}}], "layout": layout}
+    return {"data": [{**trace, **style, "meta": {"arm": "", "role": "heat"}}], "layout": layout}
 
 
 def with_variants(task: Task, others: Sequence[Task], load: Any) -> list[Cell]:
     """The cells of a task that were evaluated in several variants, and those like them in other tasks."""
-    own = [cell for cell in task.cells if _variants(cell)]
-    for other in others if own else ():
+    cells = [cell for cell in task.cells if _variants(cell)]
+    for other in others if cells else ():
         if other.key != task.key and other.model == task.model:
-            alike = [cell for cell in other.cells if cell.norm == own[0].norm and _variants(cell)]
+            alike = [cell for cell in other.cells if cell.norm == cells[0].norm and _variants(cell)]
             loaded: Mapping[str, Run] = load([run.id for cell in alike for run in cell.runs])
-            own += [cell.with_runs(loaded) for cell in alike]
-    return own
+            cells += [cell.with_runs(loaded) for cell in alike]
+    return cells
 
 
 def _variants(cell: Cell) -> list[str]:
