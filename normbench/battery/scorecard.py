@@ -44,7 +44,7 @@ def _why_failed(spec: Spec, stored: Runs, ended: Ensured) -> str:
 
 
 def with_costs(outcomes: Sequence[Outcome], earlier: Mapping[str, Any], end: float | None) -> Iterator[Outcome]:
-    """The outcomes with what an update costs, as an earlier call measured it or until `end`."""
+    """The outcomes with what an update costs, as an earlier call measured it, or until `end` or Ctrl-C."""
     from normbench.battery import cost
 
     measured = {trial["name"]: trial["cost"] for trial in earlier.get("trials", ())}
@@ -53,7 +53,10 @@ def with_costs(outcomes: Sequence[Outcome], earlier: Mapping[str, Any], end: flo
         done = sorted((norm for norm, of in outcome.runs.items() if of), key=lambda norm: (norm != "none", norm))
         costs = {norm: cost.Cost(**numbers) for norm, numbers in measured.get(outcome.trial.name, {}).items()}
         if not costs and "none" in done and (end is None or time.monotonic() < end):
-            costs = cost.costs({norm: outcome.trial.specs[norm][0] for norm in done})
+            try:
+                costs = cost.costs({norm: outcome.trial.specs[norm][0] for norm in done})
+            except KeyboardInterrupt:
+                end = 0.0
         yield replace(outcome, costs=costs)
 
 

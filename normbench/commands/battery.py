@@ -122,8 +122,7 @@ class Battery(options.Answering):
             times = pace.seconds()
         taken = planned if end is None else within(planned, times, max(0.0, end - time.monotonic()))
         outcomes = answer.decide([scorecard.outcome(adopted.name, trial, stored, ended) for trial in planned])
-        if not (self.dry_run or ended.interrupted):
-            outcomes = [*scorecard.with_costs(outcomes, {} if end is None else earlier, end)]
+        outcomes = [*scorecard.with_costs(outcomes, earlier, 0.0 if self.dry_run or ended.interrupted else end)]
         card = scorecard.content(
             outcomes, times, [trial.name for trial in planned if trial not in taken],
             norm=adopted.name, title=str(facts["title"]), source=str(facts["source"]),

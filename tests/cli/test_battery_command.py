@@ -161,6 +161,17 @@ def test_what_is_done_is_shown_after_an_interrupt(normbench, capfd, small, kept,
     assert content["trials"][0]["missing"] == 5 and set(content["table1"]["rms"].values()) != {"missing"}
 
 
+def test_ctrl_c_while_costs_are_measured_leaves_the_scorecard(normbench, capfd, small, kept, monkeypatch, tmp_path):
+    def interrupted(specs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cost, "costs", interrupted)
+    assert normbench("battery", "--norm", "rms", *SMALL) == 0
+    content = json.loads((tmp_path / "results" / "battery" / "rms" / "battery.json").read_text())
+    assert content["trials"][0]["missing"] == 0 and content["trials"][0]["cost"] == {}
+    assert "× none" not in capfd.readouterr().out
+
+
 def test_table_1_can_be_asked_for_alone(normbench, capfd):
     assert normbench("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run") == 0
     assert "4 runs · 0 done, 4 to run" in capfd.readouterr().out
