@@ -15,6 +15,7 @@ from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group
+from normbench.compare.paper_table import paper_table
 from normbench.compare.question import END, Question
 from normbench.errors import BadInput
 from normbench.runs import choices
@@ -28,6 +29,7 @@ EPILOG = """examples:
   normbench compare model=mnist_mlp norm!=none 'lr>1e-3'         all but some, within bounds
   normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
+  normbench compare model=mnist_mlp --form latex > table.tex     a table for a paper
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
@@ -108,6 +110,7 @@ def command(
             show_default="95 % of the way from the worst start to the best value",
         ),
     ] = None,
+    form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
@@ -129,7 +132,9 @@ def command(
     ]
     if not found:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
-    if as_json:
+    if form:
+        print(paper_table([_compare(task, asked) for task in found], form), end="")
+    elif as_json:
         answers = [_compare(task, asked) for task in found]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
     elif len(found) > MOST_TASKS and not asked:

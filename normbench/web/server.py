@@ -20,6 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from normbench.compare.answer import Comparison
+from normbench.compare.paper_table import Form, paper_table
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
@@ -37,6 +38,7 @@ TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
 PAUSE = 0.5  # s between two looks at the runs
 SLOWEST = 1.5  # s, the longest pause where a look takes long
 LARGEST = 1 << 20  # bytes of a request's body
+SUFFIXES: dict[Form, str] = {"latex": "tex", "markdown": "md", "csv": "csv"}  # of tables
 BEAT = 15.0  # s without news until a comment checks the connection
 
 
@@ -95,6 +97,16 @@ def app(
         headers = {"Content-Disposition": 'attachment; filename="normbench-comparison.html"'}
         return Response(share.share(heads, index.load, query), headers=headers, media_type="text/html")
 
+    def table(request: Request) -> Response:
+        """The table of what is on show, for a paper; hidden arms are not in it."""
+        heads, query = heads_and_query(request)
+        form = query.get("form", "")
+        board = view.Selection(heads, query).board(index.load)
+        if form not in SUFFIXES or board is None:
+            raise HTTPException(400, f"A table has runs, and the form {', '.join(SUFFIXES)}.")
+        headers = {"Content-Disposition": f'attachment; filename="normbench-table.{SUFFIXES[form]}"'}
+        return Response(paper_table([board.comparison], form), headers=headers, media_type="text/plain")
+
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
         head = _find(index, request)
@@ -143,6 +155,7 @@ def app(
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
     parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, "share": shared}
+    parts |= {"table": table}
     api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +145,8 @@ def test_hidden_runs_are_in_no_comparison_which_says_so(client: TestClient, runs
     content = client.get("/api/view").json()
     assert content["runs"]["hidden"] == 2 and any("2 hidden runs" in note for note in content["notes"])
     assert "2 hidden runs" in client.get("/api/share").text
+    counts = [int(row["n"]) for row in csv.DictReader(io.StringIO(client.get("/api/table?form=csv").text))]
+    assert sum(counts) == len(task) - 2
 
 
 def test_an_event_tells_other_pages_of_a_mark(client: TestClient, runs: list[Run], index: Index):

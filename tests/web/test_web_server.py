@@ -75,7 +75,7 @@ def client(stranger: TestClient) -> TestClient:
     return stranger
 
 
-PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share",
+PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/table",
          "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
 
 
@@ -249,6 +249,15 @@ def test_shared_file_and_static_files(client: TestClient) -> None:
         kind = "text/css" if name.endswith(".css") else "text/javascript"
         assert file.content == share.static(name) and file.headers["content-type"].startswith(kind)
         assert client.get(f"/static/{name}", headers={"If-None-Match": file.headers["etag"]}).status_code == 304
+
+
+def test_a_table_for_a_paper_has_the_arms_on_show(client: TestClient) -> None:
+    answer = client.get("/api/table?form=csv")
+    assert answer.status_code == 200 and ".csv" in answer.headers["content-disposition"]
+    assert len(answer.text.splitlines()) == 1 + len(client.get("/api/view").json()["cells"])
+    assert "tabular" in client.get("/api/table?form=latex").text
+    for query in ("", "?form=docx"):
+        assert client.get(f"/api/table{query}").status_code == 400
 
 
 def test_errors_are_one_line(client: TestClient, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ window.normbench = window.normbench || {};
 
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
     file: (query) => `api/share?${new URLSearchParams(query)}`,
+    table: (query, form) => `api/table?${new URLSearchParams({ ...query, form })}`,
 
     // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.
     // A browser has six connections for all pages of a server: a page that nobody sees gives its own back.

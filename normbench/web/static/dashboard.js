@@ -473,7 +473,10 @@
       const all = nb.el("ul", {}, ...bullets(view.notes));
       return view.notes.join("").length > LONG ? [folded(`${view.notes.length} notes`, all)] : view.notes.length ? [all] : [];
     });
-    if (!nb.source.shared) at("share-html").href = nb.source.file(query);
+    if (!nb.source.shared) {
+      at("share-html").href = nb.source.file(query);
+      for (const form of ["latex", "markdown", "csv"]) at(`share-${form}`).href = nb.source.table(query, form);
+    }
     details(query.run || "");
   }
 
