@@ -23,6 +23,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.fsync = lambda _: None  # no test cuts the power, and a disk takes milliseconds for each
 
 
+@pytest.fixture(autouse=True, scope="session")
+def state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The dashboard keeps its tokens in the user's folder of states: not in that of whoever tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """Two threads add numbers up in another order; a run uses one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -38,7 +40,7 @@ def command(
     index = Index(results)
     heads = index.heads
     configuration.select(filters, heads)
-    token = secrets.token_urlsafe(24)
+    token = kept_token(results)
     config_dir = choices(results, config_dir)
     given = format.repeated(results, config_dir)
     serve = server_of(index, token, lambda c: suggested_seeds.suggested_commands(c, config_dir, given))
@@ -46,6 +48,28 @@ def command(
         print(f"{link(listener, token, filters)}  ({describe_runs(len(heads), results)})", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             serve([listener])
+
+
+def kept_token(results: Path) -> str:
+    """The token of this results folder: the same at the next start, so that a link and a bookmark stay good.
+
+    Its owner alone can read it; where it cannot be kept it is a new one.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "normbench" / "dashboard"
+    path = state / hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:16]
+    token = secrets.token_urlsafe(24)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(token)
+    except FileExistsError:
+        status = path.stat()
+        others_may_read = status.st_uid != os.getuid() or status.st_mode & 0o077
+        kept = "" if others_may_read else path.read_text(encoding="ascii")
+        return kept if len(kept) == len(token) else token
+    except OSError:
+        pass
+    return token
 
 
 def describe_runs(runs: int, results: Path) -> str:

@@ -71,6 +71,20 @@ def test_the_line_that_is_printed() -> None:
     assert dashboard.describe_runs(2, Path("results")).startswith("2 runs")
 
 
+def test_a_folder_keeps_its_token_which_its_owner_alone_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    token = dashboard.kept_token(tmp_path / "results")
+    assert dashboard.kept_token(tmp_path / "results") == token != dashboard.kept_token(tmp_path / "others")
+    paths = [*(tmp_path / "state").rglob("*")]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in paths if path.is_file()) and len(paths) == 4
+    for path in paths:
+        if path.is_file():
+            path.chmod(0o644)
+    assert dashboard.kept_token(tmp_path / "results") != token  # others could have read it
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")  # nothing can be kept there
+    assert len(dashboard.kept_token(tmp_path / "results")) == len(token)
+
+
 def test_a_real_server_from_link_to_interrupt(results: Path, tmp_path: Path) -> None:
     """The link works, Ctrl-C ends it with 0 while a page still listens, nothing was written."""
     before = sorted(results.rglob("*"))
