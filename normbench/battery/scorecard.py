@@ -60,22 +60,6 @@ def with_costs(outcomes: Sequence[Outcome], earlier: Mapping[str, Any], end: flo
         yield replace(outcome, costs=costs)
 
 
-def table1(probes: Mapping[str, Spec | str], stored: Runs) -> dict[str, dict[str, str]]:
-    """By normalizer the text of each column, or why it has none."""
-    from normbench.papers.ln2016 import table1 as published
-
-    rows = {}
-    for norm, spec in probes.items():
-        run = stored.of(spec) if isinstance(spec, Spec) else None
-        state = "cannot take part" if isinstance(spec, str) else stored.state(spec)
-        record = run.records[-1] if run else {}
-        rows[norm] = {
-            title: published.format_deviation(float(record[key]) if key in record else None) if run else state
-            for key, title in published.COLUMNS.items()
-        }
-    return rows
-
-
 def content(outcomes: Sequence[Outcome], times: Times, left_out: Sequence[str], **facts: Any) -> dict[str, Any]:
     """`times`: the seconds of each trial's missing runs; `left_out`: the trials that the budget leaves out."""
     counts = answer.counts(outcomes)

@@ -128,7 +128,7 @@ class Battery(options.Answering):
             norm=adopted.name, title=str(facts["title"]), source=str(facts["source"]),
             file=Path(str(facts.get("file", ""))).name, derived=adopted.derived, fidelity=self.fidelity,
             command=self._repeat_command(), plan=plan, seconds=spent + time.monotonic() - started, promises=promises,
-            measured=dict(adopted.measured), table1=scorecard.table1(probes, stored), notes=notes,
+            measured=dict(adopted.measured), table1=_table1(probes, stored), notes=notes,
         )  # fmt: skip
         self._show(card, planned)
         failures = [*training.describe_failures(ended.outcomes, stored)]
@@ -252,6 +252,22 @@ def _specs(planned: Sequence[Trial], probes: Mapping[str, Spec | str]) -> list[S
     """All runs of the trials and probes, without duplicates."""
     specs = (*trials.specs_of(planned), *(spec for spec in probes.values() if isinstance(spec, Spec)))
     return list({spec.id: spec for spec in specs}.values())
+
+
+def _table1(probes: Mapping[str, Spec | str], stored: Runs) -> dict[str, dict[str, str]]:
+    """By normalizer the text of each column, or why it has none."""
+    from normbench.papers.ln2016 import table1
+
+    rows = {}
+    for norm, spec in probes.items():
+        run = stored.of(spec) if isinstance(spec, Spec) else None
+        state = "cannot take part" if isinstance(spec, str) else stored.state(spec)
+        record = run.records[-1] if run else {}
+        rows[norm] = {
+            title: table1.format_deviation(float(record[key]) if key in record else None) if run else state
+            for key, title in table1.COLUMNS.items()
+        }
+    return rows
 
 
 def _against(other: str, comparisons: Sequence[Mapping[str, Any]]) -> Text:

@@ -11,7 +11,7 @@ from pathlib import Path
 import json_examples
 import pytest
 
-from normbench.battery import budget, cost, scorecard, trials
+from normbench.battery import budget, cost, trials
 from normbench.commands import battery
 from normbench.config import plan
 from normbench.runs.table import Runs
@@ -196,5 +196,5 @@ def test_a_printed_command_finds_what_it_is_about(normbench, capfd, tmp_path):
 
 
 def test_a_probe_that_is_not_there_is_no_answer(tmp_path):
-    rows = scorecard.table1(trials.table1("rms", None), Runs(tmp_path))
+    rows = battery._table1(trials.table1("rms", None), Runs(tmp_path))
     assert {word for texts in rows.values() for word in texts.values()} == {"missing"}
