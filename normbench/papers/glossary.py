@@ -22,7 +22,7 @@ def words_of(claims: Sequence[Verdict], others: Sequence[str]) -> list[str]:
     """The words that a page of these claims and with these others needs, in the order of the glossary."""
     needed = {"fidelity", *others}
     for claim in claims:
-        needed |= {claim.word, *claim.verdict.split(" · ")[1:]}
+        needed |= {claim.word, claim.reason, *claim.verdict.split(" · ")[1:]}
         needed |= {"control"} if claim.controls else set()
         needed |= {"amended"} if claim.amendments else set()
         needed |= {"part"} if len(claim.parts) > 1 else set()
