@@ -161,7 +161,7 @@ class Battery(options.Answering):
             if left is not None and left <= 0:
                 return Ensured((), outcomes)
             watch = partial(bars, console=self.console)
-            ended = ensure_runs(portion, launcher, pace.stored, watch, seconds=left, wait_for_busy=True)
+            ended = ensure_runs(portion, launcher, pace.stored, watch, seconds=left)
             outcomes |= ended.outcomes
             if last is None or ended.interrupted:
                 return Ensured((), outcomes, ended.interrupted)

@@ -79,7 +79,6 @@ class Reproduce(Judging):
     max_time: Annotated[
         float | None, option("stop after 90s, 30m, 2h; 0 trains nothing", "TIME", parser=format.seconds)
     ] = None
-    retry_failed: Annotated[bool, flag("--retry-failed", "train failed runs again")] = False
     dry_run: Annotated[bool, flag("--dry-run", "show what would run")] = False
     others: Annotated[
         list[Path],
@@ -177,7 +176,7 @@ class Reproduce(Judging):
         stored = Runs(self.results, {spec.id for spec in specs}, self.others)
         self._show_plan(planned, specs, stored, launcher.processes)
         left = 0 if self.dry_run else left
-        ensured = ensure_runs(specs, launcher, stored, watch, self.retry_failed, left, wait_for_busy=True)
+        ensured = ensure_runs(specs, launcher, stored, watch, left)
         finished = stored.find(specs)
         answer = {"done": len(finished), "missing": [spec.id for spec in ensured.missing]}
         if self.dry_run:
@@ -209,22 +208,20 @@ class Reproduce(Judging):
     def _show_plan(self, planned: artifacts.Plan, specs: Sequence[Spec], stored: Runs, processes: int) -> None:
         """Print what is planned, what is stored of it, and how long the rest takes."""
         artifact, finished = planned.artifact, stored.find(specs)
-        to_train = missing(specs, stored, self.retry_failed)
+        to_train = missing(specs, stored)
         data = specs[0].config["data"]["declares"]["title"]
         stamp = sum(len(artifact.deviations.get(fidelity, ())) for fidelity in {"paper", self.fidelity})
         self.say(f"\n{artifact.title} · {self.fidelity}")
         self.say(f"  data: {data} · choices and deviations: {stamp}, listed with the verdicts")
         counts = f"{format.plural(len(specs), 'run')} · {len(finished)} done"
-        failed = 0 if self.retry_failed else sum(stored.state(spec) == "failed" for spec in specs)
-        retried = f", {failed} failed (--retry-failed tries again)" if failed else ""
         if to_train:
             jobs = min(processes, len(to_train))
             to_come = [(pace.Place.of(spec, artifact.config_dir), spec.steps) for spec in to_train]
             seconds = pace.seconds(to_come, finished)
             about = "" if seconds is None else f"about {format.duration(seconds / jobs)} "
-            self.say(f"  {counts}, {len(to_train)} to run{retried} · {about}on {format.plural(jobs, 'process')}\n")
+            self.say(f"  {counts}, {len(to_train)} to run · {about}on {format.plural(jobs, 'process')}\n")
         else:
-            self.say(f"  {counts}{retried}\n")
+            self.say(f"  {counts}\n")
         damaged = [*map(left_out, stored.damaged)]
         notes = [f"note: {line} Delete it to train it again." for line in damaged]
         notes += [f"note: {note}" for note in stored.notes if note not in damaged]

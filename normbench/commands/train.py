@@ -95,7 +95,7 @@ class Train(options.Answering):
     def run(self) -> int:
         """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; of a sweep the most serious.
 
-        A sweep waits at its end for runs that another process writes; a single run reports that process at once.
+        Runs that another process writes are left to it.
         """
         with self._named() as (overrides, config_dir):
             specs = plan.train_specs(overrides, self.multirun, config_dir)
@@ -138,7 +138,7 @@ class Train(options.Answering):
             self.say(f"  to log those, too: {replay(finished, logger, self.results)}")
         for line in _simpler(specs):
             self.say(f"  {line}")
-        ensured = ensure_runs(specs, launcher, stored, watch, wait_for_busy=self.multirun)
+        ensured = ensure_runs(specs, launcher, stored, watch)
         outcomes = ensured.outcomes
         states = {run["id"]: run["status"] for run in _as_json(specs, stored, outcomes)}
         if set(states.values()) != {"refused"}:
@@ -216,7 +216,7 @@ def _remarks(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Ou
     """The path of a single run, and a line for each that failed or ended far worse than it began."""
     if len(specs) == 1 and (copy := stored.copy(specs[0].id)):
         yield f"  {copy.path}"
-    for fault in describe_failures(outcomes, stored, "busy"):
+    for fault in describe_failures(outcomes, stored):
         yield f"normbench: {fault}"
     yield from describe_launched(outcomes, stored)
     for spec in specs:

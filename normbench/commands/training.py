@@ -68,11 +68,11 @@ def describe_launched(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Ite
         yield f"note: {extras.WITHOUT_COMPILER} ({format.plural(len(slow), 'run')}; normbench doctor says why)"
 
 
-def describe_failures(outcomes: Mapping[str, base.Outcome], stored: Runs, *also: str) -> Iterator[str]:
-    """Why runs failed, were refused or ended in a state of `also`: each reason once, with a log."""
+def describe_failures(outcomes: Mapping[str, base.Outcome], stored: Runs) -> Iterator[str]:
+    """Why runs failed, were refused or left to another process: each reason once, with a log."""
     reasons = set()
     for run, outcome in outcomes.items():
-        if outcome.status in ("failed", "refused", *also) and outcome.reason not in reasons:
+        if outcome.status in ("failed", "refused", "busy") and outcome.reason not in reasons:
             reasons.add(outcome.reason)
             copy = stored.copy(run) if outcome.status == "failed" else None
             log = copy.log if copy else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,24 +44,17 @@ def write(specs: Sequence[Spec], results: Path) -> Plan:
 
 
 def read(path: Path) -> Plan:
-    """A plan by its folder or its file. NormbenchError where other code planned it: it would train something else."""
-    folder = (path.parent if path.name == NAME else path).resolve()
-    try:
-        content = json.loads((folder / NAME).read_bytes())
-        planned_by, runs = content["code"], content["runs"]
-    except OSError as error:
+    """A plan by its folder. NormbenchError where other code planned it: it would train something else."""
+    folder = path.resolve()
+    if not (folder / NAME).is_file():
+        raise BadInput(f"{folder} is no plan's folder here. All nodes must share the results folder.")
+    content = json.loads((folder / NAME).read_bytes())
+    if content["code"] != code():
         raise BadInput(
-            f"{folder / NAME} cannot be read on {socket.gethostname()}: {error.strerror}. All nodes must share the "
-            "results folder."
-        ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise BadInput(f"{folder / NAME} is damaged: repeat the command that planned it.") from None
-    if planned_by != code():
-        raise BadInput(
-            f"{folder} was planned by other code ({planned_by}) than this worker's ({code()} on "
-            f"{socket.gethostname()}): repeat the command that planned it."
+            f"{folder} was planned by other code ({content['code']}) than this worker's ({code()}): repeat the command "
+            "that planned it."
         )
-    return Plan(folder, runs)
+    return Plan(folder, content["runs"])
 
 
 class PlanWriter:

@@ -18,7 +18,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -34,7 +33,6 @@ from normbench.launch.wandb_run import Logging
 from normbench.runs import directory
 from normbench.runs.run import FINISHED
 
-GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 Job = dict[str, Any]
 
 
@@ -66,8 +64,6 @@ def _receive(pool: Connection, jobs: queue.Queue[Job | None], stopping: threadin
                 stopping.set()
     stopping.set()
     jobs.put(None)
-    time.sleep(GRACE_SECONDS)
-    os._exit(1)
 
 
 def _run(job: Job, pool: Connection, stopped: Callable[[], bool]) -> None:

@@ -16,10 +16,8 @@ from normbench.config.spec import Spec
 from normbench.core import extras
 from normbench.errors import BadInput
 from normbench.launch.base import Launcher, Outcome, Watch, python
-from normbench.runs import directory, files
+from normbench.runs import files
 from normbench.runs.table import Runs
-
-BUSY_SECONDS = 0.5  # between looks at runs that another process writes
 
 
 @dataclass(frozen=True)
@@ -36,17 +34,14 @@ def ensure_runs(
     launcher: Launcher,
     runs: Runs,
     watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
-    retry_failed: bool = True,
     seconds: float | None = None,
-    wait_for_busy: bool = False,
 ) -> Ensured:
     """Train those of `specs` that are missing among `runs`; NormbenchError before any training if that fails.
 
     watch: gives a context around the training, whose value listens to events. seconds: running runs are saved and
-    stopped after that time; 0 trains nothing. wait_for_busy: wait for runs that another process writes, after all
-    others, and take over those that it leaves unfinished.
+    stopped after that time; 0 trains nothing.
     """
-    to_train, root = missing(specs, runs, retry_failed), runs.results / "runs"
+    to_train, root = missing(specs, runs), runs.results / "runs"
     if not to_train or seconds == 0:
         return Ensured(to_train)
     if seconds is not None and not launcher.here:
@@ -59,33 +54,16 @@ def ensure_runs(
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():
         check_device(device)
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     with watch(len(to_train)) as listen:
-        deadline = math.inf if seconds is None else time.monotonic() + seconds
         outcomes, interrupted = launcher.launch(to_train, root, listen, deadline)
-        while wait_for_busy and not interrupted and time.monotonic() < deadline:
-            busy = [spec for spec in to_train if outcomes[spec.id].status == "busy"]
-            if not busy:
-                break
-            try:
-                time.sleep(BUSY_SECONDS)
-            except KeyboardInterrupt:  # a launcher handles it only while it trains
-                interrupted = True
-                break
-            if free := [spec for spec in busy if not directory.is_locked(directory.place(root, spec))]:
-                # for a run that the other process has finished this returns at once
-                again, interrupted = launcher.launch(free, root, listen, deadline)
-                outcomes |= again
     runs.refresh()
-    for run in runs.find(specs):
-        if run.id in outcomes and outcomes[run.id].status == "busy":  # the other process has finished it meanwhile
-            outcomes[run.id] = Outcome(run.status)
     return Ensured(to_train, outcomes, interrupted)
 
 
-def missing(specs: Sequence[Spec], runs: Runs, retry_failed: bool = True) -> list[Spec]:
-    """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
-    skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
-    return [spec for spec in specs if not runs.of(spec) and runs.state(spec) not in skipped]
+def missing(specs: Sequence[Spec], runs: Runs) -> list[Spec]:
+    """The runs to train: all that are not finished, but damaged ones."""
+    return [spec for spec in specs if not runs.of(spec) and runs.state(spec) != "damaged"]
 
 
 def check_data(specs: Sequence[Spec]) -> None:

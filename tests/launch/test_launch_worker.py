@@ -125,14 +125,13 @@ def test_a_failure_of_an_unfinished_run_is_recorded(tmp_path: Path) -> None:
     assert directory.read_json(path)["status"] == "failed"
 
 
-def test_a_plan_of_other_code_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_plan_of_other_code_is_refused(tmp_path: Path) -> None:
     planned_now = planned([tiny.spec()], tmp_path)
     file = planned_now.path / "plan.json"
-    assert plan.read(file) == planned_now == planned([tiny.spec()], tmp_path), "it is named by its content"
+    assert planned_now == planned([tiny.spec()], tmp_path), "it is named by its content"
     other = json.dumps(json.loads(file.read_text()) | {"code": "0" * 12})
-    for text in (other, '{"runs": []}', "[]", "{"):
-        file.write_text(text)
-        with pytest.raises(BadInput, match=str(planned_now.path)):
-            plan.read(planned_now.path)
+    file.write_text(other)
+    with pytest.raises(BadInput, match=str(planned_now.path)):
+        plan.read(planned_now.path)
     with pytest.raises(BadInput, match="nowhere"):
         plan.read(tmp_path / "plans" / "nowhere")

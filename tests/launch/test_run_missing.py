@@ -13,7 +13,7 @@ import tiny
 from normbench.config import compose, plan
 from normbench.config.spec import Spec
 from normbench.errors import NormbenchError
-from normbench.launch import base, pace, run_missing
+from normbench.launch import base, pace
 from normbench.launch.base import Outcome
 from normbench.launch.run_missing import ensure_runs
 from normbench.runs import directory
@@ -21,25 +21,22 @@ from normbench.runs.table import Runs
 
 
 class Made:
-    """A launcher that makes runs up; `first`: how some end at its first launch, such as seed1="busy"."""
+    """A launcher that makes runs up."""
 
     processes = 1
     here = True
 
-    def __init__(self, **first: str) -> None:
-        self.first = first
+    def __init__(self) -> None:
         self.launches: list[list[int]] = []
 
     def launch(
         self, specs: Sequence[Spec], root: Path, listen: Any = None, deadline: float = 0.0
     ) -> tuple[dict[str, Outcome], bool]:
-        first = self.first if not self.launches else {}
         self.launches.append([spec.seed for spec in specs])
-        states = {spec.id: first.get(f"seed{spec.seed}", "done") for spec in specs}
         for spec in specs:
-            if states[spec.id] == "done" and not directory.place(root, spec).exists():
+            if not directory.place(root, spec).exists():
                 fake.directory(root, spec)
-        return {run: Outcome(state) for run, state in states.items()}, "interrupted" in states.values()
+        return {spec.id: Outcome("done") for spec in specs}, False
 
 
 def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
@@ -48,12 +45,11 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     (fake.directory(tmp_path / "runs", damaged) / "run.json").write_text("{")
     fake.directory(tmp_path / "runs", failed, "failed")
     launcher, stored = Made(), Runs(tmp_path)
-    nothing = ensure_runs(specs, launcher, stored, retry_failed=False, seconds=0)
+    nothing = ensure_runs(specs, launcher, stored, seconds=0)
     assert not nothing.outcomes and not launcher.launches
-    ensured = ensure_runs(specs, launcher, stored, retry_failed=False)
-    assert nothing.missing == ensured.missing == [fresh] and launcher.launches == [[4]]
-    assert [stored.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
-    assert ensure_runs(specs, launcher, stored).missing == [failed]
+    ensured = ensure_runs(specs, launcher, stored)
+    assert nothing.missing == ensured.missing == [failed, fresh] and launcher.launches == [[3, 4]]
+    assert [stored.state(spec) for spec in (done, damaged, fresh)] == ["done", "damaged", "done"]
 
 
 def test_a_time_to_stop_is_refused_where_runs_are_left_to_others(tmp_path: Path) -> None:
@@ -62,61 +58,6 @@ def test_a_time_to_stop_is_refused_where_runs_are_left_to_others(tmp_path: Path)
     with pytest.raises(NormbenchError, match="--max-time ends runs that this command trains"):
         ensure_runs(fake.specs(1), launcher, Runs(tmp_path), seconds=60)
     assert not launcher.launches and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("wait", "launches"), [(True, [[1, 2], [1]]), (False, [[1, 2]])])
-def test_a_busy_run_is_waited_for_and_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: bool, launches: list[list[int]]
-) -> None:
-    specs = fake.specs(2)
-    launcher = Made(seed1="busy")
-    held = directory.RunDirectory(directory.place(tmp_path / "runs", specs[0])).writing()
-    held.__enter__()
-    # the other process lets go while it is waited for
-    monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None))
-    ensured = ensure_runs(specs, launcher, Runs(tmp_path), wait_for_busy=wait)
-    assert launcher.launches == launches
-    assert ensured.outcomes[specs[0].id].status == ("done" if wait else "busy")
-
-
-def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
-    launcher = Made(seed1="busy", seed2="interrupted")
-    assert ensure_runs(fake.specs(2), launcher, Runs(tmp_path), wait_for_busy=True).interrupted
-    assert launcher.launches == [[1, 2]]
-
-
-def test_an_interrupt_while_waiting_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    first, second = specs = fake.specs(2)
-    monkeypatch.setattr(run_missing.time, "sleep", interrupted)
-    with directory.RunDirectory(directory.place(tmp_path / "runs", first)).writing():
-        ensured = ensure_runs(specs, Made(seed1="busy"), stored := Runs(tmp_path), wait_for_busy=True)
-    assert ensured.interrupted and stored.state(second) == "done"
-    assert [ensured.outcomes[spec.id].status for spec in specs] == ["busy", "done"]
-
-
-def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    specs = fake.specs(2)
-    held = [directory.RunDirectory(directory.place(tmp_path / "runs", spec)).writing() for spec in specs]
-    for lock in held:
-        lock.__enter__()
-    monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
-    launcher = Made(seed1="busy", seed2="busy")
-    ensure_runs(specs, launcher, Runs(tmp_path), wait_for_busy=True)
-    assert launcher.launches == [[1, 2], [2], [1]]
-
-
-def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
-    class Late(Made):
-        def launch(self, specs: Sequence[Spec], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
-            ended = super().launch(specs, root)
-            fake.directory(root, specs[0])
-            return ended
-
-    (spec,) = fake.specs(1)
-    assert ensure_runs([spec], Late(seed1="busy"), Runs(tmp_path)).outcomes[spec.id].status == "done"
 
 
 def test_missing_data_are_reported_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
