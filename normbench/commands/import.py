@@ -23,13 +23,16 @@ from normbench.runs.run import Run
 EPILOG = """examples:
   normbench import logs/ --as mine                      TensorBoard, W&B (.wandb), Lightning, ...: shows what it guesses
   normbench import logs/ --as mine --yes                uses it, and writes the map beside the runs
+  normbench import mlruns --as mine --yes               MLflow's files, or mlflow.db
+  normbench import ~/.cache/huggingface/trackio/PROJECT.db --as mine --yes
   normbench import logs/ more/ --as mine --yes          all there is as this name: an import replaces an earlier one
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
 
 sources: CSV, Parquet, JSON lines, TensorBoard's event files, W&B's .wandb files, charts and histories,
-Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger.
+Hugging Face's trainer_state.json, Lightning's metrics.csv, Keras' CSVLogger; stores of Trackio (PROJECT.db) and of
+MLflow (mlruns, mlflow.db), also while they are written.
 examples/imports has maps, lightning.yaml all keys of one.
 
 --json prints, shortened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from normbench.files import reading
 from normbench.imports import guess, parts, runs, sources, tensorboard
 from normbench.imports.map_keys import Map
 from normbench.runs.run import Run
+
+SHOWN = 3  # files of which the same is said, by name
 
 
 @dataclass(frozen=True)
@@ -59,4 +62,12 @@ def _notes(logs: Sequence[Any]) -> list[str]:
         log.file["path"]: f"{log.lost} bytes after the last whole record are left out" for log in logs if log.lost
     }
     notes = cut_notes | {log.file["path"]: log.note for log in logs if log.note}
-    return [f"{path}: {note}" for path, note in notes.items()]
+    paths: dict[str, list[str]] = defaultdict(list)
+    for path, note in notes.items():
+        paths[note].append(path)
+    return [f"{_first(paths[note])}: {note}" for note in paths]
+
+
+def _first(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return f"{', '.join(paths[:SHOWN])}{more}"

@@ -13,7 +13,9 @@ from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.run import HIGHEST, LARGEST
 
-SPARSE = ("huggingface", "lightning", "keras", "wandb", "tensorboard")  # where a blank is no log, by design
+SPARSE = (  # where a blank is no log, by design
+    "huggingface", "lightning", "keras", "wandb", "tensorboard", "trackio", "mlflow",
+)  # fmt: skip
 GAP = 1.5  # times the median distance of two steps
 
 

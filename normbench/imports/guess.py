@@ -20,7 +20,8 @@ from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
-NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key"}
+NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "trackio": "key", "mlflow": "key"}
+STORES = ("trackio", "mlflow")  # which have ids, configurations and a step of every value
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
 ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
@@ -140,7 +141,7 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
 
 def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     """The tool's id, or the path; of a folder for each split what is before it."""
-    if source == "wandb":
+    if source in ("wandb", *STORES):
         return "run_id"
     if not folders:
         return "path"
@@ -252,6 +253,8 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     source = parts[0].log.source
     if source == "tensorboard":
         return {"step": {"event": "step"}}
+    if source in STORES:
+        return {"step": {"key": "step"}}
     named = [(part, name) for part in parts for entry, name in entries(part, map) if entry.x is None]
     named = [(part, name) for part, name in named if name not in part.log.clocks]
     if not named:
@@ -364,20 +367,24 @@ def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: L
             values[place] = tuple(settings.get(place, "") for settings in facts.values())
     names = _rest_of_paths([*paths.values()])
     candidates: dict[tuple[int, ...], list[tuple[str, str]]] = defaultdict(list)  # by how they divide the runs
-    of_tool = next(iter(runs.values()))[0].log.source == "wandb"  # whose folders are named by time and id
-    if not of_tool:
+    source = next(iter(runs.values()))[0].log.source
+    if source not in ("wandb", *STORES):  # W&B's folders are named by time and id
         values = {("path", ""): names, **values}
     for place, of_runs in values.items():
         if len({*of_runs}) > 1 and (place[0] == "path" or len({*of_runs}) < max(len(runs), 3)):
             candidates[tuple(map(of_runs.index, of_runs))].append(place)
+    if source in STORES and (not candidates or len({*names}) < len(runs)):  # else a name of each run tells no arms
+        division = tuple(map(names.index, names))
+        if len({*names}) > 1 and division not in candidates:
+            candidates[division].append(("path", ""))
     pattern = _pattern(runs, names)
     places = [*chain(*candidates.values())]
     if not places:
-        return {"value": "imported" if of_tool else names[0] or "imported"}
+        return {"value": "imported" if source == "wandb" else names[0] or "imported"}
     if len(candidates) == 1 and places[0][0] == "path" and pattern:
         return {"path": pattern}
-    if len(places) == 1 and places[0][0] != "path":
-        return dict(places)
+    if places[0][0] != "path" and len({values.get(place) for place in places}) == 1:
+        return dict(places[:1])
     could = " or ".join(" ".join(place).strip() for place in places[:8])
     answers = [f"{kind}: {name}" if name else "path: 'REGEX'" for kind, name in places]
     raise Question(

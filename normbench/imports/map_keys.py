@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 from normbench.core.keys import Before, Count, Text, format_value, longer, one_of
 from normbench.errors import did_you_mean, unknown
 
-SOURCES = ("csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras")
+SOURCES = (
+    "csv", "parquet", "jsonl", "tensorboard", "wandb", "huggingface", "lightning", "keras", "trackio", "mlflow",
+)  # fmt: skip
 PLACES = ("path", "column", "config", "hparam", "value")  # of a label
 NAMES = ("column", "tag", "key")  # what sources call a series
 CLOCKS = ("step", "epoch")

@@ -14,13 +14,15 @@ from typing import Any
 
 from normbench.errors import BadInput
 from normbench.files import reading
-from normbench.imports import tables, tensorboard, wandb_file
+from normbench.imports import mlflow_store, sqlite_file, tables, tensorboard, wandb_file
 from normbench.imports.log import LARGEST, Log, refuse
 
 # Of a file's name: the reader, the sources that it may be, and whether the folder names the run
 KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*tfevents.*", tensorboard.read, ("tensorboard",), True),
     (r".*\.wandb", wandb_file.read, ("wandb",), True),
+    (r".*\.(db|sqlite3?)", sqlite_file.read, ("trackio", "mlflow"), False),
+    (r"meta\.yaml", mlflow_store.read_files, ("mlflow",), True),
     (r"trainer_state\.json", tables.read_trainer_state, ("huggingface",), True),
     (r"metrics\.csv", tables.read_csv, ("lightning", "csv", "keras"), True),
     (r".*\.[ct]sv(\.gz)?", tables.read_csv, ("csv", "keras", "lightning"), False),
@@ -28,7 +30,7 @@ KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
 LONGEST_NAME = 500  # characters of a column or key
-SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log)(\.gz)?$")
+SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log|db|sqlite3?)(\.gz)?$")
 # What the readers and their libraries raise for a file that is damaged, or means harm.
 MALFORMED = (
     OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RuntimeError, struct.error,
@@ -49,7 +51,15 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
         wanted = f" of source {source}" if source else ""
         raise BadInput(f"{paths[0]} has no log{wanted}. (normbench import --help)")
     base = Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
-    logs = [log for path, read, kind, by_folder in chosen for log in _read(path, base, read, source or kind, by_folder)]
+    logs = []
+    for path, read, source_by_name, by_folder in chosen:
+        of_path = _read(path, base, read, source or source_by_name, by_folder)
+        if not of_path and path in paths:
+            raise refuse(path, "has no run of Trackio or MLflow.")
+        logs += of_path
+    if not any(log.tables for log in logs):
+        notes = "; ".join(log.note for log in logs if log.note)
+        raise BadInput(f"{paths[0]} has no log{f': {notes}' if notes else '. (normbench import --help)'}")
     kinds = Counter(log.source for log in logs)
     if len(kinds) > 1:
         counted = ", ".join(f"{kind} ({number})" for kind, number in kinds.most_common())
@@ -64,8 +74,13 @@ def _files(given: Path) -> Iterator[Path]:
         yield given
         return
     for folder, folders, names in os.walk(given, followlinks=False):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not _is_of_mlflow(Path(folder, name), folders, names))
         yield from (Path(folder, name) for name in sorted(names))
+
+
+def _is_of_mlflow(folder: Path, beside: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether these are the files that a run of MLflow produced, tables for example, and no logs."""
+    return folder.name == "artifacts" and ("mlruns" in folder.parts or ("meta.yaml" in names and "tags" in beside))
 
 
 def _refuse_link_out(path: Path, paths: Sequence[Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ from normbench.runs import imported, pack
 def write(folder: Path, name: str, *rows: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("".join(f"{row}\n" for row in ("step,valid/loss", *rows)))
+
+
+def unpack_stores(folder: Path) -> None:
+    with tarfile.open(Path(__file__).parents[1] / "imports" / "stores.tar.gz") as packed:
+        packed.extractall(folder, filter="data")
 
 
 @pytest.fixture
@@ -79,13 +85,14 @@ def test_a_run_whose_curve_begins_later_is_named(tmp_path: Path, normbench: Any,
 
 def test_the_examples_do_what_their_page_has(normbench: Any, capfd: Any, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
+    unpack_stores(tmp_path)
     page = (root / "examples" / "imports" / "README.md").read_text()
     lines = [line.partition("#")[0].split() for line in page.splitlines()]
     commands = [words[1:] for words in lines if words[:1] == ["normbench"]]
     for words in commands:
         there = [str(root / word) if (root / word).exists() else word for word in words]
         assert normbench(*there) == 0, capfd.readouterr().err
-    assert len(commands) == 14 and len(imported.names(tmp_path / "results")) == 8
+    assert len(commands) == 16 and len(imported.names(tmp_path / "results")) == 10
 
 
 WRONG = (["--as", "../x"], ["--as", ""], [], ["--as", "x", "--list"], ["--as", "x", "--remove", "x"])
@@ -108,3 +115,21 @@ def test_published_runs_are_exported(form: str, normbench: Any, capfd: Any, tmp_
     assert table.name == f"curves.{form}" and answer["place"] == str(table)
     assert normbench("export", form, "fidelity=reduced", "--output", "-") == 0 and not capfd.readouterr().err
     assert not [*tmp_path.glob("-*")]
+
+
+@pytest.mark.parametrize("store", ["trackio", "mlflow.db", "mlruns"])
+def test_a_store_is_imported_compared_and_judged(store: str, normbench: Any, capfd: Any, tmp_path: Path) -> None:
+    """Of five seeds; a third arm diverged."""
+    unpack_stores(tmp_path)
+    assert normbench("import", store, "--as", "mine", "--yes") == 0
+    out = capfd.readouterr().out
+    assert "2 diverged" in out and "4 points that a resumed run logged again" in out and "system metrics" in out
+    judge = ("judge", "--runs", "mine", "--metric", "loss", "--split", "valid", "--better", "lower", "--json")
+    words = {}
+    for arms in (("ln", "base"), ("base", "ln")):
+        assert normbench(*judge, "--compare", *arms) == 0
+        (claim,) = json.loads(capfd.readouterr().out)["claims"]
+        words[arms] = claim["word"]
+    assert words == {("ln", "base"): "holds", ("base", "ln"): "fails"}
+    assert normbench("compare", "imported/mine", "--metric", "loss", "--split", "valid", "--json") == 0
+    assert "high" in capfd.readouterr().out
