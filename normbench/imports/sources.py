@@ -29,6 +29,7 @@ KINDS: tuple[tuple[str, Callable[..., Any], tuple[str, ...], bool], ...] = (
     (r".*\.parquet", tables.read_parquet, ("parquet",), False),
     (r".*\.(jsonl|ndjson)(\.gz)?", tables.read_lines, ("jsonl",), False),
 )
+TRACKIO_PRODUCTS = ("media", "artifacts", "traces")  # folders beside its stores
 LONGEST_NAME = 500  # characters of a column or key
 SUFFIXES = re.compile(r"\.([ct]sv|parquet|jsonl|ndjson|log|db|sqlite3?)(\.gz)?$")
 # What the readers and their libraries raise for a file that is damaged, or means harm.
@@ -74,13 +75,15 @@ def _files(given: Path) -> Iterator[Path]:
         yield given
         return
     for folder, folders, names in os.walk(given, followlinks=False):
-        folders[:] = sorted(name for name in folders if not _is_of_mlflow(Path(folder, name), folders, names))
+        folders[:] = sorted(name for name in folders if not _is_product(Path(folder, name), folders, names))
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _is_of_mlflow(folder: Path, beside: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether these are the files that a run of MLflow produced, tables for example, and no logs."""
-    return folder.name == "artifacts" and ("mlruns" in folder.parts or ("meta.yaml" in names and "tags" in beside))
+def _is_product(folder: Path, beside: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether these are files that runs of MLflow or Trackio produced, tables for example, and no logs."""
+    of_mlflow = "mlruns" in folder.parts or ("meta.yaml" in names and "tags" in beside)
+    of_trackio = any(name.endswith(".db") and f"{name[:-3]}.lock" in names for name in names)
+    return (folder.name == "artifacts" and of_mlflow) or (folder.name in TRACKIO_PRODUCTS and of_trackio)
 
 
 def _refuse_link_out(path: Path, paths: Sequence[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from pathlib import Path
@@ -50,9 +51,10 @@ def _config(text: str | bytes) -> dict[str, Any]:
 
 
 def _row(text: str | bytes) -> dict[str, Any]:
-    """Numbers and texts; of what else Trackio logs, tables and pictures, the JSON is a text."""
+    """Numbers and texts, `train.loss` of objects in objects; a picture or a table is a text."""
     row = reading.parse(text)
-    return {name: NUMBERS.get(value, value) if isinstance(value, str) else value for name, value in row.items()}
+    media = {name: json.dumps(value) for name, value in row.items() if isinstance(value, dict) and "_type" in value}
+    return {name: NUMBERS.get(value, value) for name, value in flat(row | media).items()}
 
 
 def _system(store: sqlite3.Connection, key: str) -> int:

@@ -98,11 +98,17 @@ def test_what_a_nested_run_lies_in_is_in_its_path(stores: Path) -> None:
         assert {run.arm for run in runs} == {"base", "ln", "high"}
 
 
-def test_what_runs_produced_beside_a_database_is_no_log(stores: Path, tmp_path: Path) -> None:
-    produced = tmp_path / "project" / "mlruns" / "1" / "run" / "artifacts" / "table.csv"
+@pytest.mark.parametrize("folder", ["mlruns/1/run/artifacts", "media/norms/run"])
+def test_what_runs_produced_beside_a_database_is_no_log(folder: str, stores: Path, tmp_path: Path) -> None:
+    produced = tmp_path / "project" / folder / "table.csv"
     produced.parent.mkdir(parents=True)
     produced.write_text("step,val_loss\n1,2\n")
-    (stores / "mlflow.db").rename(tmp_path / "project" / "mlflow.db")
+    store = "mlflow.db" if "mlruns" in folder else "trackio/norms.db"
+    (stores / store).rename(tmp_path / "project" / "norms.db")
+    if "media" in folder:
+        with pytest.raises(NormbenchError, match="several sources"):
+            read(tmp_path / "project")  # media may be anybody's
+        (tmp_path / "project" / "norms.lock").touch()
     assert len(read(tmp_path / "project").runs) == 12
 
 
@@ -207,6 +213,18 @@ def test_values_that_are_texts_in_a_numbers_place_are_named(tmp_path: Path) -> N
         store.commit()
     with pytest.raises(NormbenchError, match="text 'high'"):
         read(path)
+
+
+def test_objects_are_columns_and_what_is_no_number_is_named(tmp_path: Path) -> None:
+    path = trackio(tmp_path / "p.db", {"ln": {"seed": 1}})
+    row = {"val": {"loss": "NaN", "list": [1]}, "val/table": {"_type": "trackio.table", "size": 3}}
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("UPDATE metrics SET metrics = ?", [json.dumps(row)])
+        store.commit()
+    whole = read(path)
+    assert [(series.name, series.metric) for series in whole.map.series] == [("val.loss", "loss")]
+    assert whole.runs[0].status == "diverged"
+    assert all(any(f"not taken: {name}" in note for note in whole.notes) for name in ("val.list", "val/table"))
 
 
 # --- mlruns ----------------------------------------------------------------------------------------------------------
