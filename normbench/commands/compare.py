@@ -33,9 +33,8 @@ EPILOG = """examples:
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
-source (own, smoke, published, imported);
-train.epochs and train.steps choose the length; * matches any text. A word without = is an experiment, an arm, or the
-beginning of an id.
+source (own, smoke, published, imported); train.epochs and train.steps choose the length; * matches any text. A word
+without = is an experiment, an arm, or the beginning of an id.
 
 Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs where
 two arms have the same seeds, else by Welch's interval over all their runs. A winner is ahead of every other arm; below
@@ -114,8 +113,8 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
-    given = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by, "level": level}
-    asked = {name: value for name, value in given.items() if value}
+    options = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by}
+    question = {name: value for name, value in (options | {"level": level}).items() if value}
     console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)
     for note in notes:
@@ -125,23 +124,23 @@ def command(
         some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise BadInput(f"no finished runs below {results}. Try: {some}")
     whole = groups.tasks(every) if filters else []
-    found = [
+    compared = [
         task.among(whole, lambda further: configuration.fitting(filters, every, further))
         for task in groups.tasks(metrics.declared(runs, config_dir))
         if has_curves(task)
     ]
-    if not found:
+    if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if form:
-        print(paper_table([_compare(task, asked) for task in found], form), end="")
+        print(paper_table([_compare(task, question) for task in compared], form), end="")
     elif as_json:
-        answers = [_compare(task, asked) for task in found]
+        answers = [_compare(task, question) for task in compared]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
-    elif len(found) > MOST_TASKS and not asked:
-        _overview(found, console, format.repeated(results, config_dir))
+    elif len(compared) > MOST_TASKS and not question:
+        _overview(compared, console, format.repeated(results, config_dir))
     else:
-        for task in found:
-            show(_compare(task, asked), filters, console, results, config_dir)
+        for task in compared:
+            show(_compare(task, question), filters, console, results, config_dir)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:
@@ -157,8 +156,8 @@ def has_curves(task: groups.Task) -> bool:
     return any(block.mode in EVALUATED for run in task.runs for block in run.records.blocks)
 
 
-def _compare(task: groups.Task, asked: Mapping[str, str]) -> Comparison:
-    return answer.compare(task, Question.of(task, asked))
+def _compare(task: groups.Task, question: Mapping[str, str]) -> Comparison:
+    return answer.compare(task, Question.of(task, question))
 
 
 def filters_of(task: groups.Task) -> list[str]:
@@ -211,9 +210,9 @@ def _show_references(c: Comparison, console: Console) -> None:
     """Print the values of the papers and their authors' logs: one run each, so without interval or verdict."""
     clock = CLOCKS[c.question.clock]
     references = paper_references.as_rows(c)
-    for one in references[:MOST_REFERENCES]:
-        to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
-        say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
+    for row in references[:MOST_REFERENCES]:
+        to_level = f", {row['time']} {clock} to the level" if row["time"] else ""
+        say(console, f"beside    {row['name']}: {row['last']:.4g} after {row['x']:g} {clock}{to_level}")
     if len(references) > MOST_REFERENCES:
         say(console, f"          … and {len(references) - MOST_REFERENCES} more: on the page")
 
@@ -246,11 +245,11 @@ def _show_group(group: Group, c: Comparison, best: str, console: Console) -> Non
     show_rows(console, [*columns], zip(*columns.values(), strict=True))
 
 
-def _overview(found: Sequence[groups.Task], console: Console, given: Sequence[str]) -> None:
+def _overview(tasks: Sequence[groups.Task], console: Console, given: Sequence[str]) -> None:
     rows = []
-    for task in found[:ROWS]:
+    for task in tasks[:ROWS]:
         words = shlex.join(["normbench", "compare", *selecting(task), *given])
         rows.append([task.title, str(len(task.cells)), str(len(task.runs)), words])
     show_rows(console, ("what can be compared", "arms", "runs", "command"), rows)
-    if len(found) > ROWS:
-        say(console, f"… and {format.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")
+    if len(tasks) > ROWS:
+        say(console, f"… and {format.plural(len(tasks) - ROWS, 'task')} more: choose by a filter, such as model=NAME")
