@@ -25,12 +25,16 @@ QUIET = 10.0  # s between two lines of a run without a terminal
 def label(spec: Spec) -> str:
     """`bn-all b4 s1`: arm, values of the axes, seed, and the device unless it is the CPU.
 
-    A run of no experiment has its configuration: `mnist_mlp layer optim.lr=0.01 s1`; and what a normalizer replaces.
+    A run of no experiment has its configuration: `mnist_mlp layer optim.lr=0.01 s1`, one of a battery, which has an
+    experiment's settings, its model: `imdb_rnn mine b1 s1`; and what a normalizer replaces.
     """
     axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
     device = f" {spec.config['device']}" if spec.config["device"] != "cpu" else ""
-    arm = configuration.describe_config(spec.config) if spec.experiment == ADHOC else spec.arm
+    arm = spec.arm
+    if spec.experiment == ADHOC:
+        of_battery = f"{spec.config['model']['name']} {arm}"
+        arm = configuration.describe_config(spec.config) if spec.fidelity == ADHOC else of_battery
     if replaced := sorted({choice.replaces for choice in spec.sites.values()} - {""}):
         arm += f" (replaces {' and '.join(replaced)})"
     return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")

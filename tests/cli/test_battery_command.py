@@ -13,6 +13,7 @@ import pytest
 
 from normbench.battery import budget, cost, trials
 from normbench.commands import battery
+from normbench.commands.progress import label
 from normbench.config import plan
 from normbench.runs.table import Runs
 
@@ -193,6 +194,11 @@ def test_a_printed_command_finds_what_it_is_about(normbench, capfd, tmp_path):
     assert "8 runs" in capfd.readouterr().out
     assert normbench("battery", "--norm", "centre", "--only", "ln2016/table1", "--dry-run", *place) == 0
     assert normbench("battery", "--norm", "centre", "--only", "ln2016/table1", "--dry-run") == 2
+
+
+def test_progress_names_a_run_by_model_normalizer_and_axes():
+    (trial, *_), _ = trials.trials("rms", "smoke", 1, ["bln2022/fig6"], None)
+    assert [label(spec) for (spec,) in trial.specs.values()] == [f"imdb_rnn {n} b25 s1" for n in trial.specs]
 
 
 def test_a_probe_that_is_not_there_is_no_answer(tmp_path):
