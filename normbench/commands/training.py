@@ -33,8 +33,8 @@ MANY = "launcher=pool"  # the default of commands of many runs
 
 def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = None) -> base.Launcher:
     """The launcher for --jobs (0: one per core) and `launcher...` among the words, which take precedence."""
-    options = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
-    return base.load(plan.command_options("launcher", options, config_dir))
+    overrides = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
+    return base.load(plan.command_options("launcher", overrides, config_dir))
 
 
 def describe_stored(stored: Runs, specs: Sequence[Spec], missing: Sequence[Spec]) -> Iterator[str]:

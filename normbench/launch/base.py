@@ -43,7 +43,7 @@ class Launcher(Protocol):
         """The largest number of runs that it trains at once."""
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether runs are trained on this machine, before `launch` returns."""
 
     def launch(self, specs: Sequence[Spec], root: Path, listen: Listener, deadline: float) -> Outcomes:

@@ -60,7 +60,7 @@ def read(path: Path) -> Plan:
 class PlanWriter:
     """Writes a plan, has its workers started, and returns; here by the user."""
 
-    here = False
+    is_local = False
 
     @property
     def processes(self) -> int:

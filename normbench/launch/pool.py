@@ -37,7 +37,7 @@ class Pool:
     """
 
     jobs: int = 0
-    here: bool = True
+    is_local: bool = True
     wandb: ToWandb = lambda spec: None
 
     @property

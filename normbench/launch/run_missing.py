@@ -44,7 +44,7 @@ def ensure_runs(
     to_train, root = missing(specs, runs), runs.results / "runs"
     if not to_train or seconds == 0:
         return Ensured(to_train)
-    if seconds is not None and not launcher.here:
+    if seconds is not None and not launcher.is_local:
         raise BadInput(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
@@ -52,7 +52,7 @@ def ensure_runs(
     extras.require("torch")
     check_data(to_train)
     check_writable(root)
-    for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():
+    for device in sorted({spec.config["device"] for spec in to_train}) if launcher.is_local else ():
         check_device(device)
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     with watch(len(to_train)) as listen:

@@ -24,7 +24,7 @@ class Made:
     """A launcher that makes runs up."""
 
     processes = 1
-    here = True
+    is_local = True
 
     def __init__(self) -> None:
         self.launches: list[list[int]] = []
@@ -54,7 +54,7 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
 
 def test_a_time_to_stop_is_refused_where_runs_are_left_to_others(tmp_path: Path) -> None:
     launcher = Made()
-    launcher.here = False
+    launcher.is_local = False
     with pytest.raises(NormbenchError, match="--max-time ends runs that this command trains"):
         ensure_runs(fake.specs(1), launcher, Runs(tmp_path), seconds=60)
     assert not launcher.launches and not list(tmp_path.iterdir())
