@@ -173,7 +173,7 @@ def test_answers_are_short_and_have_the_verdicts_own_words_and_numbers(script: M
     (claim,) = [claim for claim in published.read_verdicts(path).claims if claim.id == "LN-F1"]
     ratio, low, high = (f"{math.exp(end):.2g}" for end in (claim.effect, *claim.parts[0].interval))
     row = rows["Does LN train faster than BN?"]
-    assert f"**{claim.word}**, {ratio} times ({low} to {high})" in row
+    assert f"**{claim.word}**, {ratio} times [{low}, {high}]" in row
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published
 
