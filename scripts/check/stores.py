@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -176,7 +177,8 @@ def main() -> None:
         python = Path(name, "env", "bin", "python")
         subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        subprocess.run([python, __file__, "--write", folder], check=True)
+        script = shutil.copy(__file__, name)  # outside of the checkout: MLflow writes the repository into its tags
+        subprocess.run([python, script, "--write", folder], check=True)
         wrong = [line for source in STORES for line in differences(source, folder)]
         for path in map(Path, sys.argv[1:2]):
             with tarfile.open(path, "w:gz") as packed:
