@@ -151,7 +151,9 @@ def test_a_missing_file_of_ones_own(here: Path, raw: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "body", [b"PK\3\4", idx(np.ones((TRAIN, SIDE, SIDE)))[:-20], b"", gzip.compress(b"x" * 99)[:20]]
+    "body",
+    [b"PK\3\4", idx(np.ones((TRAIN, SIDE, SIDE)))[:-20], b"", gzip.compress(b"x" * 99)[:20]],
+    ids=["zip", "short", "empty", "short gzip"],
 )
 def test_a_file_of_ones_own_in_another_format(here: Path, raw: Path, tmp_path: Path, body: bytes) -> None:
     (raw / IMAGES).write_bytes(body)
