@@ -162,7 +162,7 @@ def test_a_weights_normalizer_beside_another_is_never_left_out(normbench, capfd,
         (
             SUM,
             b"a,c",
-            f"wine.csv is damaged, or of another set: its sha256 is {hashlib.sha256(b'a,c').hexdigest()} instead of {SUM}",
+            f"is damaged, or of another set: its sha256 is {hashlib.sha256(b'a,c').hexdigest()} instead of {SUM}",
         ),
         (SUM, None, "Place it at {}/wine.csv"),
         ("abc", b"a,b", "declares.files.wine.csv: 'abc' must be an md5 or sha256"),
