@@ -134,7 +134,7 @@ def test_a_page_fits_and_its_text_stands_out(chromium: Any, site: Path, name: st
 
 
 def test_the_pages_of_everything_published_are_short(chromium: Any, tmp_path: Path):
-    """All claims of four papers and the overview, nothing unfolded, whatever the fonts; of what is published, not of what was tried."""
+    """All claims, nothing unfolded, whatever the fonts; of what is published, not of what was tried."""
     tried = shutil.ignore_patterns("smoke", "runs", "report")
     published = shutil.copytree(Path(__file__).parents[2] / "results", tmp_path / "results", ignore=tried)
     index = report.build(published, tmp_path / "site").index
