@@ -20,7 +20,7 @@ def write(folder: Path, name: str, *rows: str) -> None:
 
 def unpack_stores(folder: Path) -> None:
     with tarfile.open(Path(__file__).parents[1] / "imports" / "stores.tar.gz") as packed:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder)
 
 
 @pytest.fixture

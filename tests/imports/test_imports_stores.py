@@ -27,7 +27,7 @@ SOURCES = ("trackio", "mlflow", "mlruns")
 @pytest.fixture
 def stores(tmp_path: Path) -> Path:
     with tarfile.open(PACKED) as packed:
-        packed.extractall(tmp_path, filter="data")
+        packed.extractall(tmp_path)
     return tmp_path
 
 
