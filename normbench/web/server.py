@@ -155,8 +155,7 @@ def app(
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
     parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, "share": shared}
-    parts |= {"table": table}
-    api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
+    api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs, "table": table}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
     return Starlette(

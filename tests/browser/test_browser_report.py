@@ -140,7 +140,7 @@ def test_the_pages_of_everything_published_are_short(chromium: Any, tmp_path: Pa
     index = report.build(published, tmp_path / "site").index
     watched = Watched(chromium, width=1400)
     page = watched.open(index)
-    assert page.evaluate("document.documentElement.scrollHeight") <= 6800
+    assert page.evaluate("document.documentElement.scrollHeight") <= 6200
     page.set_viewport_size({"width": 400, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400 and page.evaluate(WIDE) == []
     assert watched.messages == []
