@@ -37,6 +37,7 @@ def _claim(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 CLAIMS: dict[str, Any] = {
     "id": "x/fig", "title": "t", "locator": "l", "experiment": "x/fig", "seeds": 5, "seen": 3,
+    "looks": {"at": [5, 10], "spending": "pocock"},
     "deviations": {"paper": ["d"]}, "reference": {"a": 1},
     "amendments": [{
         "claim": "direction", "change": "c", "reason": "r",
@@ -50,7 +51,7 @@ CLAIMS: dict[str, Any] = {
                   expect="positive"),
             reported=[_part("r", {**FINAL, "kind": "area", "least": 0.1}, contrast=PAIR, paper=1, band=1)],
             beside=["r"], open=["rate", "init"], controls=["low"], unvaried=["init"], seeds=SEEDS,
-            control_seeds={"low": {"proxy": SEEDS}}, added=[10, 20], not_decidable={"reduced": "short"}, ours=True,
+            control_seeds={"low": {"proxy": SEEDS}}, looks=[10, 20], not_decidable={"reduced": "short"}, ours=True,
         ),
         _claim("size", _part("p", {**FINAL, "kind": "gain", "share": 0.5}, contrast=PAIR, paper=1, band=1)),
         _claim("equivalence", _part("p", {**FINAL, "kind": "chosen", "epoch": "best", "least": 0.1}, contrast=PAIR,

@@ -21,7 +21,7 @@ from normbench.files.stored import IMPORT
 from normbench.judge.common_steps import AtCommonSteps, at_common_steps, named
 from normbench.judge.declared import at_best, declared
 from normbench.papers import rules
-from normbench.papers.claims import Part, format_cell
+from normbench.papers.claims import Looks, Part, format_cell
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather
 from normbench.runs.run import Run
@@ -41,7 +41,9 @@ class Logged:
     step: float | None = None
 
 
-def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Sequence[int] | None) -> Logged:
+def observe(
+    part: Part, runs: Sequence[Run], length: str, least: int, alone: Sequence[int] | None, looks: Looks | None = None
+) -> Logged:
     """The part against runs of one control setting; of them only the seeds `alone`, where these are given.
 
     Raises NormbenchError for what the logs do not declare, or declare otherwise, for ends that differ, and for runs of
@@ -67,7 +69,7 @@ def observe(part: Part, runs: Sequence[Run], length: str, least: int, alone: Seq
     if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
     cells = paired_runs(part, at_common.runs)[0]
-    observed = gather(part, at_common.runs, None, least, _delta(part), in_pairs=pairs)
+    observed = gather(part, at_common.runs, None, least, _delta(part), looks, in_pairs=pairs)
     if not observed.gap and observed.complete and observed.most > MOST_UNEVEN * observed.n:
         counts = observed.n, observed.most, math.ceil(observed.most / MOST_UNEVEN)
         observed = replace(observed, complete=False, why="uneven", about=tuple(map(str, counts)))

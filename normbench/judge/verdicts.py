@@ -33,7 +33,10 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     claimed = [_Evidence(claim, claims, runs) for claim in claims.claims]
     verdicts = [evidence.verdict(ALPHA) for evidence in claimed]
-    testable = [place for place, verdict in enumerate(verdicts) if verdict.spent]
+    # With looks all claims share the level from the first look on, those at no planned look, too.
+    testable = [
+        place for place, verdict in enumerate(verdicts) if verdict.spent or claimed[place].claim.looks is not None
+    ]
     decided: list[int] = []
     while True:
         alpha = ALPHA / max(1, len(testable) - len(decided))
@@ -56,8 +59,8 @@ class _Evidence:
         def parts(of: Sequence[Part], control: str) -> list[Logged]:
             group = [run for run in runs if run.control == control]
             alone = claim.alone(PAPER, control)
-            least = claims.seeds if alone is None else len(alone)
-            return [observe(part, group, claims.length, least, alone) for part in of]
+            least = claim.looks.at[0] if claim.looks else claims.seeds if alone is None else len(alone)
+            return [observe(part, group, claims.length, least, alone, claim.looks) for part in of]
 
         self.setting, self.reported = parts(claim.parts, ""), parts(claim.reported, "")
         self.controls = {name: parts(claim.parts, name) for name in claim.controls}
@@ -68,7 +71,8 @@ class _Evidence:
     def verdict(self, alpha: float) -> Verdict:
         setting, reported = _observed(self.setting), _observed(self.reported)
         controls = {name: _observed(parts) for name, parts in self.controls.items()}
-        verdict = decide(self.claim, LOGGED, setting, controls, reported, names=self.names, alpha=alpha, small=ALPHA)
+        reached = min((part.look for part in setting), default=1)
+        verdict = decide(self.claim, LOGGED, setting, controls, reported, reached, self.names, alpha, small=ALPHA)
         parts = []
         for logged, part in zip(self.setting, verdict.parts, strict=True):
             counts = tuple(len(cell["values"]) for cell in logged.observed.cells)

@@ -25,6 +25,7 @@ from normbench.files.reading import Stamp, stamp
 from normbench.papers import claims, default_artifact, rules
 from normbench.papers.rules_file import ALPHA, FEWEST
 from normbench.runs.run import Run
+from normbench.stats.looks import level_at
 
 if TYPE_CHECKING:  # it judges, and `list` judges nothing
     from normbench.papers.decide import Verdict
@@ -306,15 +307,17 @@ def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:
 def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
     """Refuse a claim of which a part has too few seeds for its test at the plan's fidelity, or no smallest effect."""
     experiment = planned.artifact.experiment
-    alpha = ALPHA / ((2 if claim.added else 1) * max(1, len(claim.parts)))
+    alpha = ALPHA / max(1, len(claim.parts))
     most = max((len(planned.seeds(part, "", claim.alone(planned.fidelity))) for part in claim.parts), default=0)
-    if claim.added and claim.added[1] > most:
-        raise BadInput(f"{where}: seeds are added up to {claim.added[1]}, {experiment} plans {most}.")
+    if claim.looks:
+        if claim.looks.at[-1] > most:
+            raise BadInput(f"{where}: looks: the last is at {claim.looks.at[-1]} seeds, {experiment} plans {most}.")
+        alpha = level_at(claim.looks.at[-1], claim.looks.at, alpha, claim.looks.spending)
     for part in (*claim.parts, *claim.reported):
         decides = part in claim.parts
         if decides:
             rules.check_smallest_effect(part, planned.smallest_effect(part), where)
-        least = 1 if part.kind == "exact" else FEWEST
+        least = 1 if part.kind == "exact" else claim.looks.at[0] if claim.looks else FEWEST
         signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
         at_setting, at_controls = (
             max(least, rules.fewest_pairs(alpha / share)) if signed else least
@@ -324,7 +327,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
         comparisons.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
         for (compared, what), control in product(comparisons, ["", *(claim.controls if decides else ())]):
             alone, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting
-            seeds = len(planned.seeds(compared, control, alone))
+            seeds = len(planned.seeds(compared, control, alone)[: claim.looks.at[-1] if claim.looks else None])
             if seeds < least:
                 raise BadInput(
                     f"{where}: part '{part.id}': {experiment} plans {seeds} of the {least} seeds that {what} needs"

@@ -69,9 +69,9 @@ def _weighted(term: tuple[float, Any]) -> tuple[float, Any]:
     return float(term[0]), term[1]
 
 
-def _growing(seeds: tuple[int, int]) -> tuple[int, int]:
-    if not 1 < seeds[0] < seeds[1]:
-        raise ValueError(f"{[*seeds]} must be two numbers of seeds, the smaller first.")
+def _growing(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if seeds[0] < FEWEST or any(later <= earlier for earlier, later in pairwise(seeds)):
+        raise ValueError(f"{[*seeds]} must be numbers of seeds from {FEWEST} on, each larger than the one before.")
     return seeds
 
 
@@ -81,6 +81,10 @@ def _at_paper(given: Any) -> Any:
 
 def _at_all(given: Any) -> Any:
     return dict.fromkeys(FIDELITIES, given) if isinstance(given, str) else given
+
+
+def _listed(given: Any) -> Any:
+    return {"at": given} if isinstance(given, list) else given
 
 
 def _several(given: Any) -> Any:
@@ -289,6 +293,14 @@ def _below(low: Cell, high: Cell) -> str:
 
 
 @dataclass(frozen=True)
+class Looks:
+    """The only numbers of seeds at which a claim is judged, planned before its first run: all share its level."""
+
+    at: Annotated[tuple[Count, ...], longer(2), _growing]
+    spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"  # of the level over the looks: late, or evenly
+
+
+@dataclass(frozen=True)
 class Claim:
     """A statement of the paper, or a hypothesis of our own, with the parts that decide it and those only reported.
 
@@ -308,7 +320,7 @@ class Claim:
     unvaried: tuple[Text, ...] = ()  # open choices that no control varies
     seeds: Seeds = field(default_factory=dict)  # the only ones that decide, because results of others had been seen
     control_seeds: Mapping[Text, Seeds] = field(default_factory=dict)  # the same of controls
-    added: Annotated[tuple[Count, Count], _growing] | None = None  # seeds of the first look, and of a second, unplanned
+    looks: Annotated[Looks, Before(_listed)] | None = None  # without: one look at all planned seeds; or as of the file
     not_decidable: Annotated[Mapping[Fidelity, Text], Before(_at_all)] = field(default_factory=dict)  # why no run can
     ours: bool = False  # it is a hypothesis of our own
 
@@ -321,6 +333,8 @@ class Claim:
             raise ValueError("'controls' has settings, but 'open' does not say what they vary.")
         if not self.parts and not self.not_decidable:
             raise ValueError("'parts' is empty: nothing would decide the claim.")
+        if self.looks and self.kind == "exact":
+            raise ValueError("'looks' are at numbers of seeds; a computed number has none.")
         for part in self.parts:
             if part.kind != self.kind:
                 raise ValueError(f"kind: '{part.kind}' of the part '{part.id}' must be that of the claim.")
@@ -483,6 +497,7 @@ class Artifact:
     # Without an experiment: runs that end at different steps are refused, or compared up to their last common step.
     length: Literal["equal", "common"] = "equal"
     seeds: Count = FEWEST  # the planned number n
+    looks: Annotated[Looks, Before(_listed)] | None = None  # of all claims that have none of their own
     figure: Figure | None = None  # what its figure shows; without figure and table that is what claims compare
     table: tuple[Table, ...] = ()  # what its table shows, part by part
     # Comparisons beside the claims, over all seeds that are published; they decide nothing, and expect nothing.
@@ -526,7 +541,6 @@ class Artifact:
         planned: dict[str, Any] = {key: getattr(self, key) or None for key in ("figure", "table", "reported", "seen")}
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
-            planned[f"claims[{place}].added"] = claim.added
             planned[f"claims[{place}].seeds"] = fidelities - {"paper"} or None
         for key, value in planned.items():
             if value is not None:
@@ -579,6 +593,7 @@ def built(data: Any, path: Path) -> Artifact:
         return tuple(replace(p, endpoint=replace(p.endpoint, better=p.endpoint.better or better)) for p in every)
 
     judged = [replace(c, parts=compared(c.parts), reported=compared(c.reported)) for c in artifact.claims]
+    judged = [c if c.kind == "exact" else replace(c, looks=c.looks or artifact.looks) for c in judged]
     return replace(
         artifact,
         id=artifact.id or path.stem,

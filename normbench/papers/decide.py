@@ -84,8 +84,8 @@ class Verdict:
     interval: Interval | None
     level: float | None
     detectable: float | None
-    alpha: float  # the level of its tests
-    spent: float  # the levels of its looks so far
+    alpha: float  # the level of its tests, at all looks together
+    spent: float  # this, and the levels at which it had words before amendments
     looks: tuple[int, ...]  # the planned n of each
     look: int  # the last that has its runs
     runs: tuple[str, ...]
@@ -106,21 +106,24 @@ class Evidence:
     def __init__(self, claim: Claim, plan: Plan, runs: Sequence[Run], examples: Examples) -> None:
         self.claim, self.plan, self.examples = claim, plan, examples
         self.artifact, self.fidelity = plan.artifact, plan.fidelity
+        self.amendments = tuple(entry for entry in plan.artifact.amendments if entry.claim == claim.id)
         self.runs = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
-        # the last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds
-        self.looks = {name: 1 + self._has_look(name, 2) if self._has_look(name, 1) else 0 for name in self.runs}
+        # the last planned look that all parts have their runs for, 0 for none
+        self.looks = {name: self._last_look(name) for name in self.runs}
 
     def verdict(self) -> Verdict:
         claim = self.claim
+        setting = [self.observe(part, "") for part in claim.parts]
         verdict = decide(
             claim,
             self.fidelity,
-            [self.observe(part, "") for part in claim.parts],
+            setting,
             {name: [self.observe(part, name) for part in claim.parts] for name in claim.controls},
             [self.observe(part, "") for part in claim.reported],
             self.looks[""],
             self.artifact.names,
-            amendments=tuple(entry for entry in self.artifact.amendments if entry.claim == claim.id),
+            alpha=ALPHA / 2 if any(self._judged_before(part.seeds) for part in setting) else ALPHA,
+            amendments=self.amendments,
             rules_sha256=self.plan.sha256(claim),
         )
         controls = [control if self.runs[control.name] else replace(control, parts=()) for control in verdict.controls]
@@ -132,13 +135,14 @@ class Evidence:
         shared = paired_runs(part, self.runs[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if seed in planned]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
+        post_hoc = post_hoc or (not control and self._judged_before(used))
         observed = gather(
             part,
             self.runs[control],
             planned,
             len(planned),
             self.plan.smallest_effect(part),
-            planned=self.looks[control] < 2,
+            looks=self.claim.looks,
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
@@ -147,19 +151,27 @@ class Evidence:
             return replace(observed, gap=rules.NOT_DECIDABLE, why=why)
         return observed
 
+    def _judged_before(self, seeds: Sequence[int]) -> bool:
+        """Whether the claim had a word on some of these seeds before an amendment."""
+        looked = [(entry.looked or {}).get(self.fidelity) for entry in self.amendments]
+        return any(seed in range(before.from_, before.to + 1) for before in looked if before for seed in seeds)
+
     def _planned(self, part: Part, control: str, number: int) -> Sequence[int]:
+        """The seeds of a look, before the first of that one."""
         seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
-        return seeds[: self.claim.added[max(number, 1) - 1]] if self.claim.added else seeds
+        return seeds[: self.claim.looks.at[max(number, 1) - 1]] if self.claim.looks else seeds
+
+    def _last_look(self, control: str) -> int:
+        numbers = range(1, len(self.claim.looks.at) + 1 if self.claim.looks else 2)
+        return max((number for number in numbers if self._has_look(control, number)), default=0)
 
     def _has_look(self, control: str, number: int) -> bool:
         """Whether all parts have their runs for this look."""
-        if number == 2 and not self.claim.added:
-            return False
         for part in self.claim.parts:
             if part.kind == "exact":
                 continue
             planned = self._planned(part, control, number)
-            if number == 2 and planned == self._planned(part, control, 1):  # a control may have no more seeds
+            if self.claim.looks and len(planned) < self.claim.looks.at[number - 1]:  # a control may have fewer seeds
                 return False
             if not {*planned} <= {*paired_runs(part, self.runs[control])[1]}:
                 return False
@@ -182,9 +194,8 @@ def decide(
     """The verdict on a claim from its parts at the paper's setting and under its controls.
 
     reached: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
-    tests, of which a second look has half. small: as of `rules.part_word`. rules_sha256: of what decides it.
+    tests, at all looks together. small: as of `rules.part_word`. rules_sha256: of what decides it.
     """
-    alpha = alpha / 2 if reached == 2 else alpha
     undecidable = fidelity in claim.not_decidable
     outcome = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
     of_controls = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
@@ -223,8 +234,8 @@ def decide(
         scattered=scattered,
         alone=_alone(claim, fidelity),
         alpha=alpha,
-        spent=0.0 if undecidable else _spent(claim, setting, reached, alpha, earlier),
-        looks=(claim.added or (planned,)) if planned else (),
+        spent=0.0 if undecidable else _spent(claim, setting, alpha, earlier),
+        looks=(claim.looks.at if claim.looks else (planned,)) if planned else (),
         look=reached,
         runs=tuple(sorted({run for part in parts for run in part.runs})),
         parts=parts,
@@ -265,11 +276,11 @@ def _share(word: str, *settings: Parts, alpha: float) -> int | None:
     return rules.vanishing(*settings, alpha=alpha) if word == rules.NEGLIGIBLE and len(settings[0]) > 1 else None
 
 
-def _spent(claim: Claim, parts: Parts, reached: int, alpha: float, earlier: int) -> float:
-    """The levels of the looks so far; computed numbers, and claims that have no word, spend none."""
+def _spent(claim: Claim, parts: Parts, alpha: float, earlier: int) -> float:
+    """Its level, and those of earlier words; computed numbers, and claims that have no word, spend none."""
     if claim.kind == "exact" or not parts or not all(part.complete and not part.gap for part in parts):
         return 0.0
-    return ALPHA * (1 + earlier) + (alpha if reached == 2 else 0.0)
+    return ALPHA * earlier + alpha
 
 
 def _alone(claim: Claim, fidelity: str) -> dict[str, tuple[int, int]]:

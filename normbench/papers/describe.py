@@ -31,7 +31,7 @@ WHY = {  # what keeps a part from a word
     "incomplete": "no verdict below {needed} seeds",
     "alike": "all seeds give the same number: without a spread nothing can be tested",
     "no mean": "a run has no number, so no mean can be tested",
-    "second look": "the interval lies within {margin}, but this second look was not planned",
+    "no planned look": "no planned look at n = {about[0]} (planned: {about[1]})",
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
@@ -43,7 +43,7 @@ WHY = {  # what keeps a part from a word
     "no common steps": "the runs have no logged step in common",
 }
 _SUGGESTIONS = {  # {under}: ` under lr-low`, or choices that no control varies
-    "missing": "planned and missing: {cost}",
+    "missing": "planned and missing{until}: {cost}",
     "control": "a control that varies the {under} has to be planned first",
     "single runs": "more seeds do not help: the paper's number is compared with single runs, and these spread",
     "no mean": "a test of means needs a number of every run: plan longer runs, or {seeds} seeds for the sign test",
@@ -113,6 +113,11 @@ def besides(claim: Verdict) -> list[str]:
         texts.append(f"no control varies the {' and the '.join(claim.unvaried)}")
     beside = [part for part in claim.reported if part.id in claim.beside and part.n]
     texts += [f"besides, {sentence(part)} ({part.word})" for part in beside]
+    if len(claim.looks) > 1 and claim.look:
+        planned = f"look {claim.look} of {len(claim.looks)} (n = {', '.join(map(str, claim.looks))})"
+        texts.append(f"{planned}: the interval has the level of this look")
+        if claim.word not in rules.DECIDED and claim.look < len(claim.looks):
+            texts.append(f"the next look is at n = {claim.looks[claim.look]}")
     alone = {name: f"under {name}" if name else "judged" for name in claim.alone}
     seeds = [f"{alone[name]} on seeds {first} to {last}" for name, (first, last) in claim.alone.items()]
     return texts + ([f"{', '.join(seeds)} alone"] if seeds else [])
@@ -137,7 +142,8 @@ def suggestion(claim: Verdict) -> str:
     cost = "1 run" if plan.runs == 1 else f"{plan.runs} runs"
     cost += "" if plan.hours is None else f", about {plan.hours:.12g} core-hours"
     under = " and the ".join(plan.under) if plan.kind == "control" else f" under {', '.join(plan.under)}"
-    return _SUGGESTIONS[plan.kind].format(cost=cost, seeds=plan.seeds, under=under if plan.under else "")
+    until = f" for the look at n = {plan.seeds}" if plan.seeds else ""
+    return _SUGGESTIONS[plan.kind].format(cost=cost, seeds=plan.seeds, until=until, under=under if plan.under else "")
 
 
 # --- a part ----------------------------------------------------------------------------------------------------------
@@ -190,10 +196,16 @@ def _compared(part: PartResult, value: float) -> str:
 
 def _sure(part: PartResult) -> str:
     """` [1.2, 7], n = 5`: the interval, with its level where that is not 95 %; seeds, test examples, lost runs."""
-    level = "" if part.level in (None, 1 - ALPHA) else f" ({100 * (part.level or 0):.3g} %)"
+    level = "" if part.level in (None, 1 - ALPHA) else f" ({_percent(part.level or 0)} %)"
     interval = f" [{', '.join(_ends(part, part.interval))}]{level}" if part.interval else ""
     counts = " against ".join(map(str, part.unpaired or [part.n]))
     return f"{interval}, n = {counts}{f' × {part.examples} examples' if part.examples else ''}{_lost(part)}"
+
+
+def _percent(level: float) -> str:
+    """97.5 of 0.975; of 0.99998, which three digits would make 100, 99.998."""
+    rest = 100 * (1 - level)
+    return f"{100 - float(f'{rest:.1g}'):.12g}" if rest < 0.05 else f"{100 * level:.3g}"
 
 
 def _ends(part: PartResult, interval: Sequence[float]) -> list[str]:

@@ -14,12 +14,13 @@ from itertools import chain
 from typing import Any
 
 from normbench.papers import rules
-from normbench.papers.claims import Part, compared, format_cell
+from normbench.papers.claims import Looks, Part, compared, format_cell
 from normbench.papers.endpoints import Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.runs.run import Run
 from normbench.stats.effects import Bounds, Effects
 from normbench.stats.examples import Spread
+from normbench.stats.looks import level_at
 from normbench.stats.statistics import Interval, detectable_effect, paired, sign_test, signed_rank, within
 
 
@@ -28,8 +29,8 @@ class Observed(Effects):
     """What the runs show of one part at one setting, for `rules` and for pages.
 
     `gap` is "not run" or "not decidable here" where there are no observations; `complete`: all planned seeds are there;
-    `planned`: the look at them was planned, else nothing is negligible or equivalent; `fresh`: the seeds had not been
-    seen when the smallest effect was declared; unless this is true, and every seed has a number, nothing is negligible.
+    `looks`: at other numbers of seeds there is no word; `fresh`: the seeds had not been seen when the smallest effect
+    was declared; unless this is true, and every seed has a number, nothing is negligible.
     """
 
     part: Part
@@ -37,7 +38,7 @@ class Observed(Effects):
     why: str = ""  # of the gap, a key of `describe.WHY`
     about: tuple[str, ...] = ()  # the cells, runs or numbers that `why` speaks of
     complete: bool = False
-    planned: bool = True
+    looks: Looks | None = None
     fresh: bool = True
     delta: float | None = None
     exact: bool | None = None
@@ -56,6 +57,19 @@ class Observed(Effects):
             return self.number
         return self.median if self.part.test == "sign" else self.mean
 
+    @property
+    def look(self) -> int:
+        """Which of the planned looks this is, 0 for none of them; 1 where none are planned."""
+        if self.looks is None:
+            return 1
+        return self.looks.at.index(self.n) + 1 if self.n == self.most and self.n in self.looks.at else 0
+
+    def at_look(self, alpha: float) -> float:
+        """The level of its tests at this look, where those at all planned looks have `alpha`; 0 at no planned look."""
+        if self.looks is None:
+            return alpha
+        return level_at(self.n, self.looks.at, alpha, self.looks.spending) if self.look else 0.0
+
     def interval(self, level: float) -> Interval | None:
         """Two-sided, of the mean effect, or of its median where the sign test decides."""
         return self.median_interval(level) if self.part.test == "sign" else self.mean_interval(level)
@@ -67,7 +81,7 @@ def gather(
     seeds: Sequence[int] | None = None,
     least: int = FEWEST,
     delta: float | None = None,
-    planned: bool = True,
+    looks: Looks | None = None,
     fresh: bool = True,
     spread: Spread | None = None,
     in_pairs: bool = True,
@@ -87,7 +101,7 @@ def gather(
     observed = Observed(
         part=part,
         delta=delta,
-        planned=planned,
+        looks=looks,
         fresh=fresh,
         seeds=tuple(run.seed for run in smallest),
         least=least,
@@ -123,9 +137,12 @@ def gather(
     observed = (
         _with_pairs(observed, outcomes, spread) if in_pairs else replace(observed, groups=_groups(part, outcomes))
     )
+    if not observed.look and looks:
+        counts = " against ".join(map(str, dict.fromkeys(map(len, observed.bounds))))
+        observed = replace(observed, why="no planned look", about=(counts, ", ".join(map(str, looks.at))))
     return replace(
         observed,
-        complete=len(smallest) >= max(least, FEWEST),
+        complete=len(smallest) >= max(least, FEWEST) and observed.look > 0,
         delta=None if censored else delta,  # an unobserved time cannot show that the effect is small
         censored=censored,
         diverged=sum(outcome.diverged for outcome in every),
@@ -225,11 +242,11 @@ class PartResult:
 
 
 def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, str] | None = None) -> PartResult:
-    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it.
+    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, over all looks, and the numbers behind it.
 
     names: what sentences call arms, variants and values of axes.
     """
-    part = observed.part
+    part, alpha = observed.part, observed.at_look(alpha)
     above, below = observed.signs
     by_order = observed.pairs and (part.test == "sign" or not observed.whole)
     plus, minus = ([side[place] for side in observed.sides] for place in (0, 1))
@@ -246,12 +263,12 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         about=observed.about,
         effect=observed.effect,
         interval=_finite(observed.interval(1 - alpha)),
-        level=1 - alpha if statistical else None,
+        level=1 - alpha if statistical and alpha else None,
         n=len(observed.runs) if not statistical else len(observed.seeds),
         planned=observed.least if statistical else None,
         sd=observed.sd,
         correlation=paired(plus, minus).correlation if any(minus) else None,
-        prediction=observed.prediction(1 - alpha),
+        prediction=_finite(observed.prediction(1 - alpha)),
         expect=part.expect,
         required=None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},
         paper=part.paper,
@@ -260,7 +277,7 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         delta=observed.delta,
         tost=_finite(observed.interval(1 - 2 * alpha)) if _margin(observed) else None,
         detectable=None
-        if observed.sd is None
+        if observed.sd is None or 1 - alpha == 1
         else detectable_effect(observed.sd, len(observed.seeds), 1 - alpha, POWER),
         sign_test={"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
         signed_rank=_signed_rank(observed) if observed.numbers and observed.whole and part.kind != "size" else None,
@@ -286,8 +303,6 @@ def _why(observed: Observed, word: str, alpha: float) -> str:
         return "no mean"
     if part.kind == "equivalence" or (part.kind == "direction" and word != rules.HOLDS):
         inside = within(observed.interval(1 - 2 * alpha), _margin(observed))
-        if inside and not observed.planned:
-            return "second look"
         if inside and part.kind == "direction" and not (observed.fresh and observed.whole):
             return "censored" if observed.fresh else "seen seeds"
     few = word == rules.UNDECIDED and part.test == "sign" and len(observed.seeds) < rules.fewest_pairs(alpha)

@@ -47,21 +47,22 @@ def part_word(observed: Observed, alpha: float = ALPHA, small: float | None = No
         return HOLDS if observed.exact else FAILS
     if not observed.complete:
         return UNDECIDED
+    alpha, small = observed.at_look(alpha), None if small is None else observed.at_look(small)
     if part.kind == "direction":
         if within(observed.interval(1 - 2 * alpha), observed.delta):
-            return NEGLIGIBLE if observed.fresh and observed.planned and observed.whole else UNDECIDED
+            return NEGLIGIBLE if observed.fresh and observed.whole else UNDECIDED
         if small is not None and within(observed.interval(1 - 2 * small), observed.delta):
             return UNDECIDED
         return _side(observed.interval(1 - alpha), part.expect)
     if part.kind == "equivalence":
         if within(observed.interval(1 - 2 * alpha), part.within):
-            return HOLDS if observed.planned else UNDECIDED
+            return HOLDS
         return FAILS if _outside(observed.interval(1 - alpha), part.within) else UNDECIDED
     if part.kind == "no_worse":
         assert part.within is not None
         best, worst = _loss(part, observed.interval(1 - alpha)), _loss(part, observed.interval(1 - 2 * alpha))
         if worst and worst[1] < part.within:
-            return HOLDS if observed.planned else UNDECIDED
+            return HOLDS
         return FAILS if best and best[0] > part.within else UNDECIDED
     predicted, paper, band = observed.prediction(1 - alpha), part.paper, part.band
     assert paper is not None and band is not None
@@ -149,7 +150,8 @@ def control_words(
 
 
 def _apart(small: Observed, large: Observed, alpha: float) -> bool:
-    return within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
+    of_small, of_large = small.at_look(alpha), large.at_look(alpha)
+    return within(small.interval(1 - 2 * of_small), small.delta) and _outside(large.interval(1 - of_large), large.delta)
 
 
 def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool = False) -> str:

@@ -39,12 +39,16 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
         return None
     if word in rules.DECIDED and robust in ("", rules.NOTHING_OPEN, rules.AGREE, rules.DEPEND):
         return None
-    if first := _lacking(claim, [""], runs, plan):
-        return _missing(claim, first, runs, plan)
+    until = None  # the seeds of the next look, or of this one where it decides
+    if claim.looks:
+        number = max(judged.look, 1) if word in rules.DECIDED else min(judged.look + 1, len(claim.looks.at))
+        until = claim.looks.at[number - 1]
+    if first := _lacking(claim, [""], runs, plan, until):
+        return _missing(claim, first, runs, plan, until)
     if word not in rules.DECIDED:
         return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
-    if controls := _lacking(claim, claim.controls, runs, plan):
-        return _missing(claim, controls, runs, plan)
+    if controls := _lacking(claim, claim.controls, runs, plan, until):
+        return _missing(claim, controls, runs, plan, until)
     undecided = [control for control in judged.controls if control.word == rules.UNDECIDED]
     if not undecided and claim.unvaried:
         return replace(NOTHING, kind="control", under=claim.unvaried)
@@ -52,13 +56,16 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
     return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
 
 
-def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> set[tuple[Place, str, int]]:
-    """Place, control and seed of the claim's planned runs under these settings that are not among `runs`."""
+def _lacking(
+    claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan, until: int | None
+) -> set[tuple[Place, str, int]]:
+    """Place, control and seed of the claim's planned runs under these settings that are not among `runs`; of the first
+    `until` seeds."""
     lacking = set()
     for control in controls:
         group = [run for run in runs if run.control == control]
         for part in claim.parts:
-            planned = plan.seeds(part, control, claim.alone(plan.fidelity, control))
+            planned = plan.seeds(part, control, claim.alone(plan.fidelity, control))[:until]
             for place in _places(part):
                 trained = {run.seed for run in group if run.matches(dict(place))}
                 lacking |= {(place, control, seed) for seed in planned if seed not in trained}
@@ -69,12 +76,16 @@ def _places(part: Part) -> list[Place]:
     return [tuple(sorted(place_of(cell).items())) for _, cell in part.contrast]
 
 
-def _missing(claim: Claim, lacking: set[tuple[Place, str, int]], runs: Sequence[Run], plan: Plan) -> Suggestion:
+def _missing(
+    claim: Claim, lacking: set[tuple[Place, str, int]], runs: Sequence[Run], plan: Plan, until: int | None
+) -> Suggestion:
     words = [f"{plan.artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for _, control, _ in lacking) else []
     words += [f"--fidelity {plan.fidelity}"] if plan.fidelity != "paper" else []
+    seeds = [seed for _, _, seed in lacking]
+    words += [f"--seeds {min(seeds)}-{max(seeds)}"] if until else []
     hours = _hours([place for place, _, _ in lacking], runs)
-    return replace(NOTHING, kind="missing", runs=len(lacking), hours=hours, command=" ".join(words))
+    return replace(NOTHING, kind="missing", runs=len(lacking), hours=hours, seeds=until, command=" ".join(words))
 
 
 def _seeds_needed(

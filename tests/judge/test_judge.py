@@ -488,9 +488,7 @@ def test_counted_seeds_are_no_pairs() -> None:
 FIGURE = {"rows": [{"name": "NLL", "split": "test", "metric": "nll"}]}
 
 
-@pytest.mark.parametrize(
-    "keys", [{"seen": 3}, {"figure": FIGURE}, {"added": [5, 10]}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str
-)
+@pytest.mark.parametrize("keys", [{"seen": 3}, {"figure": FIGURE}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str)
 def test_what_an_experiment_plans_is_refused_without_one(keys) -> None:
     of_file = {key: value for key, value in keys.items() if key in ("seen", "figure")}
     with pytest.raises(NormbenchError, match="experiment"):

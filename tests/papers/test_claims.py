@@ -18,7 +18,7 @@ from normbench.config import FIDELITIES
 from normbench.core.keys import Range
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import _below, canonical_sha256, load
+from normbench.papers.claims import Looks, _below, canonical_sha256, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -68,7 +68,7 @@ def test_all_kinds_load(tmp_path: Path) -> None:
             reported=[part("r", expect="positive"), part("s", paper=1, band=1)],
             beside="s",
         ),
-        claim("order", {**order, "test": "sign"}, ours=True, added=[10, 20]),
+        claim("order", {**order, "test": "sign"}, ours=True, looks=[10, 20]),
         claim("exact", exact),
         claim("direction", not_decidable="the images cannot be had"),
         claim("direction", not_decidable={"reduced": "too short"}),
@@ -82,7 +82,7 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)
     assert loaded[4].parts[0].at_most == 1e-9
     assert (loaded[2].beside, loaded[2].ours) == (("s",), False)
-    assert (loaded[3].ours, loaded[3].added) == (True, (10, 20))
+    assert (loaded[3].ours, loaded[3].looks) == (True, Looks((10, 20))) and loaded[0].looks is None
     assert {p.test for p in loaded[3].parts} == {"sign"} and loaded[0].parts[0].test == "t"
     assert (loaded[1].parts[1].paper, loaded[1].parts[1].band) == (2, 0.5)
 
@@ -149,7 +149,10 @@ AMENDED = {"claim": "C1", "change": "x", "reason": "y", "looked": {"from": 1, "t
             edit("claims", 0, "unvaried", to=["rat"]),
             "C1: unvaried: 'rat' is not possible. Did you mean 'rate'?",
         ),
-        (edit("claims", 0, "added", to=[10, 5]), "claims[0] C1: added: [10, 5] "),
+        (edit("claims", 0, "looks", to=[10, 5]), "claims[0] C1: looks.at: [10, 5] "),
+        (edit("claims", 0, "looks", to=[3, 5]), "claims[0] C1: looks.at: [3, 5] "),
+        (edit("claims", 0, "looks", to=[5]), "claims[0] C1: looks.at: [5] "),
+        (edit("looks", to={"at": [5, 10], "spending": "pocok"}), "looks.spending: 'pocok' "),
         (edit("claims", 0, "beside", to="q"), "claims[0] C1: beside: 'q' "),
         (edit("claims", 0, "control_seeds", to={"lr": {"from": 1, "to": 5}}), "claims[0] C1: control_seeds: 'lr' "),
         (edit("claims", 0, "seeds", to={"smok": {"from": 1, "to": 5}}), "C1: seeds: 'smok' is not possible. Did you"),

@@ -11,8 +11,9 @@ from judged import artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
 from normbench.papers import rules
-from normbench.papers.claims import Delta, load
+from normbench.papers.claims import Delta, Looks, load
 from normbench.papers.parts import Observed, result
+from normbench.stats.looks import level_at
 from normbench.stats.statistics import t_interval
 
 # --- a direction -----------------------------------------------------------------------------------------------------
@@ -58,14 +59,24 @@ def test_seen_seeds_make_nothing_negligible_and_give_no_side_to_what_is_small() 
     assert word(effects(-1.5, 1.0), delta=1.0, fresh=False) == "fails"
 
 
-def test_an_unplanned_second_look_makes_nothing_negligible_nor_equivalent() -> None:
-    assert word(effects(0.0, 0.4), delta=1.0, planned=False) == "undecided"
-    assert word(effects(1.5, 1.0), delta=1.0, planned=False) == "holds"
-    equal = direction(kind="equivalence", expect=None, within=1.0)
-    assert word(effects(0.0, 0.4), part=equal) == "holds"
-    assert word(effects(0.0, 0.4), part=equal, planned=False) == "undecided"
-    assert result(seen(equal, effects(0.0, 0.4), planned=False), "undecided").why == "second look"
-    assert word(effects(3.0, 0.4), part=equal, planned=False) == "fails"
+@pytest.mark.parametrize("test", ["t", "sign"])
+def test_at_a_look_an_effect_is_tested_at_its_level_and_elsewhere_there_is_no_word(test: str) -> None:
+    part, values = direction(test=test), [float(value) for value in range(1, 21)]
+    for n in range(5, 21):
+        observed = seen(part, values[:n], looks=Looks((8, 20), "pocock"), complete=n in (8, 20))
+        assert rules.part_word(observed) == ("holds" if n in (8, 20) else "undecided")
+        assert observed.look == {8: 1, 20: 2}.get(n, 0)
+        level = level_at(n, (8, 20), 0.05, "pocock") if n in (8, 20) else 0
+        assert observed.at_look(0.05) == level < 0.05
+        assert result(observed, "holds").interval == (observed.interval(1 - level) if level else None)
+    weak = seen(direction(), effects(1.05, 1.0), looks=Looks((5, 20)))  # just significant at 5 %, once
+    assert rules.part_word(replace(weak, looks=None)) == "holds" and rules.part_word(weak) == "undecided"
+
+
+def test_a_look_so_early_that_no_test_can_decide_has_no_interval() -> None:
+    early = seen(direction(), effects(100.0, 1.0), looks=Looks((5, 200)))
+    entry = result(early, rules.part_word(early))
+    assert entry.word == "undecided" and entry.interval is None and entry.detectable is None
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, -3.0])

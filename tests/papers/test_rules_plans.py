@@ -1,6 +1,7 @@
 """What is fixed in advance: smallest effects, seeds, what no plan could decide, the published claims."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -86,16 +87,15 @@ def test_fewest_pairs_of_the_sign_test(k: int, one: int, two: int) -> None:
             assert rules.part_word(seen(part, values), alpha / k) == expected
 
 
-@pytest.mark.parametrize(("k", "added", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
+@pytest.mark.parametrize(("k", "least"), [(1, 6), (2, 7), (6, 8)])
 def test_a_plan_with_fewer_pairs_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, added: Any, least: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, least: int
 ) -> None:
     parts = [fig6_part(f"p{place}", test="sign", expect="negative") for place in range(k)]
-    more: dict[str, Any] = {"added": added} if added else {}
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
     for seeds in (least, least - 1):
-        more["seeds"] = {"from": 2, "to": 1 + seeds}
-        written(tmp_path, claim_data("direction", *parts, experiment="ln2016/fig6", **more))
+        planned = {"from": 2, "to": 1 + seeds}
+        written(tmp_path, claim_data("direction", *parts, experiment="ln2016/fig6", seeds=planned))
         if seeds == least:
             assert artifacts.load("fig").claims
             continue
@@ -146,12 +146,14 @@ def test_planned_seeds_are_those_of_all_places_that_are_compared(monkeypatch: py
     assert len(hashes | {sha256(artifact(direction()))}) == 4
 
 
-def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_beyond_the_planned_seeds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
-    claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", added=[5, 20])
-    written(tmp_path, claim)
-    with pytest.raises(NormbenchError, match="claim C1: seeds are added up to 20, ln2016/fig6 plans 10"):
-        artifacts.load("fig")
+    part = fig6_part("p", test="sign", expect="negative")
+    late, few = r"C1: looks: .*20 seeds, ln2016/fig6 plans 10", r"plans 6 of the 7 seeds"  # a half of 5 % needs 7
+    for looks, refused in (([5, 20], late), ({"at": [5, 6], "spending": "pocock"}, few), ([5, 10], "")):
+        written(tmp_path, claim_data("direction", part, experiment="ln2016/fig6", looks=looks))
+        with pytest.raises(NormbenchError, match=refused) if refused else nullcontext():
+            assert artifacts.load("fig").claims
 
 
 # --- the best evaluation ----------------------------------------------------------------------------------------------

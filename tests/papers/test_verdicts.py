@@ -31,9 +31,10 @@ from judged import (
 
 from normbench.core.keys import Range
 from normbench.errors import NormbenchError
-from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Part
+from normbench.papers.claims import Amendment, Artifact, Delta, Endpoint, Level, Looks, Part
 from normbench.runs.run import Run
 from normbench.stats.examples import spread
+from normbench.stats.looks import level_at
 from normbench.stats.series import over_sites
 
 SMALL = Delta(1.0, "w")
@@ -443,6 +444,8 @@ def alone(**seeds: Range) -> Artifact:
 
 
 FRESH = alone(paper=Range(6, 10))
+LOOKS = artifact(direction(), looks=Looks((5, 8)))
+LOOKED = Amendment("C1", "c", "r", {"paper": Range(1, 5)})
 
 
 @pytest.mark.parametrize(
@@ -456,14 +459,16 @@ FRESH = alone(paper=Range(6, 10))
         (artifact(direction()), arms(-1.0, n=10), Plan(10), HOLDS, range(1, 11)),
         (artifact(direction()), [*arms(-0.1), *arms(-1.0, n=10)[10:]], Plan(5), "undecided", range(1, 6)),
         (replace(artifact(direction()), seen=1), arms(-0.5), Plan(5, delta=1.0), "undecided", range(1, 6)),
-        (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
         (replace(FRESH, seen=5), fresh(arms(-0.5)), Plan(10, delta=1.0), "negligible · nothing open", range(6, 11)),
         (replace(FRESH, seen=6), fresh(arms(-0.5)), Plan(10, delta=1.0), "undecided", range(6, 11)),
         (artifact(direction()), arms(-0.235, n=8), Plan(8), HOLDS, range(1, 9)),
-        (artifact(direction(), added=(5, 8)), arms(-0.235, n=7), Plan(8), "undecided", range(1, 6)),
-        (artifact(direction(), added=(5, 8)), arms(-0.235, n=8), Plan(8, delta=1.0), "undecided", range(1, 9)),
-        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=5), Plan(8), HOLDS, range(1, 6)),
-        (artifact(equal(1.0), kind="equivalence", added=(5, 8)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
+        (LOOKS, arms(-0.3, n=8), Plan(8), HOLDS, range(1, 9)),
+        (LOOKS, arms(-0.3, n=7), Plan(8), "undecided", range(1, 6)),
+        (LOOKS, arms(-0.3, n=4), Plan(8), "undecided", range(1, 5)),
+        (replace(LOOKS, amendments=(LOOKED,)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
+        (replace(artifact(direction()), amendments=(LOOKED,)), arms(-0.235, n=8), Plan(8), "undecided", range(1, 9)),
+        (replace(artifact(direction()), amendments=(LOOKED,)), arms(-0.1, n=8), Plan(8, delta=1.0), "undecided",
+         range(1, 9)),
     ],
 )  # fmt: skip
 def test_planned_seeds_count_all_of_them_and_no_others(
@@ -474,10 +479,14 @@ def test_planned_seeds_count_all_of_them_and_no_others(
 
 
 def test_the_levels_of_looks() -> None:
-    claim = artifact(direction(), added=(5, 8))
-    for n, level, look, spent in ((4, 0.95, 0, 0), (7, 0.95, 1, 0.05), (8, 0.975, 2, 0.075)):
-        found = only(claim, arms(-0.235, n=n), planned=Plan(8))
-        assert (found.level, found.look, found.looks, found.spent) == (level, look, (5, 8), spent)
+    first, second = (level_at(n, (5, 8), 0.05, "obrien-fleming") for n in (5, 8))
+    for n, level, look, spent in ((4, None, 0, 0), (7, 1 - first, 1, 0.05), (8, 1 - second, 2, 0.05)):
+        found = only(LOOKS, arms(-0.235, n=n), planned=Plan(8))
+        assert (found.look, found.looks, found.spent) == (look, (5, 8), spent)
+        assert found.level == (level and pytest.approx(level, rel=1e-6))
+        assert (found.interval is None) == (n == 4)
+    again = only(replace(artifact(direction()), amendments=(LOOKED,)), arms(-0.235, n=8), planned=Plan(8))
+    assert (again.level, again.alpha, again.spent) == (0.975, 0.025, pytest.approx(0.075))
     one = artifact(direction(), direction(name="q"))
     many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in "abc"))
     for effect, n, wrong in ((-1.0, 5, 0.15), (0.0, 5, 0.15), (-1.0, 4, 0)):  # an undecided one could have been wrong
