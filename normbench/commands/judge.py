@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from normbench.commands import terminal
+from normbench.commands import format, terminal
 from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import argument, flag, option
 from normbench.errors import BadInput, did_you_mean
@@ -25,6 +25,7 @@ EPILOG = """examples:
   normbench judge --runs mine --compare rms ln --metric loss --better lower     is rms better than ln?
   normbench judge claims.yaml --runs mine --init                 write a claims file about these runs, to be edited
   normbench judge claims.yaml                                    judge it
+  normbench judge --runs mine --compare rms ln --looks 5,10,20   with five seeds, then ten, then twenty
   normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
   normbench judge claims.yaml --fail-on fails,diverged,untested,incomplete      for CI: docs/ci.md
@@ -33,20 +34,23 @@ A claim holds or fails "as logged": how the runs were made is not looked at.
 All runs of both arms count, at the steps that all have: by pairs where the arms have the same seeds, else by Welch's
 interval. Undecided is everything below 5 seeds, with more than twice as many runs on one side, or with a curve that was
 cut far below the others. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you
-look once.
+look once. Judge after every seed from 5 to 20, and 18 % have one. To look earlier and add seeds, plan the looks before
+the first run: --looks 5,10,20 shares the 5 % among them, at other numbers of seeds nothing is decided, and intervals
+have the level of their look. Stop at the first word. Looks outside of the plan cannot be seen by the program.
 
 --json prints, shortened:
   {"title": "--compare",
    "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "word": "holds",
                "reason": "", "basis": "as logged", "robustness": "", "verdict": "holds · as logged",
                "answer": "ln is 0.5 nats better than none in final test nll",
-               "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "diverged": false,
-               "compared": "pairs of equal seeds", "runs": ["cd74010e3cec", "1c1f1a126d41"]}],
+               "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "look": 1,
+               "looks": [5], "diverged": false, "compared": "pairs of equal seeds",
+               "runs": ["cd74010e3cec", "1c1f1a126d41"]}],
    "notes": []}
 """
 KEYS = (  # of a claim in --json
     "id", "statement", "word", "reason", "basis", "robustness", "verdict", "answer", "effect", "unit",
-    "interval", "level", "n", "diverged", "compared", "runs",
+    "interval", "level", "n", "look", "looks", "diverged", "compared", "runs",
 )  # fmt: skip
 
 
@@ -81,6 +85,16 @@ class Judge(Judging):
     length: Annotated[
         Literal["equal", "common"] | None,
         option("with --compare, --init: common compares up to the last step that all runs have", show_default="equal"),
+    ] = None
+    looks: Annotated[
+        str | None,
+        option(
+            "with --compare, --init: judge at these numbers of seeds alone, planned before the first run", "N,N,..."
+        ),
+    ] = None
+    spending: Annotated[
+        Literal["obrien-fleming", "pocock"] | None,
+        option("with --looks: how they share the 5 %; pocock gives early looks more", show_default="obrien-fleming"),
     ] = None
     init: Annotated[bool, flag("--init", "write CLAIMS.yaml about the runs")] = False
 
@@ -135,7 +149,9 @@ class Judge(Judging):
             raise BadInput(f"{self.claims} is there already. --init writes a new file.")
         if (self.claims is None) == (self.compare is None) and not self.init:
             raise BadInput("judge needs a file of claims or --compare A B, one of the two.")
-        for name in ("metric", "split", "better", "length") if self.claims and not self.init else ():
+        if self.spending and not self.looks:
+            raise BadInput("--spending is of --looks.")
+        for name in ("metric", "split", "better", "length", "looks") if self.claims and not self.init else ():
             if getattr(self, name) is not None:
                 raise BadInput(f"--{name} is of --compare and --init; a file of claims says it itself.")
 
@@ -148,6 +164,9 @@ class Judge(Judging):
             raise BadInput(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
         pair = self.compare or (arms[1], arms[0])
         content = template.better(runs, pair, self.metric, self.split, self.better, self.length or EQUAL)
+        if self.looks:
+            at = format.looks(self.looks)
+            content["looks"] = {"at": at, "spending": self.spending} if self.spending else at
         if self.init and self.claims:
             files.atomic_write(self.claims, template.commented(runs, words, content).encode())
             self.say(f"{self.claims}: edit it, then normbench judge {self.claims}")

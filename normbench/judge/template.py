@@ -81,10 +81,12 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
         "normbench judge FILE: tests at 5 %, shared by all claims of this file (Holm).",
         "examples/own_claims/papers has all keys.",
         "Write the claims, and the smallest effects that matter, before you look at the curves.",
+        "looks: [5, 10, 20], in place of seeds and before the first run: judge with so many seeds alone, 5 % together.",
         *(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in has.items()),
         "within: the first arm is not worse by so much or more. It is what these seeds carry, or empty where they say",
         f"nothing of it: if both arms are alike, C2 holds with {100 * POWER:.0f} %. Too much? Train more seeds.",
     ]
-    keys = {"runs": [*words], "seeds": FEWEST, "length": content["length"], "claims": [claim, second]}
+    planned = {"looks": content["looks"]} if "looks" in content else {"seeds": FEWEST}
+    keys = {"runs": [*words], **planned, "length": content["length"], "claims": [claim, second]}
     body = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
     return "".join(f"# {visible(line)}\n" for line in head) + body

@@ -9,7 +9,6 @@ from typing import Any
 
 POINTS = 128  # of the grid over the sums that go on to the next look; 64 give the same eight digits
 FOR_T = 0.93  # of a level is spent: t tests of few seeds reject more often than Gaussian ones (results/check/looks.md)
-OBRIEN_FLEMING, POCOCK = "obrien-fleming", "pocock"
 
 
 def _obrien_fleming(level: float, share: float) -> float:
@@ -23,7 +22,7 @@ def _pocock(level: float, share: float) -> float:
 
 
 # Lan and DeMets 1983: how much of a two-sided level is spent when a share of the planned runs is there
-SPENDINGS: dict[str, Callable[[float, float], float]] = {OBRIEN_FLEMING: _obrien_fleming, POCOCK: _pocock}
+SPENDINGS: dict[str, Callable[[float, float], float]] = {"obrien-fleming": _obrien_fleming, "pocock": _pocock}
 
 
 def level_at(n: int, looks: tuple[int, ...], level: float, spending: str) -> float:
@@ -32,7 +31,7 @@ def level_at(n: int, looks: tuple[int, ...], level: float, spending: str) -> flo
 
 
 @lru_cache(maxsize=1024)
-def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = OBRIEN_FLEMING) -> tuple[float, ...]:
+def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = "obrien-fleming") -> tuple[float, ...]:
     """The level of a two-sided test at each look, so that all of them together have `level`.
 
     looks: the numbers of seeds at which the runs are judged, ascending. The sums of Gaussian numbers at the looks have

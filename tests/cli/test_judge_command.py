@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from normbench.stats.looks import level_at
+
 PUBLISHED = Path(__file__).parents[2] / "results"
 OURS = Path(__file__).parents[2] / "examples" / "own_claims" / "papers" / "mine" / "rms.yaml"
 COMPARE = ("--compare", "ln", "bn")
@@ -89,6 +91,19 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     assert {claim["reason"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
 
+def test_looks_are_planned_on_the_command_line_and_in_a_file(mine: Path, normbench: Any, capfd: Any) -> None:
+    words = ("--runs", "mine", *COMPARE, "--better", "lower")
+    (claim,) = said(normbench, capfd, *words, "--looks", "6,9", "--spending", "pocock")["claims"]
+    assert (claim["word"], claim["look"], claim["looks"], claim["n"]) == ("holds", 1, [6, 9], 6)
+    assert claim["level"] == pytest.approx(1 - level_at(6, (6, 9), 0.05, "pocock"))
+    assert normbench("judge", *words, "--looks", "5,9", "--fail-on", "incomplete") == 6
+    assert "(planned: 5, 9)" in capfd.readouterr().out
+    assert normbench("judge", "c.yaml", "--init", *words, "--looks", "5,9") == 0
+    assert "looks: [5, 9]" in (mine / "c.yaml").read_text() and capfd.readouterr()
+    answer = said(normbench, capfd, "c.yaml")
+    assert [(claim["word"], claim["look"]) for claim in answer["claims"]] == [("undecided", 0)] * 2
+
+
 @pytest.mark.parametrize("words", [("mine", "seed=1-5"), ("mine seed=1-5",), ("imported/mine", "seed>0 seed<6")])
 def test_a_key_and_a_value_after_a_name_choose_among_its_runs(
     mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...]
@@ -130,6 +145,10 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "mine", *COMPARE, "--metric", "los"), "'loss'"),
         (("--runs", "mine", *COMPARE, "--split", "test"), "valid"),
         (("--runs", "mine", *COMPARE), "--better"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5,x"), "--looks"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "9,5"), "looks.at"),
+        (("--runs", "mine", *COMPARE, "--spending", "pocock"), "--looks"),
+        (("c.yaml", "--looks", "5,9"), "--looks"),
     ],
     ids=" ".join,
 )

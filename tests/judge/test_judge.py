@@ -20,6 +20,7 @@ from normbench.papers.claims import Artifact, built
 from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.run import Run
+from normbench.stats.looks import level_at
 from normbench.stats.statistics import holm
 
 SEEDS = range(1, 8)
@@ -239,6 +240,54 @@ def test_the_claims_of_a_file_share_holms_adjustment() -> None:
     rejected = [value <= 0.05 for value in holm(p)]
     assert 0 < sum(rejected) < sum(value <= 0.05 for value in p), "the adjustment changes a word"
     assert [one.word in ("holds", "fails") for one in found] == rejected
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["pairs", "two groups"])
+@pytest.mark.parametrize("looks", [[5, 8], {"at": [5, 6, 8], "spending": "pocock"}], ids=str)
+def test_a_word_at_a_look_is_that_of_the_test_at_its_level(looks: Any, alone: bool) -> None:
+    rng = np.random.default_rng(8)
+    at, spending = (looks["at"], looks["spending"]) if isinstance(looks, dict) else (looks, "obrien-fleming")
+    planned, words = claims(claim(), looks=looks), []
+    for _ in range(50):
+        n, worse = int(rng.integers(5, 9)), float(rng.normal(0, 0.03))
+        runs = arms(of("a", worse=worse), of("b"), (range(1, n + 1), range(1 + n * alone, n * (1 + alone) + 1)))
+        noise = rng.normal(0, 0.02, 2 * n)
+        runs = [run(one.arm, one.seed, worse * (one.arm == "a") + more) for one, more in zip(runs, noise, strict=True)]
+        ends = [[dict(record)["loss"] for record in one.records][-1] for one in runs]
+        test = stats.ttest_ind(ends[:n], ends[n:], equal_var=False) if alone else stats.ttest_rel(ends[:n], ends[n:])
+        (found,) = judge(planned, runs)
+        if n not in at:
+            assert found.word == "undecided" and found.look == 0 and found.interval is None
+            assert f"no planned look at n = {n} (planned: {', '.join(map(str, at))})" in found.answer
+            continue
+        level = level_at(n, tuple(at), 0.05, spending)
+        side = "holds" if test.statistic < 0 else "fails"
+        assert found.word == (side if test.pvalue <= level else "undecided")
+        assert found.interval == pytest.approx(test.confidence_interval(1 - level), rel=1e-6)
+        assert (found.look, found.looks, found.level) == (at.index(n) + 1, tuple(at), pytest.approx(1 - level))
+        words.append((n, found.word))
+    assert {word for _, word in words} == {"holds", "fails", "undecided"} and {n for n, _ in words} == {*at}
+
+
+def test_with_looks_all_claims_of_a_file_share_the_level_from_the_first_look_on() -> None:
+    pairs = {name: [[1, {"arm": name}], [-1, {"arm": "b"}]] for name in "acd"}
+    planned = claims(*(claim(id=name, contrast=pair) for name, pair in pairs.items()), looks=[5, 10])
+    counts = {"a": 5, "b": 5, "c": 7}  # nothing of d yet
+    found = judge(planned, [run(arm, seed) for arm, n in counts.items() for seed in range(1, n + 1)])
+    assert [one.alpha for one in found] == [pytest.approx(0.05 / 3)] * 3
+    assert found[0].level == pytest.approx(1 - level_at(5, (5, 10), 0.05 / 3, "obrien-fleming"))
+    assert (found[1].parts[0].why, found[2].reason) == ("no planned look", "not run") and "7 against 5" in found[
+        1
+    ].answer
+    without = claims(*(claim(id=name, contrast=pair) for name, pair in pairs.items()))
+    first, *_ = judge(without, [run(arm, seed) for arm in "ab" for seed in range(1, 6)])
+    assert first.alpha == 0.05, "without looks only what can be decided counts"
+
+
+def test_a_claim_may_have_looks_of_its_own() -> None:
+    planned = claims(claim(), claim(id="C2") | {"looks": [6, 9]}, looks=[5, 10])
+    first, second = judge(planned, arms(of("a", worse=-1.0), of("b"), (range(1, 7), range(1, 7))))
+    assert (first.word, second.word) == ("undecided", "holds") and second.looks == (6, 9)
 
 
 def test_no_worse_holds_by_its_margin() -> None:

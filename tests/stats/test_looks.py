@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from normbench.stats.looks import FOR_T, OBRIEN_FLEMING, POCOCK, SPENDINGS, level_at, levels
+from normbench.stats.looks import FOR_T, SPENDINGS, level_at, levels
 
 
 @pytest.mark.parametrize(
     ("spending", "looks", "bounds"),
     [  # at equal steps, two-sided 5 %: the vignette of R's ldbounds; gsDesign's sfLDOF and sfLDPocock
-        (OBRIEN_FLEMING, (1, 2), (2.9626, 1.9686)),
-        (OBRIEN_FLEMING, (1, 2, 3), (3.7103, 2.5114, 1.9930)),
-        (OBRIEN_FLEMING, (1, 2, 3, 4, 5), (4.8769, 3.3569, 2.6803, 2.2898, 2.0310)),
-        (POCOCK, (1, 2, 3, 4, 5), (2.4380, 2.4268, 2.4101, 2.3966, 2.3859)),
+        ("obrien-fleming", (1, 2), (2.9626, 1.9686)),
+        ("obrien-fleming", (1, 2, 3), (3.7103, 2.5114, 1.9930)),
+        ("obrien-fleming", (1, 2, 3, 4, 5), (4.8769, 3.3569, 2.6803, 2.2898, 2.0310)),
+        ("pocock", (1, 2, 3, 4, 5), (2.4380, 2.4268, 2.4101, 2.3966, 2.3859)),
     ],
 )
 def test_levels_are_those_of_published_bounds(spending: str, looks: tuple[int, ...], bounds: tuple[float, ...]) -> None:
