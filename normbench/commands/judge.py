@@ -34,7 +34,7 @@ A claim holds or fails "as logged": how the runs were made is not looked at.
 All runs of both arms count, at the steps that all have: by pairs where the arms have the same seeds, else by Welch's
 interval. Undecided is everything below 5 seeds, with more than twice as many runs on one side, or with a curve that was
 cut far below the others. The claims of a file share Holm's adjustment: at most 5 % of files have a false word, if you
-look once. Judge after every seed from 5 to 20, and 18 % have one. To look earlier and add seeds, plan the looks before
+look once. Judge after every seed from 5 to 20, and 19 % have one. To look earlier and add seeds, plan the looks before
 the first run: --looks 5,10,20 shares the 5 % among them, at other numbers of seeds nothing is decided, and intervals
 have the level of their look. Stop at the first word. Looks outside of the plan cannot be seen by the program.
 

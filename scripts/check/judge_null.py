@@ -181,7 +181,7 @@ LOOKS = {"one claim, two looks, either": (5, 10), "one claim, a look after each 
 
 
 def _decided(judged: Any, runs: list[Run], words: tuple[str, ...]) -> bool:
-    return any(claim.setting in words for claim in judge(judged, runs))
+    return any(claim.word in words for claim in judge(judged, runs))
 
 
 def main() -> None:

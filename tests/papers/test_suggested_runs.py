@@ -9,8 +9,8 @@ from judged import arms, artifact, direction, part_result
 from ruled import UNIT, effects
 
 from normbench.core.keys import Range
-from normbench.papers import rules, suggested_runs, verdicts
-from normbench.papers.claims import Artifact, Claim, Part
+from normbench.papers import describe, rules, suggested_runs, verdicts
+from normbench.papers.claims import Artifact, Claim, Looks, Part
 from normbench.stats import statistics as stats
 
 LOW, HIGH = (arms(-2.0, control=name) for name in ("lr-low", "lr-high"))
@@ -74,6 +74,26 @@ def test_a_choice_that_no_control_varies_has_to_be_planned() -> None:
     claims = artifact(direction(), open=["rate", "task"], unvaried=("task",))
     found = suggested(claims, arms(-3.0) + LOW + HIGH)
     assert found and (found.kind, found.under) == ("control", ("task",))
+
+
+def test_the_runs_until_the_next_look_are_suggested_and_no_others() -> None:
+    class Twelve(Five):
+        def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
+            return list(range(1, 13))
+
+    claims = artifact(direction(), open=["rate"], looks=Looks((5, 8, 12)))
+    of_controls = "--controls --seeds 1-5"
+    for n, effect, runs, seeds, words in ((3, 0.0, 4, 5, "--seeds 4-5"), (5, 0.0, 6, 8, "--seeds 6-8"),
+                                          (6, 0.0, 4, 8, "--seeds 7-8"), (5, -90.0, 20, 5, of_controls)):  # fmt: skip
+        plan, trained = Twelve(claims), arms(effect, n=n, spread=20.0)
+        (found,) = verdicts.judge(plan, trained, None).claims
+        more = found.suggestion
+        assert more and (more.kind, more.runs, more.seeds) == ("missing", runs, seeds)
+        assert more.command == f"normbench reproduce x/fig --only C1 {words}"
+        assert f"the look at n = {seeds}" in describe.suggestion(found)
+        planned = f"look {found.look} of 3 (n = 5, 8, 12)"
+        assert (planned in describe.evidence(found)) == (n >= 5)
+        assert ("the next look is at n = 8" in describe.evidence(found)) == (n >= 5 and not effect)
 
 
 def test_a_missing_run_costs_as_much_as_those_of_its_arm() -> None:
