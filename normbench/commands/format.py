@@ -52,13 +52,6 @@ def seeds(text: str) -> int | range:
     raise BadInput(f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10.")
 
 
-def looks(text: str) -> list[int]:
-    """`5,10,20`."""
-    if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise BadInput(f"--looks {text} must be the numbers of seeds at which is judged, such as 5,10,20.")
-    return [int(number) for number in text.split(",")]
-
-
 def existing_results(text: str) -> Path:
     folder = runs.root(text)
     if not folder.is_dir():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from normbench.commands import format, terminal
+from normbench.commands import terminal
 from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import argument, flag, option
 from normbench.errors import BadInput, did_you_mean
@@ -165,7 +165,7 @@ class Judge(Judging):
         pair = self.compare or (arms[1], arms[0])
         content = template.better(runs, pair, self.metric, self.split, self.better, self.length or EQUAL)
         if self.looks:
-            at = format.looks(self.looks)
+            at = [int(number) if number.isdecimal() else number for number in self.looks.split(",")]
             content["looks"] = {"at": at, "spending": self.spending} if self.spending else at
         if self.init and self.claims:
             files.atomic_write(self.claims, template.commented(runs, words, content).encode())

@@ -34,9 +34,7 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     claimed = [_Evidence(claim, claims, runs) for claim in claims.claims]
     verdicts = [evidence.verdict(ALPHA) for evidence in claimed]
     # With looks all claims share the level from the first look on, those at no planned look, too.
-    testable = [
-        place for place, verdict in enumerate(verdicts) if verdict.spent or claimed[place].claim.looks is not None
-    ]
+    testable = [place for place, verdict in enumerate(verdicts) if verdict.spent or claimed[place].claim.looks]
     decided: list[int] = []
     while True:
         alpha = ALPHA / max(1, len(testable) - len(decided))

@@ -145,7 +145,7 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "mine", *COMPARE, "--metric", "los"), "'loss'"),
         (("--runs", "mine", *COMPARE, "--split", "test"), "valid"),
         (("--runs", "mine", *COMPARE), "--better"),
-        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5,x"), "--looks"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5,x"), "looks.at[1]: 'x'"),
         (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "9,5"), "looks.at"),
         (("--runs", "mine", *COMPARE, "--spending", "pocock"), "--looks"),
         (("c.yaml", "--looks", "5,9"), "--looks"),

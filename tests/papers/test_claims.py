@@ -83,6 +83,10 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     assert loaded[4].parts[0].at_most == 1e-9
     assert (loaded[2].beside, loaded[2].ours) == (("s",), False)
     assert (loaded[3].ours, loaded[3].looks) == (True, Looks((10, 20))) and loaded[0].looks is None
+    of_file = {**artifact(*({**c, "id": f"C{i}"} for i, c in enumerate(claims))), "looks": [5, 10]}
+    assert [c.looks and c.looks.at for c in load(written(tmp_path, of_file)).claims[2:5]] == [(5, 10), (10, 20), None]
+    with pytest.raises(NormbenchError, match="'looks'"):
+        load(written(tmp_path, artifact({**claims[4], "id": "C4", "looks": [5, 10]})))
     assert {p.test for p in loaded[3].parts} == {"sign"} and loaded[0].parts[0].test == "t"
     assert (loaded[1].parts[1].paper, loaded[1].parts[1].band) == (2, 0.5)
 
