@@ -42,14 +42,14 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
     if first := _lacking(claim, [""], runs, plan):
         return _missing(claim, first, runs, plan)
     if word not in rules.DECIDED:
-        return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
+        return suggested_seeds(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
     if controls := _lacking(claim, claim.controls, runs, plan):
         return _missing(claim, controls, runs, plan)
     undecided = [control for control in judged.controls if control.word == rules.UNDECIDED]
     if not undecided and claim.unvaried:
         return replace(NOTHING, kind="control", under=claim.unvaried)
     parts = [part for control in undecided for part in control.parts]
-    return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
+    return suggested_seeds(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
 
 
 def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[Run], plan: Plan) -> set[tuple[Place, str, int]]:
@@ -77,7 +77,7 @@ def _missing(claim: Claim, lacking: set[tuple[Place, str, int]], runs: Sequence[
     return replace(NOTHING, kind="missing", runs=len(lacking), hours=hours, command=" ".join(words))
 
 
-def _seeds_needed(
+def suggested_seeds(
     claim: Claim,
     parts: Sequence[PartResult],
     runs: Sequence[Run],
