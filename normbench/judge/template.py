@@ -48,13 +48,14 @@ def better(
         raise BadInput(f"nothing declares whether a higher {metric} is better: --better lower or higher.")
     quantity = f"final {split} {metric}" if length == EQUAL else f"{split} {metric} at the last common step"
     unit = runs[0].config.get(IMPORT, {}).get("metrics", {}).get(metric, {}).get("unit", "absolute")
-    first, second = arms if than is None else (arms[0], f"{than:.12g}")
+    scale = "percent" if is_share else "linear"
+    first, second = arms if than is None else (arms[0], claims.format_number(than, scale))
     part = {
         "id": f"{first} against {second}, {quantity}",
         "endpoint": {"kind": "final", "split": split, "metric": metric, "better": way},
         "contrast": [[weight, {"arm": arm}] for weight, arm in zip((1, -1), arms, strict=False)],
         **({} if than is None else {"than": than}),
-        **{"scale": "percent" if is_share else "linear", "unit": "points" if is_share else str(unit)},
+        **{"scale": scale, "unit": "points" if is_share else str(unit)},
         "expect": "positive" if way == "higher" else "negative",
     }
     relation = "better than" if than is None else "above" if way == "higher" else "below"

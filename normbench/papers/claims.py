@@ -642,6 +642,11 @@ def name_of(cell: Cell, names: Mapping[str, str]) -> str:
     return " ".join([*named, *places])
 
 
+def format_number(than: float, scale: str) -> str:
+    """The number in the place of a second cell: `2 %` of a share of 0.02."""
+    return f"{100 * than:.12g} %" if scale == "percent" else f"{than:.12g}"
+
+
 def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     """The names for a sentence about a part: its `sides`, two of a difference of two cells, one of a single cell; what
     is measured, and where.
@@ -656,7 +661,7 @@ def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
         cells = []
     places = [place_of(cell) for cell in cells]
     shared = {k: v for k, v in places[0].items() if k != "arm" and places[-1].get(k) == v} if cells else {}
-    number = () if part.than is None or not cells else (f"{part.than:.12g}",)
+    number = () if part.than is None or not cells else (format_number(part.than, part.scale),)
     return {
         "sides": (*(name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells), *number),
         "quantity": end.quantity(names),

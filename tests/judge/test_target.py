@@ -157,7 +157,7 @@ def test_the_answer_names_the_number_and_the_side() -> None:
 
 def test_the_number_is_in_the_unit_of_the_logs() -> None:
     verdict = judged(ends([0.05 + k / 1000 for k in range(8)], unit="fraction"), 0.06, scale="percent", unit="points")
-    assert verdict.word == "holds" and verdict.effect == pytest.approx(-0.65) and "than 0.06" in verdict.answer
+    assert verdict.word == "holds" and verdict.effect == pytest.approx(-0.65) and "better than 6 % in" in verdict.answer
 
 
 def test_an_arm_without_runs_is_untested() -> None:
