@@ -129,6 +129,7 @@ def test_few_seeds_give_no_word_and_the_answer_says_how_many_would() -> None:
     verdict = judged([falling(seed, 50 + seed) for seed in range(5)], 90, **BY_SIGNS)
     assert verdict.word == "undecided" and "at least 6 seeds" in verdict.answer
     assert verdict.suggestion and verdict.suggestion.seeds == 6
+    assert ci.failing(verdict, ["incomplete"]) == "incomplete"
 
 
 def test_the_seeds_that_would_decide_are_suggested() -> None:
