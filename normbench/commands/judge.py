@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,19 @@ from normbench.commands.options import argument, flag, option
 from normbench.errors import BadInput, did_you_mean
 from normbench.files.reading import place
 from normbench.judge.ci import Judged
+from normbench.papers import describe
 from normbench.papers.claims import EQUAL
 from normbench.runs import files
 
 if TYPE_CHECKING:
     from normbench.papers.claims import Artifact
+    from normbench.papers.decide import Verdict
     from normbench.runs.run import Run
 
 EPILOG = """examples:
   normbench import logs/ --as mine --yes                         curves of TensorBoard, W&B, CSV, ...
   normbench judge --runs mine --compare rms ln --metric loss --better lower     is rms better than ln?
+  normbench judge --runs mine --target 3.28 --metric loss --better lower        is the mean of an arm below 3.28?
   normbench judge claims.yaml --runs mine --init                 write a claims file about these runs, to be edited
   normbench judge claims.yaml                                    judge it
   normbench judge --runs mine --compare rms ln --looks 5,10,20   with five seeds, then ten, then twenty
@@ -37,20 +41,23 @@ cut far below the others. The claims of a file share Holm's adjustment: at most 
 look once. Judge after every seed from 5 to 20, and 19 % have one. To look earlier and add seeds, plan the looks before
 the first run: --looks 5,10,20 shares the 5 % among them, at other numbers of seeds nothing is decided, and intervals
 have the level of their look. Stop at the first word. Looks outside of the plan cannot be seen by the program.
+--target compares the mean of one arm with a number, by Student's t over its seeds, 2.5 % a side as in all claims; a run
+that diverged never reaches it. `than` in a file of claims says the same, and that a time is below a number: by the sign
+test, from 6 seeds, where a run that never reaches the level is later than any number. --init with --target writes both.
 
 --json prints, shortened:
   {"title": "--compare",
    "claims": [{"id": "C1", "statement": "ln is better than none in final test nll", "word": "holds",
                "reason": "", "basis": "as logged", "robustness": "", "verdict": "holds · as logged",
                "answer": "ln is 0.5 nats better than none in final test nll",
-               "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "look": 1,
-               "looks": [5], "diverged": false, "compared": "pairs of equal seeds",
+               "effect": -0.5, "unit": "absolute", "interval": [-0.6, -0.4], "level": 0.95, "n": 5, "than": null,
+               "look": 1, "looks": [5], "diverged": false, "compared": "pairs of equal seeds", "suggestion": "",
                "runs": ["cd74010e3cec", "1c1f1a126d41"]}],
    "notes": []}
 """
 KEYS = (  # of a claim in --json
     "id", "statement", "word", "reason", "basis", "robustness", "verdict", "answer", "effect", "unit",
-    "interval", "level", "n", "look", "looks", "diverged", "compared", "runs",
+    "interval", "level", "n", "than", "look", "looks", "diverged", "compared", "suggestion", "runs",
 )  # fmt: skip
 
 
@@ -73,23 +80,34 @@ class Judge(Judging):
     compare: Annotated[
         tuple[str, str] | None, option("without a file: is arm A better than arm B at the end?", "A B")
     ] = None
+    target: Annotated[
+        float | None, option("without a file: is an arm better than this number at the end?", "NUMBER")
+    ] = None
+    arm: Annotated[str | None, option("with --target: the arm", "ARM", show_default="the only one")] = None
     metric: Annotated[
-        str | None, option("with --compare, --init: the metric", "METRIC", show_default="the one that is monitored")
+        str | None,
+        option("with --compare, --target, --init: the metric", "METRIC", show_default="the one that is monitored"),
     ] = None
     split: Annotated[
-        str | None, option("with --compare, --init: the split", "SPLIT", show_default="the one that is monitored")
+        str | None,
+        option("with --compare, --target, --init: the split", "SPLIT", show_default="the one that is monitored"),
     ] = None
     better: Annotated[
-        Literal["lower", "higher"] | None, option("with --compare, --init: which is better", show_default="by the map")
+        Literal["lower", "higher"] | None,
+        option("with --compare, --target, --init: which is better", show_default="by the map"),
     ] = None
     length: Annotated[
         Literal["equal", "common"] | None,
-        option("with --compare, --init: common compares up to the last step that all runs have", show_default="equal"),
+        option(
+            "with --compare, --target, --init: common compares up to the last step that all runs have",
+            show_default="equal",
+        ),
     ] = None
     looks: Annotated[
         str | None,
         option(
-            "with --compare, --init: judge at these numbers of seeds alone, planned before the first run", "N,N,..."
+            "with --compare, --target, --init: judge at these numbers of seeds alone, planned before the first run",
+            "N,N,...",
         ),
     ] = None
     spending: Annotated[
@@ -100,6 +118,8 @@ class Judge(Judging):
 
     @property
     def asked(self) -> str:
+        if self.target is not None and not self.claims:
+            return f"{self.arm or 'runs'} against {self.target:.12g}"
         return str(self.claims or " against ".join(self.compare or ["no claims"]))
 
     def judge(self, judged: list[Judged]) -> int:
@@ -120,10 +140,10 @@ class Judge(Judging):
             raise BadInput("which runs? --runs NAME, or `runs` in the file of claims. (normbench import --list)")
         runs, notes = sources.load(words, self.results)
         if artifact is None:
-            content = self._of_two_arms(runs, words)
+            content = self._claim(runs, words)
             if self.init:
                 return 0
-            artifact = built(content, Path("--compare"))
+            artifact = built(content, Path("--compare" if self.target is None else "--target"))
         claims = verdicts.judge(artifact, runs)
         absent = _absent(artifact, runs)
         not_run = [
@@ -137,7 +157,7 @@ class Judge(Judging):
             self.say(f"  note: {note}")
         print_verdicts(claims, self.console)
         if self.as_json:
-            texts = [{key: getattr(claim, key) for key in KEYS} for claim in claims]
+            texts = [{key: _entry(claim, key) for key in KEYS} for claim in claims]
             terminal.say_json({"title": artifact.title, "claims": texts, "notes": notes})
         return 0
 
@@ -147,23 +167,37 @@ class Judge(Judging):
             raise BadInput("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init")
         if self.init and self.claims and self.claims.exists():
             raise BadInput(f"{self.claims} is there already. --init writes a new file.")
-        if (self.claims is None) == (self.compare is None) and not self.init:
-            raise BadInput("judge needs a file of claims or --compare A B, one of the two.")
+        if self.compare is not None and self.target is not None:
+            raise BadInput(
+                "--compare A B compares two arms, --target NUMBER --arm A one with a number: give one of them."
+            )
+        if sum(given is not None for given in (self.claims, self.compare, self.target)) != 1 and not self.init:
+            raise BadInput("judge needs a file of claims, --compare A B or --target NUMBER, one of them.")
         if self.spending and not self.looks:
             raise BadInput("--spending is of --looks.")
         for name in ("metric", "split", "better", "length", "looks") if self.claims and not self.init else ():
             if getattr(self, name) is not None:
-                raise BadInput(f"--{name} is of --compare and --init; a file of claims says it itself.")
+                raise BadInput(f"--{name} is of --compare, --target and --init; a file of claims says it itself.")
+        if self.target is None and self.arm is not None:
+            raise BadInput("--arm is of --target NUMBER; --compare names two arms, a file of claims its own.")
+        if self.target is not None and not math.isfinite(self.target):
+            raise BadInput(f"--target {self.target} is no number that runs could reach: give a finite one.")
+        if self.target is not None and self.metric is None:
+            raise BadInput(f"--target {self.target:.12g} of which metric? --metric METRIC")
 
-    def _of_two_arms(self, runs: Sequence[Run], words: Sequence[str]) -> dict[str, Any]:
-        """A claim between two arms as a file has it; with --init the file is written."""
+    def _claim(self, runs: Sequence[Run], words: Sequence[str]) -> dict[str, Any]:
+        """A claim about one arm or two as a file has it; with --init the file is written."""
         from normbench.judge import template
 
         arms = sorted({run.arm for run in runs})
-        if self.compare is None and len(arms) < 2:
-            raise BadInput(f"a claim compares two arms; {' '.join(words)} has {' '.join(arms)} alone.")
-        pair = self.compare or (arms[1], arms[0])
-        content = template.better(runs, pair, self.metric, self.split, self.better, self.length or EQUAL)
+        if self.compare is None and self.target is None and len(arms) < 2:
+            raise BadInput(
+                f"a claim compares two arms, and {' '.join(words)} has {' '.join(arms)} alone; or one with a number: "
+                "--target NUMBER."
+            )
+        chosen = (self.arm,) if self.target is not None else self.compare or (arms[1], arms[0])
+        of_runs = self.metric, self.split, self.better, self.length or EQUAL
+        content = template.better(runs, chosen, *of_runs, self.target)
         if self.looks:
             at = [int(number) if number.isdecimal() else number for number in self.looks.split(",")]
             content["looks"] = {"at": at, "spending": self.spending} if self.spending else at
@@ -174,6 +208,14 @@ class Judge(Judging):
 
 
 command = Judge
+
+
+def _entry(claim: Verdict, key: str) -> Any:
+    """What --json has of a claim under this key."""
+    if key == "suggestion":
+        return describe.suggestion(claim)
+    part = describe.deciding(claim)
+    return (part and part.than) if key == "than" else getattr(claim, key)
 
 
 def _absent(artifact: Artifact, runs: Sequence[Run]) -> list[str]:

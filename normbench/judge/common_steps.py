@@ -44,6 +44,8 @@ def at_common_steps(part: Part, runs: Sequence[Run], length: str) -> AtCommonSte
         return AtCommonSteps(runs)
     curves = {run.id: _curve(part, run) for run in runs}
     _check_logarithm(part, runs, curves)
+    if end.kind == "time_to_level" and part.than is not None:  # a run may end as soon as it has reached its level
+        return AtCommonSteps(runs)
     split, metric = end.split, end.metric
     if at_best(end):
         split, metric = (runs[0].monitor[key] for key in ("split", "metric"))

@@ -66,23 +66,24 @@ def declared(part: Part, runs: Sequence[Run]) -> Part:
 
 
 def _faults_of_clocks(end: Endpoint, runs: Sequence[Run]) -> dict[str, bool]:
-    clocks = [_clocks(run) for run in runs]
+    by_run = [clocks(run) for run in runs]
     clock = end.clock if end.kind == "time_to_level" else "epoch" if type(end.epoch) is int else ""
-    common = [name for name in CLOCKS if all(name in of_run for of_run in clocks)]
+    common = [name for name in CLOCKS if all(name in of_run for of_run in by_run)]
     has = " or ".join(common) or "none that all have"
     return {
         f"it needs the clock {clock}, which not all runs declare. Their clocks: {has}.": (
             bool(clock) and clock not in common
         ),
         "some runs count updates, some epochs alone: they have no common steps.": (
-            len({"step" in of_run for of_run in clocks}) > 1
+            len({"step" in of_run for of_run in by_run}) > 1
         ),
     }
 
 
-def _clocks(run: Run) -> Sequence[str]:
-    clocks: Sequence[str] = run.config[IMPORT]["clocks"] if IMPORT in run.config else [*CLOCKS]
-    return clocks
+def clocks(run: Run) -> Sequence[str]:
+    """By which its curves are logged."""
+    names: Sequence[str] = run.config[IMPORT]["clocks"] if IMPORT in run.config else [*CLOCKS]
+    return names
 
 
 def _facts(run: Run, metric: str) -> Mapping[str, Any]:

@@ -11,9 +11,10 @@ from normbench.files.stored import LOGGED
 from normbench.judge.evidence import Logged, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.decide import Verdict, decide
+from normbench.papers.decide import Suggestion, Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.papers.rules_file import ALPHA
+from normbench.papers.suggested_runs import suggested_seeds
 from normbench.runs.run import Run
 
 PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
@@ -53,6 +54,7 @@ class _Evidence:
     def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[Run]) -> None:
         why = claim.not_decidable.get(PAPER, "")
         self.claim, self.names = replace(claim, not_decidable={LOGGED: why} if why else {}), claims.names
+        self.runs = runs
 
         def parts(of: Sequence[Part], control: str) -> list[Logged]:
             group = [run for run in runs if run.control == control]
@@ -83,10 +85,19 @@ class _Evidence:
         if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:
             words = rules.verdict(rules.UNDECIDED, rules.DIVERGED, rules.AS_LOGGED, "")
             verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
+        against_number = any(part.than is not None for part in self.claim.parts)
+        if verdict.word == rules.UNDECIDED and against_number and not self.claim.looks:  # else the next look is named
+            verdict = replace(verdict, suggestion=self._suggestion(verdict))
         compared = dict.fromkeys(text for logged in self.setting for text in logged.compared)
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
         return replace(verdict, answer=describe.evidence(verdict))
+
+    def _suggestion(self, verdict: Verdict) -> Suggestion | None:
+        """The seeds that would decide a claim about a number; None where something else than their number is amiss."""
+        if any(part.why not in ("", "few runs", "no mean") for part in verdict.parts):
+            return None
+        return suggested_seeds(self.claim, verdict.parts, self.runs, rules.HOLDS, verdict.alpha)
 
 
 def _observed(parts: Sequence[Logged]) -> list[Observed]:

@@ -249,6 +249,7 @@ class Part:
     # Of the endpoints their logarithms are compared, themselves times 100, or themselves.
     scale: Scale = of(*COMPARED, "order")
     expect: Literal["negative", "positive"] | None = of("direction")  # the sign that is claimed
+    than: float | None = of("direction", default=None)  # a number, as runs log it, in the place of a second cell
     paper: float | None = of("size")  # the paper's number
     band: Positive | None = of("size")  # how far from it the prediction interval of one more run may reach
     within: Positive | None = of("equivalence", "no_worse")  # the margin, in the part's unit
@@ -268,6 +269,25 @@ class Part:
             raise ValueError(f"endpoint: kind: '{self.endpoint.kind}' must be 'value' in an exact part.")
         if self.kind == "exact" and self.value is self.at_most is self.at_least is None:
             raise ValueError("one of 'value', 'at_most', 'at_least' must be given.")
+        if self.than is not None:
+            self._check_number(self.than)
+
+    def _check_number(self, than: float) -> None:
+        if self.contrast[0][0] != 1 or len(self.contrast) > 1:
+            raise ValueError(
+                f"than: {than:.12g} stands in the place of a second cell: `contrast` has one, of weight 1."
+            )
+        if self.delta:
+            raise ValueError("'delta' is of two cells: an arm reaches a number, or it does not.")
+        if self.endpoint.kind == "time_to_level" and self.test != "sign":
+            raise ValueError("than: a run may never reach a level, and has no time then: `test: sign` must be given.")
+        if self.scale == "log" and than <= 0:
+            raise ValueError(f"than: {than:.12g} has no logarithm: `scale: linear`.")
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the cells, and of the number in the place of a second one."""
+        return (*(weight for weight, _ in self.contrast), *(() if self.than is None else (-1.0,)))
 
     def compared(self) -> Iterator[Part]:
         """The comparisons that it makes: of an order one for each pair of neighbours."""
@@ -637,21 +657,28 @@ def name_of(cell: Cell, names: Mapping[str, str]) -> str:
     return " ".join([*named, *places])
 
 
+def format_number(than: float, scale: str) -> str:
+    """The number in the place of a second cell: `2 %` of a share of 0.02."""
+    return f"{100 * than:.12g} %" if scale == "percent" else f"{than:.12g}"
+
+
 def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     """The names for a sentence about a part: its `sides`, two of a difference of two cells, one of a single cell; what
     is measured, and where.
 
     Another contrast, and a value that a probe computed, has no sides: the part's id says what is compared.
     """
-    end, weights = part.endpoint, [weight for weight, _ in part.contrast]
+    end, weights = part.endpoint, part.weights
     pair = sorted(weights) == [-1, 1]
-    cells = [cell for _, cell in sorted(part.contrast, key=lambda term: -term[0])] if pair or weights == [1] else []
+    has_sides = pair or weights == (1,)
+    cells = [cell for _, cell in sorted(part.contrast, key=lambda term: -term[0])] if has_sides else []
     if end.kind == "value":
         cells = []
     places = [place_of(cell) for cell in cells]
     shared = {k: v for k, v in places[0].items() if k != "arm" and places[-1].get(k) == v} if cells else {}
+    number = () if part.than is None or not cells else (format_number(part.than, part.scale),)
     return {
-        "sides": tuple(name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells),
+        "sides": (*(name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells), *number),
         "quantity": end.quantity(names),
         "place": ", ".join(filter(None, [name_of(shared, names), "in training mode" if end.mode == "train" else ""])),
         "scale": part.scale,

@@ -35,6 +35,8 @@ WHY = {  # what keeps a part from a word
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
+    "few runs": "the sign test against a number needs at least {fewest} seeds",
+    "ended early": "a run ended before {than} without reaching it: it may have come sooner or later",
     "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not the same",
     "uneven": "{about[0]} runs against {about[1]}: more than twice as many; train {about[2]} of the smaller side",
     "copies": "{about[0]} have the same curve: copies of one run are no further runs",
@@ -188,10 +190,12 @@ def _compared(part: PartResult, value: float) -> str:
         return f"{part.id}: {text}"
     first, second = part.sides
     if part.scale != "log":
-        return f"{first} is {text} than {second} in {where}" if value else f"{first} and {second} are alike in {where}"
+        where = f"{'at' if part.clock else 'in'} {where}"
+        return f"{first} is {text} than {second} {where}" if value else f"{first} and {second} are alike {where}"
     if part.clock:
         return f"{first} takes {text} as many {part.clock} as {second} to reach {where}"
-    return f"the {part.quantity} of {first} is {text} that of {second}{where.removeprefix(part.quantity)}"
+    other = f"that of {second}" if part.than is None else second
+    return f"the {part.quantity} of {first} is {text} {other}{where.removeprefix(part.quantity)}"
 
 
 def _sure(part: PartResult) -> str:
@@ -244,7 +248,7 @@ def _rises(part: PartResult) -> bool:
 
 def _turned(part: PartResult) -> bool:
     """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
-    single = 1 in (len(part.sides), len(part.cells)) and not part.better
+    single = 1 in (len(part.sides), len(part.cells)) and not part.better and part.than is None
     return not single and part.scale != "log" and part.unit != "log ratio"
 
 
@@ -268,6 +272,8 @@ def _why(part: PartResult) -> str:
     planned = max(part.planned or 0, FEWEST)
     return WHY[part.why].format(
         about=part.about if "{about[" in WHY[part.why] else ", ".join(part.about),
+        fewest=rules.fewest_pairs(1 - (part.level or 0)),
+        than=part.sides[-1] if part.sides else "",
         needed=f"{planned} planned" if planned > FEWEST else planned,
         margin=_margin(part) if part.delta or part.within else "",
     )

@@ -129,7 +129,7 @@ def outcome_of(endpoint: Endpoint, run: Run, variant: str | None) -> Outcome | N
 def sides_of(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
     """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
     terms = []
-    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+    for weight, outcome in zip(part.weights, row, strict=True):
         # A level that is met before training, at epoch 0, has no log ratio, only an order.
         timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
         if outcome.value is None or (timed and outcome.value <= 0):
@@ -147,7 +147,7 @@ def bounds_of(part: Part, row: Sequence[Outcome]) -> Bounds:
     if sides is not None:
         return (sides[0] - sides[1],) * 2
     low = high = 0.0
-    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+    for weight, outcome in zip(part.weights, row, strict=True):
         ends = [weight * end for end in _ends(part, outcome)]
         low, high = low + min(ends), high + max(ends)
     return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
@@ -156,7 +156,9 @@ def bounds_of(part: Part, row: Sequence[Outcome]) -> Bounds:
 def _ends(part: Part, outcome: Outcome) -> Bounds:
     timed = part.endpoint.kind == "time_to_level"
     worst = -math.inf if part.endpoint.better == "higher" and not timed else math.inf
-    if outcome.value is None and outcome.diverged:
+    # A run that has not reached its level at the number is surely later; before it nobody knows.
+    is_later = part.than is not None and outcome.after >= part.than
+    if outcome.value is None and (outcome.diverged or is_later):
         return worst, worst
     value = outcome.after if outcome.value is None else outcome.value
     bound = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))

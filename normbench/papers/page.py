@@ -46,6 +46,7 @@ class PartText:
         sentence = describe.sentence(part).removeprefix(f"{part.id}: ")
         level = part.level or 1 - ALPHA
         rule = RULES["sign" if part.test == "sign" else part.kind]
+        rule = rule if part.than is None else rule.split(", and is not negligible")[0]
         rule = rule.format(level=100 * level, both=100 * (2 * level - 1))
         return cls(part, control, sentence, describe.effect(part), rule)
 

@@ -44,6 +44,7 @@ class Observed(Effects):
     exact: bool | None = None
     number: float | None = None  # of an exact part
     censored: int = 0
+    early: int = 0  # of these the runs that end before the number that they are compared with
     diverged: int = 0
     seeds: tuple[int, ...] = ()
     least: int = 0
@@ -128,12 +129,15 @@ def gather(
             outcome = outcome_of(endpoint, run, variant)
             if outcome is None:
                 lacking.add(run.id)
+            elif outcome.diverged and part.than is not None:  # what diverged reaches no number, not for a while either
+                outcomes[-1].append(replace(outcome, value=None))
             else:
                 outcomes[-1].append(outcome)
     if lacking:
         return replace(observed, gap=rules.NOT_DECIDABLE, why="no record", about=tuple(sorted(lacking)))
     every = [*chain.from_iterable(outcomes)]
     censored = sum(outcome.value is None for outcome in every) if part.endpoint.kind == "time_to_level" else 0
+    early = [outcome.value is None and not outcome.diverged and outcome.after < (part.than or 0) for outcome in every]
     observed = (
         _with_pairs(observed, outcomes, spread) if in_pairs else replace(observed, groups=_groups(part, outcomes))
     )
@@ -145,6 +149,7 @@ def gather(
         complete=len(smallest) >= max(least, FEWEST) and observed.look > 0,
         delta=None if censored else delta,  # an unobserved time cannot show that the effect is small
         censored=censored,
+        early=sum(early),
         diverged=sum(outcome.diverged for outcome in every),
         cells=tuple(
             {"cell": dict(cell), "weight": weight, "values": [*map(str, of_cell)]}
@@ -155,7 +160,8 @@ def gather(
 
 def _with_pairs(observed: Observed, outcomes: Sequence[Sequence[Outcome]], spread: Spread | None) -> Observed:
     """The effect of each seed, its two sides, and the spread over test examples where every seed has a number."""
-    rows = [*zip(*outcomes, strict=True)]
+    numbers = [] if observed.part.than is None else [[Outcome(observed.part.than)] * len(outcomes[0])]
+    rows = [*zip(*outcomes, *numbers, strict=True)]
     sides = tuple(side for row in rows if (side := sides_of(observed.part, row)) is not None)
     pairs = tuple(bounds_of(observed.part, row) for row in rows)
     return replace(observed, pairs=pairs, sides=sides, spread=spread if len(sides) == len(rows) else None)
@@ -239,6 +245,7 @@ class PartResult:
     runs: tuple[str, ...]
     logged: bool | None = None  # of logged runs
     unpaired: tuple[int, ...] | None = None  # of logged runs that form no pairs: how many each side has
+    than: float | None = None  # the number in the place of a second side
 
 
 def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[str, str] | None = None) -> PartResult:
@@ -287,6 +294,7 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         seeds=tuple(observed.seeds),
         cells=tuple(observed.cells),
         runs=observed.runs,
+        than=part.than,
     )
 
 
@@ -305,8 +313,11 @@ def _why(observed: Observed, word: str, alpha: float) -> str:
         inside = within(observed.interval(1 - 2 * alpha), _margin(observed))
         if inside and part.kind == "direction" and not (observed.fresh and observed.whole):
             return "censored" if observed.fresh else "seen seeds"
-    few = word == rules.UNDECIDED and part.test == "sign" and len(observed.seeds) < rules.fewest_pairs(alpha)
-    return "few pairs" if few else ""
+    if word != rules.UNDECIDED or part.test != "sign":
+        return ""
+    if len(observed.seeds) < rules.fewest_pairs(alpha):
+        return "few pairs" if part.than is None else "few runs"
+    return "ended early" if observed.early else ""
 
 
 def _signed_rank(observed: Observed) -> float:

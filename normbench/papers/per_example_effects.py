@@ -150,7 +150,7 @@ def _is_mean_of_examples(part: Part) -> bool:
     end = part.endpoint
     when = end.epoch in ("best", "last") if end.kind == "chosen" else end.kind == "final"
     of_tests = end.mode == "eval" or (end.mode == "stage" and end.kind == "final")
-    return when and part.scale != "log" and of_tests and part.test == "t" and part.kind != "size"
+    return when and part.scale != "log" and of_tests and part.test == "t" and part.kind != "size" and part.than is None
 
 
 def _of_these_runs(part: Part, runs: Sequence[Run], of_seeds: Table) -> Table:

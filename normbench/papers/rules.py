@@ -187,7 +187,7 @@ def verdict(word: str, reason: str, basis: str, robust: str) -> str:
 
 def smallest_effect(part: Part, data: str) -> float | None:
     """δ of a direction on a data set, in its unit; None where nothing declares one."""
-    if part.kind != "direction":
+    if part.kind != "direction" or part.than is not None:
         return None
     if part.delta is not None:
         return None if part.delta.is_ is None else float(part.delta.is_)
@@ -200,7 +200,7 @@ def smallest_effect(part: Part, data: str) -> float | None:
 
 def check_smallest_effect(part: Part, effect: float | None, where: str) -> None:
     """NormbenchError if a deciding direction has no smallest effect and does not declare why it has none."""
-    if part.kind == "direction" and part.delta is None and effect is None:
+    if part.kind == "direction" and part.than is None and part.delta is None and effect is None:
         raise BadInput(
             f"{where}: part '{part.id}': rules.yaml has no smallest effect for {part.endpoint.metric or part.endpoint}"
             f" on the scale {part.scale}. Declare one in the part: delta: {{is: 0.1, why: ...}} (is: null for none)."

@@ -46,14 +46,14 @@ def suggested_runs(claim: Claim, judged: Verdict, runs: Sequence[Run], plan: Pla
     if first := _lacking(claim, [""], runs, plan, until):
         return _missing(claim, first, runs, plan, until)
     if word not in rules.DECIDED:
-        return _seeds_needed(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
+        return suggested_seeds(claim, judged.parts, runs, rules.HOLDS, judged.alpha)
     if controls := _lacking(claim, claim.controls, runs, plan, until):
         return _missing(claim, controls, runs, plan, until)
     undecided = [control for control in judged.controls if control.word == rules.UNDECIDED]
     if not undecided and claim.unvaried:
         return replace(NOTHING, kind="control", under=claim.unvaried)
     parts = [part for control in undecided for part in control.parts]
-    return _seeds_needed(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
+    return suggested_seeds(claim, parts, runs, word, judged.alpha, [control.name for control in undecided])
 
 
 def _lacking(
@@ -88,7 +88,7 @@ def _missing(
     return replace(NOTHING, kind="missing", runs=len(lacking), hours=hours, seeds=until, command=" ".join(words))
 
 
-def _seeds_needed(
+def suggested_seeds(
     claim: Claim,
     parts: Sequence[PartResult],
     runs: Sequence[Run],

@@ -218,7 +218,7 @@ def test_the_action_takes_no_action_of_others_and_no_rights() -> None:
 
 def test_the_page_uses_the_action_and_files_as_they_are(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "ci.md").read_text()
-    workflow, claims, map_text = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    workflow, claims, map_text, _ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
     steps = workflow["jobs"]["judge"]["steps"]
     (ours,) = [step for step in steps if step.get("uses", "").startswith("OWNER/normbench@")]
     assert ours["with"].keys() <= ACTION["inputs"].keys() and ACTION["inputs"]["fail-on"]["default"] in page

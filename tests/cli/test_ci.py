@@ -147,8 +147,9 @@ def judge(
     code, and what was printed.
     """
     page = (RESULTS.parent / "docs" / "ci.md").read_text()
-    _, claims, map_text = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    _, claims, map_text, against_numbers = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "claims.yaml").write_text(claims)
+    (tmp_path / "numbers.yaml").write_text(f"claims:\n{against_numbers}")
     (tmp_path / "map.yaml").write_text(map_text.replace("tag:", "column:"))  # of CSV
 
     def run(
@@ -157,6 +158,7 @@ def judge(
         seeds: int = 5,
         main: Callable[[int], float] = lambda seed: 1 + 0.001 * seed,
         at: int = 2,
+        file: str = "claims.yaml",
     ) -> tuple[int, str]:
         shutil.rmtree(tmp_path / "logs", ignore_errors=True)
         (tmp_path / "logs").mkdir()
@@ -165,7 +167,7 @@ def judge(
                 rows = f"step,valid/loss\n{step - 1},3\n{step},{end_of(seed)}\n"
                 (tmp_path / "logs" / f"{arm}_s{seed}.csv").write_text(rows)
         assert normbench("import", "logs", "--as", "ours", "--map", "map.yaml", "--yes") == 0
-        code = normbench("judge", "claims.yaml", "--runs", "ours", *words, "--markdown", "c.md")
+        code = normbench("judge", file, "--runs", "ours", *words, "--markdown", "c.md")
         printed = capfd.readouterr()
         return code, printed.out + printed.err
 
@@ -192,6 +194,24 @@ def test_a_pull_request_is_judged_as_the_page_says(
     assert written.startswith("<!-- normbench judge claims.yaml -->\n") and re.search(f"(n =|of) {seeds}\\b", written)
     proof, _ = judge("--fail-on", f"{ci.GATE},undecided", ours=ours, seeds=seeds)
     assert proof == (6 if word else 0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "seeds", "words"),
+    [
+        (lambda seed: 1 + 0.0011 * seed, 6, []),
+        (lambda seed: 1.6 + 0.0011 * seed, 6, ["C2 (fails)", "C3 (incomplete)"]),  # they end before step 3000
+        (lambda seed: 1 + 0.0011 * seed if seed < 6 else math.nan, 6, ["C2 (diverged)", "C3 (diverged)"]),
+        (lambda seed: 1 + 0.0011 * seed, 4, ["C2 (incomplete)", "C3 (incomplete)"]),
+    ],
+)
+def test_an_arm_is_judged_against_a_number_as_the_page_says(
+    judge: Any, ours: Callable[[int], float], seeds: int, words: list[str]
+) -> None:
+    page = Path("numbers.yaml")
+    page.write_text(page.read_text().replace("3.28", "1.5"))
+    ended, printed = judge("--fail-on", ci.GATE, ours=ours, seeds=seeds, file=str(page))
+    assert ended == (6 if words else 0) and re.findall(r"C\d \([a-z]+\)", printed) == words
 
 
 @pytest.mark.parametrize(

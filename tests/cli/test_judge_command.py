@@ -14,6 +14,7 @@ from normbench.stats.looks import level_at
 PUBLISHED = Path(__file__).parents[2] / "results"
 OURS = Path(__file__).parents[2] / "examples" / "own_claims" / "papers" / "mine" / "rms.yaml"
 COMPARE = ("--compare", "ln", "bn")
+TARGET = ("--target", "1.2", "--metric", "loss", "--better", "lower")
 PART = {
     "id": "ln against bn",
     "endpoint": {"kind": "final", "split": "valid", "metric": "loss"},
@@ -104,6 +105,29 @@ def test_looks_are_planned_on_the_command_line_and_in_a_file(mine: Path, normben
     assert [(claim["word"], claim["look"]) for claim in answer["claims"]] == [("undecided", 0)] * 2
 
 
+@pytest.mark.parametrize(("arm", "word", "code"), [("ln", "holds", 0), ("bn", "fails", 6)])
+def test_an_arm_is_judged_against_a_number(
+    mine: Path, normbench: Any, capfd: Any, arm: str, word: str, code: int
+) -> None:
+    words = ("--runs", "mine", *TARGET, "--arm", arm)
+    (claim,) = said(normbench, capfd, *words)["claims"]
+    assert (claim["word"], claim["than"], claim["n"]) == (word, 1.2, 6)
+    assert claim["statement"] == f"{arm} is below 1.2 in final valid loss" and "than 1.2" in claim["answer"]
+    assert normbench("judge", *words, "--fail-on", "fails,diverged,untested,incomplete") == code
+    capfd.readouterr()
+    (claim,) = said(normbench, capfd, "--runs", f"mine arm={arm}", *TARGET[:1], "1.0325", *TARGET[2:])["claims"]
+    assert (claim["word"] == "undecided") == (arm == "ln") == ("fresh seeds" in claim["suggestion"])
+
+
+def test_a_file_about_a_number_and_its_time_is_written_and_judged(mine: Path, normbench: Any, capfd: Any) -> None:
+    assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *TARGET, "--arm", "ln") == 0
+    capfd.readouterr()
+    low, soon = said(normbench, capfd, "c.yaml")["claims"]
+    assert (low["word"], low["than"]) == ("holds", 1.2)
+    assert soon["statement"] == "ln reaches valid loss 1.2 before step 2" and soon["than"] == 2
+    assert soon["word"] == "holds" and "sooner than 2 at valid loss 1.2" in soon["answer"]
+
+
 @pytest.mark.parametrize("words", [("mine", "seed=1-5"), ("mine seed=1-5",), ("imported/mine", "seed>0 seed<6")])
 def test_a_key_and_a_value_after_a_name_choose_among_its_runs(
     mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...]
@@ -149,6 +173,15 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "9,5"), "looks.at"),
         (("--runs", "mine", *COMPARE, "--spending", "pocock"), "--looks"),
         (("c.yaml", "--looks", "5,9"), "--looks"),
+        (("--runs", "mine", *COMPARE, *TARGET), "--compare"),
+        (("c.yaml", "--runs", "mine", *TARGET[:2]), "--target"),
+        (("--runs", "mine", *TARGET[:2]), "--metric"),
+        (("--runs", "mine", "--arm", "ln", "--target", "nan", *TARGET[2:]), "nan"),
+        (("--runs", "mine", "--arm", "ln", "--target", "-inf", *TARGET[2:]), "inf"),
+        (("--runs", "mine", *TARGET), "--arm bn or ln"),
+        (("--runs", "mine", "--arm", "lm", *TARGET), "'ln'"),
+        (("--runs", "mine", "--arm", "ln", *COMPARE), "--arm"),
+        (("new.yaml", "--init", "--runs", "mine arm=ln"), "--target"),
     ],
     ids=" ".join,
 )

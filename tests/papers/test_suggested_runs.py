@@ -141,9 +141,9 @@ def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
 )
 def test_the_seeds_that_would_decide_follow_the_kind_of_part(part: Any, kind: str, seeds: int | None) -> None:
     claim = artifact(direction()).claims[0]
-    found = suggested_runs._seeds_needed(claim, [replace(PART, **part)], [], rules.HOLDS)
+    found = suggested_runs.suggested_seeds(claim, [replace(PART, **part)], [], rules.HOLDS)
     assert found and (found.kind, found.seeds) == (kind, seeds)
     if not part:
         for parts, alpha in (([PART], 0.025), ([PART, replace(PART, effect=-0.05)], 0.05)):  # two looks; the most
-            more = suggested_runs._seeds_needed(claim, parts, [], rules.HOLDS, alpha)
+            more = suggested_runs.suggested_seeds(claim, parts, [], rules.HOLDS, alpha)
             assert more and (more.seeds or 1001) > 787
