@@ -62,9 +62,9 @@ def rows(plan: Plan, results: Runs) -> Iterator[list[str]]:
     runs = [replace(run, control="") for run in results.load([run.id for run in heads]).values()]
     arms = list(dict.fromkeys(run.arm for run in runs))
     for claim in plan.artifact.claims:
-        for asked in (part for part in claim.parts if part.kind in ("direction", "no_worse", "equivalence")):
-            part = among(asked, arms)
-            margin = part.within or plan.smallest_effect(asked)
+        for planned in (part for part in claim.parts if part.kind in ("direction", "no_worse", "equivalence")):
+            part = among(planned, arms)
+            margin = part.within or plan.smallest_effect(planned)
             examples = per_example_effects.collect(
                 replace(plan.artifact, claims=(replace(claim, parts=(part,)),)), runs, [results.results],
                 per_example_effects.Contrasts({}),
@@ -73,10 +73,10 @@ def rows(plan: Plan, results: Runs) -> Iterator[list[str]]:
             observed = gather(part, runs, spread=examples.spread(part, "", seeds))
             if part.test == "sign" or margin is None or observed.mean is None or observed.n < 2:
                 continue
-            stand_in = "" if part == asked else f" ({' - '.join(cell['arm'] for _, cell in part.contrast)})"
+            stand_in = "" if part == planned else f" ({' - '.join(cell['arm'] for _, cell in part.contrast)})"
             counts = ["-" if n is None else str(n) for n in needed(observed, margin)]
             numbers = [f"{number:.3g}" for number in (observed.mean, observed.sd or 0.0, margin)]
-            yield [claim.id, asked.id + stand_in, str(observed.n), *numbers, *counts]
+            yield [claim.id, planned.id + stand_in, str(observed.n), *numbers, *counts]
 
 
 def main() -> None:
