@@ -406,7 +406,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         ],
         "caption": captions.of_figure(panels),
         "arms": [(name, style, on_dark(style.colour)) for name, style in styles.items()],
-        "names": {line.arm: line.look.name for line in lines},
+        "names": {line.arm: line.look.name for line in reversed(lines)},
         "headline": tables.headline(entries) if entries else (),
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
         "runs": [_run(run) for run in sorted(runs, key=_order)],
