@@ -32,7 +32,7 @@ plan=(
     "rms2019/table10 reduced"                                        # 4.2; RMS-C1, RMS-C2
     "rms2019/table10 reduced --controls"                             # 11.1
 )
-later=(                          # once the numbers of seeds that the pilots ask for are committed
+later=(                          # once the numbers of seeds that the pilots ask for (scripts/pilots.py) are committed
     "dyt2025/vit proxy --only DYT-1"                                                       # 0.6; DYT-3, DYT-9 as well
     "dyt2025/lm proxy --only DYT-1b"                                                       # 0.6; DYT-3b as well
     "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2

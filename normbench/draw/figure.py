@@ -23,7 +23,8 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
     rows = [(block, row) for block in layout(panels) for row in block]
     across = max(len(row) for _, row in rows)
     width, height = FULL / max(2, across), 3.1 if across < 3 else 2.5
-    size = (width * across, height * len(rows))
+    names = max((len(name) for panel in panels for name in panel.categories), default=0)  # they stand upright
+    size = (width * across, (height + LETTER * names) * len(rows))
     fig, axes = plt.subplots(len(rows), across, figsize=size, squeeze=False, layout="constrained")
     conditions = len({panel.column for panel in panels})
     everywhere = captions.coinciding_everywhere(panels)
@@ -60,7 +61,10 @@ def _lines(text: str, width: float, size: int) -> str:
 
 def _legend(fig: Any, width: float) -> float:
     """Each name once, below the axes, in as many columns as fit; returns how many inches it takes."""
-    handles = {text: line for axis in fig.axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    handles: dict[str, Any] = {}
+    for axis in fig.axes:
+        for line, text in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, line)  # the line of a curve, not a later panel's point
     if not handles:
         return 0.1
     columns = max(1, min(len(handles), 3, int(width / (0.6 + LETTER * max(map(len, handles))))))

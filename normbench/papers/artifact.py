@@ -285,6 +285,9 @@ def check_runs(artifact: claims.Artifact) -> None:
             if fidelity not in claim.not_decidable:
                 _check_seeds(claim, Plan(artifact, fidelity), where)
     _check_drawn(artifact, list(node.arms))
+    for name in artifact.see:
+        if name not in (known := ids(artifact.config_dir)):
+            raise unknown(f"{artifact.path}: see: '{name}' is no artifact.", name, known)
 
 
 def _check_drawn(artifact: claims.Artifact, arms: Sequence[str]) -> None:

@@ -513,6 +513,7 @@ class Artifact:
     question: Text = ""  # that it answers, in one sentence
     names: Mapping[Text, Text] = field(default_factory=dict)  # in sentences, of arms, variants, metrics, values of axes
     experiment: Text = ""  # PAPER/NAME, whose runs decide the claims
+    see: Names = ()  # artifacts on the same subject: the pages link to each other, as those of one experiment do
     runs: Names = ()  # without an experiment: those that decide, as `normbench judge --runs` takes them
     # Without an experiment: runs that end at different steps are refused, or compared up to their last common step.
     length: Literal["equal", "common"] = "equal"
@@ -558,7 +559,9 @@ class Artifact:
             raise ValueError("'claims' is empty: nothing would be judged.")
         if self.seeds < FEWEST:
             raise ValueError(f"seeds: {self.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
-        planned: dict[str, Any] = {key: getattr(self, key) or None for key in ("figure", "table", "reported", "seen")}
+        planned: dict[str, Any] = {
+            key: getattr(self, key) or None for key in ("figure", "table", "reported", "see", "seen")
+        }
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
             planned[f"claims[{place}].seeds"] = fidelities - {"paper"} or None

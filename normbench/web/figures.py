@@ -72,7 +72,8 @@ def _x_axis(panel: Panel) -> dict[str, Any]:
     """Names of places; or a tick at each epoch where there are so few that Plotly would label halves."""
     if panel.categories:
         ticks = _ticks(range(1, len(panel.categories) + 1), list(map(label, panel.categories)))
-        return {**ticks, "tickangle": -90, "automargin": True}
+        title = {"text": label(panel.quantity.x), "standoff": 8}  # below the names, however long they are
+        return {**ticks, "tickangle": -90, "automargin": True, "title": title}
     if panel.quantity.log_x:
         return {"type": "log", "dtick": 1}
     ends = [point.x for line in panel.lines for point in line.points]

@@ -207,8 +207,21 @@ def _write(
         render("artifact.html", page.file, **page.content, key=key, downloads=downloads, samples=written,
                pictures=samples.pictures(written), checks=[c for c in checks if c["page"] == page.file],
                others=[other for other in pages if other.entry.name == page.entry.name],
+               related=_related(page, pages),
                before=pages[place - 1] if place else None,
                after=pages[place + 1] if place + 1 < len(pages) else None)  # fmt: skip
+
+
+def _related(page: _Page, pages: Sequence[_Page]) -> list[_Page]:
+    """Those of the same experiment, and those that either names under `see`; only a user's own lead to a user's own."""
+    artifact, related = page.entry.artifact, []
+    for other in pages:
+        beside = other.entry.artifact
+        if artifact is None or beside is None or beside.id == artifact.id or other.entry.own > page.entry.own:
+            continue
+        if beside.experiment == artifact.experiment or beside.id in artifact.see or artifact.id in beside.see:
+            related.append(other)
+    return related
 
 
 def _checks(results: Path, pages: Sequence[_Page], damaged: list[published.Damaged]) -> list[dict[str, Any]]:
@@ -393,7 +406,7 @@ def _content(entry: Published, paper: str) -> dict[str, Any]:
         ],
         "caption": captions.of_figure(panels),
         "arms": [(name, style, on_dark(style.colour)) for name, style in styles.items()],
-        "names": {line.arm: line.look.name for line in lines},
+        "names": {line.arm: line.look.name for line in reversed(lines)},
         "headline": tables.headline(entries) if entries else (),
         "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
         "runs": [_run(run) for run in sorted(runs, key=_order)],

@@ -89,9 +89,12 @@ def sides(
         return step
 
     def train(block: nn.Module) -> Side:
+        inputs = x.clone().requires_grad_()  # a block in a network passes a gradient on: through the first norm, too
+
         def step() -> None:
+            inputs.grad = None
             block.zero_grad()
-            block(x).backward(x)
+            block(inputs).backward(x)
 
         return step
 

@@ -56,7 +56,7 @@ runs() { # FOLDER: goes on with the runs that lie there
 step "models" 140 python3 scripts/gpu/models.py --device "$device" "${tiny[@]}"
 step "layers" 120 python3 scripts/gpu/speed.py layers --device "$device"
 step "generative models" 100 python3 scripts/gpu/speed.py generative --device "$device"
-step "blocks" 120 python3 scripts/gpu/speed.py blocks --device "$device"
+step "blocks" 200 python3 scripts/gpu/speed.py blocks --device "$device"
 runs "$wheels"
 if [ "$device" = cpu ]; then
     rm -r "$scratch/results"

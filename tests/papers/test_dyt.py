@@ -46,9 +46,11 @@ def test_alpha_stands_beside_the_inverse_deviation() -> None:
     assert [p.mean for p in alpha.points] == [0.5] * 5 and [p.mean for p in inverse.points] == [2, 1, 0.5, 0.25, 0.125]
 
 
-def test_tables_are_points_and_a_diverged_run_is_counted() -> None:
+def test_tables_are_points_of_each_arm_and_a_diverged_run_is_counted() -> None:
     runs = [run("dyt", 1, 0.4), run("dyt", 2, 0.6), run("identity", 1, status="diverged"), run("identity", 2, 0.7)]
+    runs += [run("sigmoid", 1, status="diverged")]
     *_, table8, table9 = ablation.panels(artifacts.load("dyt2025/ablation"), runs)
-    assert [(p.x, p.mean, p.n, p.diverged) for p in table8.lines[0].points] == [(1, 70, 1, 1), (2, 50, 2, 0)]
-    assert table8.lines[0].diverged == 1 and table8.categories[1] == "tanh"
-    assert [(p.x, p.mean) for p in table9.lines[0].points] == [(3, 50)]
+    points = {line.arm: [(p.x, p.mean, p.n) for p in line.points] for line in table8.lines}
+    assert points == {"identity": [(1, 70, 1)], "dyt": [(2, 50, 2)], "sigmoid": []}
+    assert [line.diverged for line in table8.lines] == [1, 0, 1] and table8.categories[1] == "tanh"
+    assert [(line.arm, [p.x for p in line.points]) for line in table9.lines] == [("dyt", [3])]

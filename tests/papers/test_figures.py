@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
+from typing import Any
 from xml.etree import ElementTree
 
 import madeup
@@ -112,6 +113,23 @@ def test_no_line_leads_through_categories() -> None:
     (points,) = of_page["data"]
     assert points["mode"] == "markers" and points["error_y"]["array"] == pytest.approx([0.1, 0.2])
     assert of_page["layout"]["xaxis"]["ticktext"] == names
+
+
+def test_long_names_at_an_axis_leave_the_curves_their_height_and_the_legend_has_these(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(figure, "save", lambda fig, target: drawn.append(fig) or fig.canvas.draw())
+    names = ["block.0.attention", "block.3.attention"]
+    points = panel(line("LN", [2.0, 1.0]), quantity=replace(LOSS, name="share"), categories=names)
+    figure.figure([panel(line("LN", [2.0, 1.0])), *[points] * 3], BytesIO())
+    (fig,) = drawn
+    curves = fig.axes[0]
+    assert curves.get_position().height * fig.get_figheight() > 1.2
+    (entry,) = fig.legends[0].legend_handles
+    assert entry.get_linestyle() == curves.lines[0].get_linestyle() == "-"
+    title = figures.figure(points)["layout"]["xaxis"]["title"]
+    assert title["text"] == "Epoch" and title["standoff"] > 0
 
 
 def test_a_median_is_drawn_with_each_seed_and_shares_as_per_cent() -> None:

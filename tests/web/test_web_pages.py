@@ -15,6 +15,7 @@ import madeup
 import pytest
 from judged import arms, artifact, direction, only
 
+from normbench.draw.panels import Look
 from normbench.papers import artifact as artifacts
 from normbench.papers import describe, published, tally
 from normbench.papers.page import ClaimText
@@ -97,6 +98,17 @@ def test_arms_of_one_name_have_one_entry_in_the_legend(tmp_path: Path):
     figures = [json.loads(text) for attrs, text in page.of("script") if attrs.get("type") == "application/json"]
     drawn = [trace["meta"]["arm"] for figure in figures for trace in figure["data"] if trace["meta"]["role"] == "mean"]
     assert len(names) == len({*names}) < len(drawn) and {*names} == {*drawn}
+
+
+def test_a_row_has_the_name_of_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A later panel may show other numbers of the arm, as that of alpha and the deviations in dyt2025/vit does."""
+    madeup.published(tmp_path)
+    entry = published.read(tmp_path / "ln2016" / "fig6" / "paper")
+    drawn = artifacts.draw(entry.artifact, entry.runs)
+    (first, *_), arm = drawn.panels, drawn.panels[0].lines[0].arm
+    other = replace(first, lines=[replace(first.lines[0], look=Look("1/std", "#888888"))])
+    monkeypatch.setattr(artifacts, "draw", lambda *given: replace(drawn, panels=[*drawn.panels, other]))
+    assert report._content(entry, "")["names"][arm] == first.lines[0].look.name
 
 
 def row(word: str = "holds", **changes: Any) -> dict[str, Any]:

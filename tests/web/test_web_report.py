@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -102,6 +103,36 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path):
             assert (site / unquote(file or name)).is_file(), link
             if anchor:
                 assert unquote(anchor) in found[file or name].ids, link
+
+
+def test_pages_on_one_subject_link_to_each_other(tmp_path: Path):
+    """Those that one names under `see`, and those of one experiment; no page leads to the user's own of another."""
+    results = artifacts.HERE.parents[1] / "results"
+    for name in ("ln2016/table1/paper", "rms2019/table1/paper", "ln2016/fig2/proxy", "rbn2016/fig4/proxy"):
+        shutil.copytree(results / name, tmp_path / name)
+    shutil.copytree(results / "rbn2016/fig4/proxy", tmp_path / "own/rbn2016/fig4/proxy")
+    related = {}
+    found = pages(report.build(tmp_path).index.parent)
+    for name in found:
+        if name not in COMMON:
+            paragraph = (tmp_path / "report" / name).read_text().partition("See also: ")[2].partition("</p>")[0]
+            related[name] = re.findall('href="(.*?)"', paragraph)
+            assert {*related[name]} <= {*found}
+    assert related == {
+        "ln2016-table1-paper.html": ["rms2019-table1-paper.html"],
+        "rms2019-table1-paper.html": ["ln2016-table1-paper.html"],
+        "ln2016-fig2-proxy.html": ["rbn2016-fig4-proxy.html"],
+        "rbn2016-fig4-proxy.html": ["ln2016-fig2-proxy.html"],
+        "own-rbn2016-fig4-proxy.html": ["ln2016-fig2-proxy.html"],
+    }
+
+
+def test_an_artifact_that_is_none_cannot_be_seen(tmp_path: Path):
+    shipped = artifacts.load("rms2019/table1")
+    with pytest.raises(NormbenchError, match="ln2016/tabel1"):
+        artifacts.check_runs(replace(shipped, see=("ln2016/tabel1",)))
+    for name in artifacts.ids():
+        assert {*artifacts.load(name).see} <= {*artifacts.ids()}
 
 
 def test_the_pages_say_what_the_verdicts_say(site: Path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from normbench.draw.panels import Line, Look, Panel, Quantity
@@ -23,16 +23,19 @@ ERROR = Quantity("Test error, %", "test", "eval", "error", factor=100)
 
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
     curves = default_artifact.panels(artifact, runs)
-    return [*curves, *(_bars(runs, curves[0].column, name, arms) for name, arms in TABLES.items())]
+    looks = {line.arm: line.look for panel in curves for line in panel.lines}
+    return [*curves, *(_table(runs, curves[0].column, name, arms, looks) for name, arms in TABLES.items())]
 
 
-def _bars(runs: Sequence[Run], column: str, name: str, arms: dict[str, str]) -> Panel:
-    points = []
-    for place, arm in enumerate(arms.values(), 1):
+def _table(runs: Sequence[Run], column: str, name: str, arms: Mapping[str, str], looks: Mapping[str, Look]) -> Panel:
+    lines = []
+    for place, (function, arm) in enumerate(arms.items(), 1):
         cell = within(runs, {"arm": arm})
-        errors = [at_epoch(run, "test", "error", "last") for run in cell if run.status != "diverged"]
+        trained = [run for run in cell if run.status != "diverged"]
+        errors = [at_epoch(run, "test", "error", "last") for run in trained]
         estimate = rate_interval([100 * error for error in errors if error is not None], 100.0)
-        if estimate.n:
-            points.append(Point(place, estimate.mean, estimate.interval, estimate.n, len(cell) - len(errors)))
-    lines = [Line("dyt", Look("DyT", COLOURS["dyt"]), points, [], sum(point.diverged for point in points))]
-    return Panel(column, replace(ERROR, x=name), lines if points else [], (), list(arms))
+        diverged = len(cell) - len(trained)
+        points = [Point(place, estimate.mean, estimate.interval, estimate.n, diverged)] if estimate.n else []
+        lines.append(Line(arm, looks.get(arm, Look(function, COLOURS["dyt"])), points, [], diverged))
+    drawn = [line for line in lines if line.points or line.diverged]
+    return Panel(column, replace(ERROR, x=name), drawn, (), list(arms))
