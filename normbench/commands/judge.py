@@ -27,6 +27,7 @@ EPILOG = """examples:
   normbench judge claims.yaml                                    judge it
   normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
+  normbench judge claims.yaml --form latex > claims.tex          a table for a paper (booktabs)
   normbench judge claims.yaml --fail-on fails,diverged,untested,incomplete      for CI: docs/ci.md
 
 A claim holds or fails "as logged": how the runs were made is not looked at.

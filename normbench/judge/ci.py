@@ -77,8 +77,8 @@ def _left_open(parts: Sequence[PartResult]) -> Iterator[str]:
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
     """Raise where the command must not succeed: ClaimsFail that names the claims which fail; with any word also, as bad
     input, where no claim was judged, or claims name what no run has."""
-    named = ((name, failing(claim, words)) for name, claim in _named(judged))
-    if failed := [f"{name} ({word})" for name, word in named if word]:
+    by_name = ((name, failing(claim, words)) for name, claim in named(judged))
+    if failed := [f"{name} ({word})" for name, word in by_name if word]:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
         raise ClaimsFail(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})")
     if words and not any(entry.claims for entry in judged):
@@ -87,7 +87,7 @@ def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
         raise BadInput(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
 
 
-def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
+def named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
     """Every claim, with its file where there are several."""
     for entry in judged:
         for claim in entry.claims:
@@ -99,7 +99,7 @@ def markdown(title: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', title)[:LONGEST_TEXT]} -->", f"### {_text(title)}"]
     # not why: an error may quote a row of a file, which is not for everybody
     entries = [("", f"**{_text(entry.id)}** was not judged: the log says why.") for entry in judged if entry.failed]
-    for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
+    for name, claim in sorted(named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim.verdict)
         cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)
         text = ClaimText.of(claim)
