@@ -118,7 +118,7 @@ class Judge(Judging):
             for claim in claims
             if NOT_RUN in (claim.reason, *(control.reason for control in claim.controls))
         ]
-        judged.append(Judged(self.asked, claims, absent=absent or not_run))
+        judged.append(Judged(self.asked, claims, absent=absent, not_run=not_run))
         notes += absent
         for note in notes:
             self.say(f"  note: {note}")

@@ -49,8 +49,8 @@ def made() -> list[Path]:
     return []
 
 
-def said(normbench: Any, capfd: Any, *words: str) -> dict[str, Any]:
-    assert normbench("judge", *words, "--json") == 0, capfd.readouterr().err
+def said(normbench: Any, capfd: Any, *words: str, code: int = 0) -> dict[str, Any]:
+    assert normbench("judge", *words, "--json") == code, capfd.readouterr().err
     answer: dict[str, Any] = json.loads(capfd.readouterr().out)
     return answer
 
@@ -103,7 +103,7 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE) == 2, "it is there already"
     assert (mine / "c.yaml").read_text() == written and capfd.readouterr()
     (mine / "c.yaml").write_text(written.replace("{arm: bn}", "{arm: bm}"))
-    answer = said(normbench, capfd, "c.yaml")
+    answer = said(normbench, capfd, "c.yaml", code=2)
     assert {claim["reason"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
 
