@@ -80,6 +80,8 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
     head = [
         "normbench judge FILE: tests at 5 %, shared by all claims of this file (Holm).",
         "examples/own_claims/papers has all keys.",
+        "A claim holds, fails (surely the other way), is negligible (surely within delta: {is: 0.01, why: ...} of its",
+        "part), undecided or untested.",
         "Write the claims, and the smallest effects that matter, before you look at the curves.",
         *(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in has.items()),
         "within: the first arm is not worse by so much or more. It is what these seeds carry, or empty where they say",
