@@ -220,7 +220,7 @@ def _interval(part: PartResult) -> str:
 
 
 def _counts(part: PartResult) -> str:
-    """`5 × 100 examples, 1 runs diverged`: seeds, test examples, lost runs."""
+    """`5 × 100 examples, 1 run diverged`: seeds, test examples, lost runs."""
     counts = " against ".join(map(str, part.unpaired or [part.n]))
     return f"{counts}{f' × {part.examples} examples' if part.examples else ''}{_lost(part)}"
 
@@ -276,7 +276,7 @@ def _order(part: PartResult) -> str:
 
 def _lost(part: PartResult) -> str:
     texts = [f", not reached in {part.censored} of the runs"] if part.censored else []
-    return "".join([*texts, f", {part.diverged} runs diverged"] if part.diverged else texts)
+    return "".join([*texts, f", {part.diverged} run{'s' * (part.diverged > 1)} diverged"] if part.diverged else texts)
 
 
 def _why(part: PartResult) -> str:

@@ -21,6 +21,8 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--seeds", "none"), "--seeds"),
     (("reproduce", "ln2016/fig6", "--seeds", "0"), "at least 1"),
     (("reproduce", "ln2016/fig6", "--only", "lm"), "Did you mean 'ln'?"),
+    (("reproduce", "ln2016/fig6", "--only", "lr-high", "--controls"), "Run it alone with --control lr-high"),
+    (("reproduce", "ln2016/fig6", "--only", "LN-F4", "--control", "lr-hig"), "Did you mean 'lr-high'?"),
     (("reproduce", "ln2016/fig6", "--results", ""), "--results '' names no folder"),
     (("train", "model=mnist_mlp", "--config-dir", ""), "--config-dir '' names no folder"),
     (("train", "model=mnist_mlp", "--config-dir", "a", "--config-dir", "b"), "--config-dir is given twice"),
