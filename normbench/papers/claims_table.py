@@ -43,7 +43,8 @@ def _texts(name: str, claim: Verdict) -> list[str]:
 def _plain(name: str, claim: Verdict) -> list[Any]:
     """Of a ratio the numbers are the ratio's; of a difference those of the first side less the second."""
     part = describe.deciding(claim)
-    comparison, numbers = "", [None] * len(NUMBERS)
+    comparison = ""
+    numbers: list[Any] = [None] * len(NUMBERS)
     if part and part.n and not claim.undecidable:
         estimate = [part.effect, *(part.interval or (None, None))]
         if describe.is_ratio(part):
