@@ -14,9 +14,9 @@ from normbench.draw.text import visible
 Form = Literal["latex", "markdown", "csv"]
 GREEK = {letter: unicodedata.name(letter).split()[-1].lower() for letter in "αβγδεηθκμνξπρστφχψω"} | {"λ": "lambda"}
 MATH = {  # of LaTeX: what text there has no sign for
-    "\N{MINUS SIGN}": "-", "<": "<", ">": ">", "≤": r"\le", "≥": r"\ge", "≈": r"\approx", "∼": r"\sim", "×": r"\times",
-    "±": r"\pm", "√": r"\surd", "∂": r"\partial", "∞": r"\infty", "‖": r"\|", "→": r"\to", "←": r"\leftarrow",
-    "Δ": r"\Delta", "Σ": r"\Sigma",
+    "\N{MINUS SIGN}": "-", "<": "<", ">": ">", "≤": r"\leq", "≥": r"\geq", "≈": r"\approx", "∼": r"\sim",
+    "×": r"\times", "±": r"\pm", "√": r"\sqrt{\,}", "∂": r"\partial", "∞": r"\infty", "‖": r"\|",
+    "→": r"\rightarrow", "←": r"\leftarrow", "Δ": r"\Delta", "Σ": r"\Sigma",
     **{letter: f"\\{name}" for letter, name in GREEK.items()},
 }  # fmt: skip
 SPECIAL = {

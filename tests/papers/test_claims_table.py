@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from judged import arms, artifact, direction, final_run, only
+from matplotlib.mathtext import MathTextParser
 
+from normbench.draw import typeset
 from normbench.papers import describe
 from normbench.papers.claims_table import TITLES, claims_table
 from normbench.papers.decide import Verdict
@@ -27,7 +29,7 @@ PUBLISHED = [
 ]
 HOSTILE = "[*a_b & 50% ~^ \\x{y} #1 $ --- \N{MINUS SIGN}1 \u03b4 \u2264 <>\n\x1b\u202e"
 OF_LATEX = re.compile(  # what stands in a cell of text: no brace, command or dollar that is not of the table itself
-    r"(?:\$(?:-|<|>|\\[a-zA-Z|]+)\$|\\text\w+\{\}|\\[&%$#_{}]|-\{\}-|\{\}|[^\\{}$&%#_~^])*"
+    r"(?:\$(?:-|<|>|\\[a-zA-Z|]+(?:\{\\,\})?)\$|\\text\w+\{\}|\\[&%$#_{}]|-\{\}-|\{\}|[^\\{}$&%#_~^])*"
 )
 
 
@@ -56,9 +58,14 @@ def test_any_text_stays_text_in_latex() -> None:
     name, statement, *_ = cells(text)[1]
     assert OF_LATEX.fullmatch(statement) and OF_LATEX.fullmatch(name) and name.startswith("{}[*")
     assert r"a\_b \& 50\% \textasciitilde{}\textasciicircum{} \textbackslash{}x\{y\} \#1 \$" in statement
-    assert r"-{}-- $-$1 $\delta$ $\le$ $<$$>$" in statement.replace("-{}-{}-", "-{}--")
+    assert r"-{}-- $-$1 $\delta$ $\leq$ $<$$>$" in statement.replace("-{}-{}-", "-{}--")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", text)
     assert not OF_LATEX.fullmatch("50% {") and not OF_LATEX.fullmatch("a_b")
+
+
+@pytest.mark.parametrize("sign", typeset.MATH.values())
+def test_each_sign_is_one_of_tex(sign: str) -> None:
+    MathTextParser("path").parse(f"${sign}$")
 
 
 def test_the_columns_together_are_the_effect_of_the_pages() -> None:
