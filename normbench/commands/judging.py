@@ -48,13 +48,7 @@ class Judging(options.Answering):
     @cached_property
     def console(self) -> Console:
         """The terminal; standard error if the answer is printed."""
-        return terminal.console(stderr=bool(self._printed))
-
-    @property
-    def _printed(self) -> list[str]:
-        """The options that print an answer."""
-        printed = {"--json": self.as_json, "--markdown -": self.markdown == STDOUT, "--form": self.form}
-        return [name for name, is_given in printed.items() if is_given]
+        return terminal.console(stderr=bool(self.as_json or self.form or self.markdown == STDOUT))
 
     def run(self) -> int:
         """The exit code of `judge`, or 6 where that is 0 and a claim fails."""
@@ -76,8 +70,9 @@ class Judging(options.Answering):
 
     def _check_file(self) -> None:
         """NormbenchError, before anything starts, if the comment could not be written at the end."""
-        if len(self._printed) > 1:
-            raise BadInput(f"{' and '.join(self._printed)} all print an answer. Give one of them (--markdown: a file).")
+        given = {"--json": self.as_json, "--markdown -": self.markdown == STDOUT, "--form": self.form}
+        if len(names := [name for name, is_given in given.items() if is_given]) > 1:
+            raise BadInput(f"{' and '.join(names)} all print an answer. Give one of them (--markdown: a file).")
         if self.markdown is None or self.markdown == STDOUT:
             return
         if self.markdown.is_dir():

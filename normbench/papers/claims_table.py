@@ -15,7 +15,7 @@ from normbench.papers.rules_file import ALPHA
 HEADING = f"the comparison that decides each claim, with its {100 * (1 - ALPHA):g} % interval over seeds"
 TITLES = ("claim", "sentence", "n", "effect", "interval", "word", "basis", "controls")
 ALIGNED = dict(zip(TITLES, ["l", r"p{0.33\linewidth}", "r", *"lllll"], strict=True))  # of LaTeX
-NUMBERS = ("n", "effect", "low", "high", "level", "unit")
+NUMBERS = ("comparison", "n", "effect", "low", "high", "level", "unit")  # of CSV
 
 
 def claims_table(title: str, claims: Sequence[tuple[str, Verdict]], form: Form) -> str:
@@ -25,7 +25,7 @@ def claims_table(title: str, claims: Sequence[tuple[str, Verdict]], form: Form) 
     ['claim', 'sentence', 'comparison']
     """
     if form == "csv":
-        header = ["claim", "sentence", "comparison", *NUMBERS, "word", "reason", "basis", "controls"]
+        header = ["claim", "sentence", *NUMBERS, "word", "reason", "basis", "controls"]
         return typeset.as_csv([header, *(_plain(name, claim) for name, claim in claims)])
     texts = [_texts(name, claim) for name, claim in claims]
     columns = dict(zip(TITLES, zip(*texts, strict=True), strict=True)) if texts else {}
@@ -43,12 +43,10 @@ def _texts(name: str, claim: Verdict) -> list[str]:
 def _plain(name: str, claim: Verdict) -> list[Any]:
     """Of a ratio the numbers are the ratio's; of a difference those of the first side less the second."""
     part = describe.deciding(claim)
-    comparison = ""
-    numbers: list[Any] = [None] * len(NUMBERS)
+    numbers: list[Any] = [""] * len(NUMBERS)
     if part and part.n and not claim.undecidable:
-        estimate = [part.effect, *(part.interval or (None, None))]
-        if describe.is_ratio(part):
-            estimate = [None if value is None else math.exp(value) for value in estimate]
-        unit = "times" if describe.is_ratio(part) else part.unit
-        comparison, numbers = part.id, [part.n, *estimate, part.level if part.interval else None, unit]
-    return [name, claim.statement, comparison, *numbers, claim.word, claim.reason, claim.basis, claim.robustness]
+        low, high = part.interval or (None, None)
+        ratio = describe.is_ratio(part)
+        effects = [math.exp(end) if ratio and end is not None else end for end in (part.effect, low, high)]
+        numbers = [part.id, part.n, *effects, part.interval and part.level, "times" if ratio else part.unit]
+    return [name, claim.statement, *numbers, claim.word, claim.reason, claim.basis, claim.robustness]

@@ -81,12 +81,10 @@ def number(claim: Verdict) -> str:
 
 def in_columns(claim: Verdict) -> tuple[str, str, str]:
     """n, the effect and its interval of the part that decides, for columns of their own; "" without runs."""
-    part = deciding(claim)
-    if part is None or not number(claim):
-        return "", "", ""
-    if part.effect is None or part.required is not None:
-        return str(part.n) if part.required is None else "", number(claim), ""
-    return _counts(part), _estimate(part), _interval(part)
+    part, whole = deciding(claim), number(claim)
+    if part is None or not whole or part.required is not None:
+        return "", whole, ""
+    return (str(part.n), whole, "") if part.effect is None else (_counts(part), _estimate(part), _interval(part))
 
 
 def deciding(claim: Verdict) -> PartResult | None:
