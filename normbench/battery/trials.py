@@ -96,9 +96,8 @@ def trials(
                     _add_runs(trial, norm, fidelity, seeds, config_dir)
             ids = tuple(spec.id for specs in trial.specs.values() for spec in specs)
             if ids and ids in experiment_of:
-                left_out.append(
-                    f"{experiment} at {trial.where} would be the runs of {experiment_of[ids]} once more: left out"
-                )
+                title = " at ".join(filter(None, [experiment, trial.where]))
+                left_out.append(f"{title} would be the runs of {experiment_of[ids]} once more: left out")
                 continue
             experiment_of[ids] = experiment
             planned.append(trial)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from rich.console import Console
 
 from normbench.commands import format, terminal
-from normbench.commands.options import ConfigDir, Filters, Json, Results, option
+from normbench.commands.options import ConfigDir, Filters, Form, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group
@@ -109,12 +109,14 @@ def command(
             show_default="95 % of the way from the worst start to the best value",
         ),
     ] = None,
-    form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
+    form: Form = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
     options = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by}
     question = {name: value for name, value in (options | {"level": level}).items() if value}
+    if form and as_json:
+        raise BadInput("--json and --form both print an answer. Give one of them.")
     console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)
     for note in notes:

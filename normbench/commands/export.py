@@ -83,7 +83,10 @@ def _table(form: str, runs: Sequence[Run], output: Path | None, results: Path, c
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is no regular file. Name one with --output.")
     target = Path(os.path.realpath(path))  # write through a link, not over it
-    files.make_folder(target.parent, "--output" if output else files.RESULTS)
+    if output:
+        files.check_folder(target, "--output")
+    else:
+        files.make_folder(target.parent)
     write(runs, target)
     records = sum(len(run.records) for run in runs)
     say(console, f"{format.plural(len(runs), 'run')}, {format.plural(records, 'record')}: {path}")

@@ -30,8 +30,8 @@ def where_published(path: Path) -> str:
     if pack.published(path):
         return ""
     return (
-        f"nothing is published below {path}: `normbench reproduce all --max-time 0`, in a new folder and without "
-        "--results, brings the published runs and verdicts"
+        f"{path} has no published runs. Normbench comes with them: `normbench reproduce all --max-time 0` in an empty "
+        "folder, without --results, copies them into ./results and judges them"
     )
 
 

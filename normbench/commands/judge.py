@@ -32,6 +32,7 @@ EPILOG = """examples:
   normbench judge --runs mine --compare rms ln --looks 5,10,20   with five seeds, then ten, then twenty
   normbench judge --runs mine --runs env=easy --compare rms ln   some of the runs
   normbench judge --runs ln2016/fig1/proxy --compare ln none     published runs; of one's own: filters as of compare
+  normbench judge claims.yaml --form latex > claims.tex          a table for a paper (booktabs)
   normbench judge claims.yaml --fail-on fails,diverged,untested,incomplete      for CI: docs/ci.md
 
 A claim holds or fails "as logged": how the runs were made is not looked at.
@@ -151,7 +152,7 @@ class Judge(Judging):
             for claim in claims
             if NOT_RUN in (claim.reason, *(control.reason for control in claim.controls))
         ]
-        judged.append(Judged(self.asked, claims, absent=absent or not_run))
+        judged.append(Judged(self.asked, claims, absent=absent, not_run=not_run))
         notes += absent
         for note in notes:
             self.say(f"  note: {note}")

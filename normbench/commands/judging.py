@@ -17,6 +17,7 @@ from normbench.draw.text import visible
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
 from normbench.judge import ci
+from normbench.papers.claims_table import claims_table
 from normbench.papers.decide import Verdict
 from normbench.runs import files
 
@@ -27,12 +28,13 @@ FAIL_ON = f"exit with {ci.FAILED} if a claim is one of: {', '.join(ci.WORDS)}; f
 
 @dataclass(frozen=True, kw_only=True)
 class Judging(options.Answering):
-    """A command that judges claims: `run` calls its `judge`, then writes the comment and finds the exit code."""
+    """A command that judges claims: `run` calls its `judge`, then writes comment and table, and finds the exit code."""
 
     fail_on: Annotated[list[str], repeatable(FAIL_ON, "WORD[,WORD]")]
     markdown: Annotated[
         Path | None, option("write the verdicts as a comment on a pull request; -: print it", "FILE", parser=place)
     ] = None
+    form: options.Form = None
 
     @property
     @abstractmethod
@@ -46,7 +48,7 @@ class Judging(options.Answering):
     @cached_property
     def console(self) -> Console:
         """The terminal; standard error if the answer is printed."""
-        return terminal.console(stderr=self.as_json or self.markdown == STDOUT)
+        return terminal.console(stderr=bool(self.as_json or self.form or self.markdown == STDOUT))
 
     def run(self) -> int:
         """The exit code of `judge`, or 6 where that is 0 and a claim fails."""
@@ -60,14 +62,17 @@ class Judging(options.Answering):
             self._write([*judged, ci.Judged(self.asked, failed=True)], words)
             raise
         self._write(judged, words)
+        if self.form:
+            print(claims_table(self.asked, [*ci.named(judged)], self.form), end="")
         if not code:
             ci.check(judged, words)
         return code
 
     def _check_file(self) -> None:
         """NormbenchError, before anything starts, if the comment could not be written at the end."""
-        if self.as_json and self.markdown == STDOUT:
-            raise BadInput("--json and --markdown - both print an answer. Give --markdown a file.")
+        given = {"--json": self.as_json, "--markdown -": self.markdown == STDOUT, "--form": self.form}
+        if len(names := [name for name, is_given in given.items() if is_given]) > 1:
+            raise BadInput(f"{' and '.join(names)} all print an answer. Give one of them (--markdown: a file).")
         if self.markdown is None or self.markdown == STDOUT:
             return
         if self.markdown.is_dir():

@@ -44,6 +44,7 @@ EPILOG = """examples:
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
   normbench reproduce ln2016 --max-time 0 --fail-on fails --markdown verdicts.md      for CI: docs/ci.md
+  normbench reproduce ln2016/fig6 --max-time 0 --form latex > claims.tex      a table of its claims for a paper
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 

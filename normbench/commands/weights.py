@@ -56,10 +56,10 @@ def command(
     source, network, stem = load_trained(run, weights, results, config_dir)
     if output.exists() and not output.is_file():
         raise BadInput(f"--output {output} is no regular file.")
+    target = Path(os.path.realpath(output))  # write through a link, not over it
+    files.check_folder(target, "--output")
     tensors = {name: tensor.contiguous() for name, tensor in sorted(network.state_dict().items())}
     facts = {"run": source.id, "weights": stem, "config": dict(source.config)}
-    target = Path(os.path.realpath(output))  # write through a link, not over it
-    files.make_folder(target.parent, "--output")
     files.atomic_write(target, save(tensors, {"normbench": json.dumps(facts)}))
     size = f"{len(tensors)} tensors, {target.stat().st_size:,} bytes"
     say(console(), f"{stem} weights of run {source.id}, {size}: {output}")

@@ -141,7 +141,7 @@ class Comparison:
 def compare(task: Task, question: Question) -> Comparison:
     """Compare the cells of a task by facets, and with several learning rates also each arm at its own best one."""
     places: dict[str, list[Cell]] = {}
-    for cell in task.cells:
+    for cell in sorted(task.cells, key=question.order):
         places.setdefault(question.place(cell), []).append(cell)
     groups = [_group(cells, place, question) for place, cells in places.items()]
     return Comparison(task, question, [*groups, *(_tuned(task, question) if TUNED in question.facets else ())])

@@ -101,7 +101,8 @@ class Task:
     def title(self) -> str:
         """`mnist_mlp on digits, 10 epochs`."""
         fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
-        words = [f"{self.model} on {self.data or 'no data'}", self.data_options, self.length, "/".join(fidelities)]
+        where = "" if all(run.logged for run in self.runs) else f" on {self.data or 'no data'}"
+        words = [f"{self.model}{where}", self.data_options, self.length, "/".join(fidelities)]
         return ", ".join(word for word in words if word)
 
     @property

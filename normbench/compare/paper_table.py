@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from normbench.compare import describe
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.configuration import text
 from normbench.compare.question import TUNED
-from normbench.draw import tables
-from normbench.draw.text import visible
+from normbench.draw import typeset
+from normbench.draw.typeset import Form
 from normbench.papers.rules_file import ALPHA
 
-Form = Literal["latex", "markdown", "csv"]
 NUMBERS = ("arm", "learning_rate", "n", "diverged", "mean", "low", "high")
 NONE = (None, None)
 OF_DIFFERENCE = ("difference", "difference_low", "difference_high", "p_holm", "word")
-SPECIAL = {  # of LaTeX
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\N{MINUS SIGN}": "$-$", "<": "$<$", ">": "$>$",
-}  # fmt: skip
 
 
 def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
@@ -41,7 +34,12 @@ def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
         for group in c.groups:
             setting = "each at its own best learning rate" if group.tuned else ""
             title = ": ".join(filter(None, [c.task.title, " · ".join(filter(None, [group.place, setting]))]))
-            blocks.append((_latex if form == "latex" else _markdown)(title, describe.heading(c), _rows(group, c)))
+            heading, rows = describe.heading(c), _rows(group, c)
+            if form == "latex":
+                aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left
+                blocks.append(typeset.latex(title, heading, rows, aligned))
+            else:
+                blocks.append(typeset.markdown(title, heading, rows))
     return "\n".join(blocks)
 
 
@@ -61,8 +59,7 @@ def _rows(group: Group, c: Comparison) -> list[list[str]]:
         "p (Holm)": [texts.holm for _, texts in rows],
         "word": [row.difference.word if row.difference else "" for row, _ in rows],
     }
-    shown = {title: cells for title, cells in columns.items() if any(cells)}
-    return [[*shown], *map(list, zip(*shown.values(), strict=True))]
+    return typeset.in_columns(columns)
 
 
 def _rate(row: Row) -> str:
@@ -70,42 +67,14 @@ def _rate(row: Row) -> str:
     return text(row.cell.values.get(TUNED, rates.pop() if len(rates) == 1 else ""))
 
 
-def _markdown(title: str, heading: str, rows: Sequence[Sequence[str]]) -> str:
-    return f"**{tables.escape(title)}**\n\n{tables.escape(heading)}\n\n{tables.lines(rows)}"
-
-
-def _latex(title: str, heading: str, rows: Sequence[Sequence[str]]) -> str:
-    """A tabular for \\usepackage{booktabs}; what it is stands above it as a comment."""
-    header, *arms = (" & ".join(map(_escape, row)) + r" \\" for row in rows)
-    aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left
-    lines = [f"% {visible(title)}", f"% {visible(heading)}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", header]
-    return "\n".join([*lines, r"\midrule", *arms, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _escape(cell: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in visible(cell))
-
-
 def _csv(comparisons: Sequence[Comparison]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["task", "setting", *NUMBERS, "unit", "against", *OF_DIFFERENCE])
+    lines: list[list[Any]] = [["task", "setting", *NUMBERS, "unit", "against", *OF_DIFFERENCE]]
     for c in comparisons:
         for group in c.groups:
             setting = f"{group.place} tuned".strip() if group.tuned else group.place
             for row in group.rows:
-                means = [
-                    row.arm,
-                    _rate(row),
-                    row.at.n,
-                    row.diverged,
-                    *_numbers(row.at.mean, *(row.at.interval or NONE)),
-                ]
-                d = row.difference
-                against = [d.second, *_numbers(d.mean, *(d.interval or NONE), d.holm), d.word] if d else [""] * 6
-                writer.writerow([c.task.title, setting, *means, c.question.metric.unit, *against])
-    return out.getvalue()
-
-
-def _numbers(*values: float | None) -> list[str]:
-    return ["" if value is None else f"{value:.6g}" for value in values]
+                at, d = row.at, row.difference
+                line = [c.task.title, setting, row.arm, _rate(row), at.n, row.diverged, at.mean, *(at.interval or NONE)]
+                against = [d.second, d.mean, *(d.interval or NONE), d.holm, d.word] if d else [""] * 6
+                lines.append([*line, c.question.metric.unit, *against])
+    return typeset.as_csv(lines)

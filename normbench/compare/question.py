@@ -51,6 +51,10 @@ class Question:
         """The facets of a cell: only cells of one place are compared."""
         return cell.label(self.facets)
 
+    def order(self, cell: Cell) -> tuple[Any, ...]:
+        """Sort key of a cell: the values of its facets, numbers by size."""
+        return tuple(rank(cell.values.get(key)) for key in self.facets)
+
     def curve(self, run: Run) -> Series:
         """The metric over the budget's clock, as logged."""
         return series(run, *self.where, x=self.clock)

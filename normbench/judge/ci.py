@@ -35,12 +35,14 @@ class ClaimsFail(NormbenchError):
 
 @dataclass(frozen=True)
 class Judged:
-    """The claims of one file; `failed`: they could not be judged; `absent`: what they name and no run has."""
+    """The claims of one file; `failed`: they could not be judged; `absent`: what they name and no run has; `not_run`:
+    the claims that lack runs of an arm or a control."""
 
     id: str
     claims: Sequence[Verdict] = ()
     failed: bool = False
     absent: Sequence[str] = ()
+    not_run: Sequence[str] = ()
 
 
 def fail_words(given: Sequence[str]) -> list[str]:
@@ -75,19 +77,21 @@ def _left_open(parts: Sequence[PartResult]) -> Iterator[str]:
 
 
 def check(judged: Sequence[Judged], words: Sequence[str]) -> None:
-    """Raise where the command must not succeed: ClaimsFail that names the claims which fail; with any word also, as bad
-    input, where no claim was judged, or claims name what no run has."""
-    named = ((name, failing(claim, words)) for name, claim in _named(judged))
-    if failed := [f"{name} ({word})" for name, word in named if word]:
+    """Raise where the command must not succeed: ClaimsFail that names the claims which fail; as bad input where claims
+    name what no run has, and with any word where no claim was judged, or one lacks runs."""
+    by_name = ((name, failing(claim, words)) for name, claim in named(judged))
+    if failed := [f"{name} ({word})" for name, word in by_name if word]:
         many = "1 claim fails" if len(failed) == 1 else f"{len(failed)} claims fail"
         raise ClaimsFail(f"{many}: {', '.join(failed)}. (--fail-on {','.join(words)})")
     if words and not any(entry.claims for entry in judged):
         raise BadInput("no claim was judged, so none can pass. (--fail-on)")
-    if words and (absent := [text for entry in judged for text in entry.absent]):
-        raise BadInput(f"{absent[0]} A claim about it cannot pass. (--fail-on)")
+    if absent := [text for entry in judged for text in entry.absent]:
+        raise BadInput(f"{absent[0]} No claim about it can be judged.")
+    if words and (not_run := [text for entry in judged for text in entry.not_run]):
+        raise BadInput(f"{not_run[0]} It cannot pass. (--fail-on)")
 
 
-def _named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
+def named(judged: Sequence[Judged]) -> Iterator[tuple[str, Verdict]]:
     """Every claim, with its file where there are several."""
     for entry in judged:
         for claim in entry.claims:
@@ -99,7 +103,7 @@ def markdown(title: str, judged: Sequence[Judged], words: Sequence[str]) -> str:
     head = [f"<!-- normbench judge {re.sub('[^A-Za-z0-9_./ -]', '_', title)[:LONGEST_TEXT]} -->", f"### {_text(title)}"]
     # not why: an error may quote a row of a file, which is not for everybody
     entries = [("", f"**{_text(entry.id)}** was not judged: the log says why.") for entry in judged if entry.failed]
-    for name, claim in sorted(_named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
+    for name, claim in sorted(named(judged), key=lambda pair: not failing(pair[1], words)):  # these are not cut
         word, verdict = failing(claim, words), _text(claim.verdict)
         cells = (f"{_text(name)}: {_text(claim.statement)}", f"**{verdict}**" if word else verdict)
         text = ClaimText.of(claim)

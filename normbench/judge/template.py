@@ -91,6 +91,8 @@ def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]
     head = [
         "normbench judge FILE: tests at 5 %, shared by all claims of this file (Holm).",
         "examples/own_claims/papers has all keys.",
+        "A claim holds, fails (surely the other way), is negligible (surely within delta: {is: 0.01, why: ...} of its",
+        "part), undecided or untested.",
         "Write the claims, and the smallest effects that matter, before you look at the curves.",
         "looks: [5, 10, 20], in place of seeds and before the first run: judge with so many seeds alone, 5 % together.",
         *(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in has.items()),

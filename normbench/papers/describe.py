@@ -81,6 +81,14 @@ def number(claim: Verdict) -> str:
     return _count(claim, part) if claim.kind == "exact" and len(claim.parts) > 1 else effect(part)
 
 
+def in_columns(claim: Verdict) -> tuple[str, str, str]:
+    """n, the effect and its interval of the part that decides, for columns of their own; "" without runs."""
+    part, whole = deciding(claim), number(claim)
+    if part is None or not whole or part.required is not None:
+        return "", whole, ""
+    return (str(part.n), whole, "") if part.effect is None else (_counts(part), _estimate(part), _interval(part))
+
+
 def deciding(claim: Verdict) -> PartResult | None:
     """The part whose effect stands for the claim; None where it has no parts."""
     return claim.parts[claim.deciding or 0] if claim.parts else None
@@ -162,16 +170,26 @@ def sentence(part: PartResult) -> str:
 
 def effect(part: PartResult) -> str:
     """`1.8 points better [0.9, 2.7], n = 5`; of computed numbers with the bound; counts where runs give no mean."""
+    return _estimate(part) + ("" if part.effect is None or part.required is not None else _sure(part))
+
+
+def _estimate(part: PartResult) -> str:
+    """The effect without its interval."""
     if part.effect is None:
         return _order(part)
     if part.required is not None:
         return f"{_round(part.effect)}{_unit(part)} (required: {_required(part.required)})"
-    return f"{'median ' if part.test == 'sign' else ''}{size(part, part.effect)}{_sure(part)}"
+    return f"{'median ' if part.test == 'sign' else ''}{size(part, part.effect)}"
+
+
+def is_ratio(part: PartResult) -> bool:
+    """Whether the effect is the logarithm of a ratio."""
+    return part.scale == "log" or part.unit == "log ratio"
 
 
 def size(part: PartResult, value: float, unit: bool = True, digits: int = 2) -> str:
     """`0.6 times`, `1.8 points better`, `0.28 lower`; of a single cell the number itself; digits: at least so many."""
-    if part.scale == "log" or part.unit == "log ratio":
+    if is_ratio(part):
         return f"{_round(math.exp(value), ratio=True, digits=digits)}{' times' if unit else ''}"
     text = f"{_round(abs(value) if _turned(part) else value, digits=digits)}{_unit(part) if unit else ''}"
     if not _turned(part) or not value:
@@ -199,11 +217,20 @@ def _compared(part: PartResult, value: float) -> str:
 
 
 def _sure(part: PartResult) -> str:
-    """` [1.2, 7], n = 5`: the interval, with its level where that is not 95 %; seeds, test examples, lost runs."""
+    """` [1.2, 7], n = 5`."""
+    return f"{f' {_interval(part)}' if part.interval else ''}, n = {_counts(part)}"
+
+
+def _interval(part: PartResult) -> str:
+    """`[1.2, 7]`, with its level where that is not 95 %."""
     level = "" if part.level in (None, 1 - ALPHA) else f" ({_percent(part.level or 0)} %)"
-    interval = f" [{', '.join(_ends(part, part.interval))}]{level}" if part.interval else ""
+    return f"[{', '.join(_ends(part, part.interval))}]{level}" if part.interval else ""
+
+
+def _counts(part: PartResult) -> str:
+    """`5 × 100 examples, 1 run diverged`: seeds, test examples, lost runs."""
     counts = " against ".join(map(str, part.unpaired or [part.n]))
-    return f"{interval}, n = {counts}{f' × {part.examples} examples' if part.examples else ''}{_lost(part)}"
+    return f"{counts}{f' × {part.examples} examples' if part.examples else ''}{_lost(part)}"
 
 
 def _percent(level: float) -> str:
@@ -249,7 +276,7 @@ def _rises(part: PartResult) -> bool:
 def _turned(part: PartResult) -> bool:
     """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
     single = 1 in (len(part.sides), len(part.cells)) and not part.better and part.than is None
-    return not single and part.scale != "log" and part.unit != "log ratio"
+    return not single and not is_ratio(part)
 
 
 def _order(part: PartResult) -> str:
@@ -263,7 +290,7 @@ def _order(part: PartResult) -> str:
 
 def _lost(part: PartResult) -> str:
     texts = [f", not reached in {part.censored} of the runs"] if part.censored else []
-    return "".join([*texts, f", {part.diverged} runs diverged"] if part.diverged else texts)
+    return "".join([*texts, f", {part.diverged} run{'s' * (part.diverged > 1)} diverged"] if part.diverged else texts)
 
 
 def _why(part: PartResult) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from normbench.errors import Busy, class_of
+from normbench.errors import BadInput, Busy, class_of
 from normbench.files import durable, locks
 
 RESULTS = "--results or NORMBENCH_RESULTS"  # what says where results lie
@@ -103,6 +103,12 @@ def _finite(value: Any) -> Any:
 def seal(content: Any) -> str:
     """The SHA-256 of a JSON value, whatever the order of its keys and the spaces between them."""
     return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def check_folder(file: Path, option: str) -> None:
+    """NormbenchError where the folder of a file that a user named is not there: its name may have a typo."""
+    if not file.parent.is_dir():
+        raise BadInput(f"{option} {file}: there is no folder {file.parent}.")
 
 
 def make_folder(path: Path, option: str = RESULTS) -> None:

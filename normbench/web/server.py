@@ -20,9 +20,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from normbench.compare.answer import Comparison
-from normbench.compare.paper_table import Form, paper_table
+from normbench.compare.paper_table import paper_table
 from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
+from normbench.draw.typeset import Form
 from normbench.errors import NormbenchError
 from normbench.files import reading
 from normbench.runs import samples

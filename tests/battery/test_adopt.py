@@ -141,6 +141,8 @@ def test_runs_that_two_experiments_share_are_one_trial() -> None:
     found, left_out = trials.trials("rms", "smoke", 1, named, None)
     assert len(found) == 2 and len({trial.experiment for trial in found}) == 1
     assert len(left_out) == 2 and all("once more: left out" in line for line in left_out)
+    _, (line,) = trials.trials("rms", "smoke", 1, ["ln2016/fig1", "rms2019/captions"], None)
+    assert line.startswith("rms2019/captions would be"), "it has no axis"
 
 
 def test_an_experiment_whose_arms_choose_the_model_needs_no_arm_none(tmp_path: Path) -> None:

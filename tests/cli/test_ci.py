@@ -251,9 +251,10 @@ def test_nothing_passes_where_nothing_was_judged(judge: Any, normbench: Any, cap
     for cell, named in wrong.items():
         Path("wrong.yaml").write_text(text.replace("arm: main", cell))
         capfd.readouterr()
-        assert normbench("judge", "wrong.yaml", "--runs", "ours") == 0, "without a gate it is a note"
-        assert normbench("judge", "wrong.yaml", "--runs", "ours", "--fail-on", "fails") == 2
-        assert named in capfd.readouterr().err.splitlines()[-1]
+        for gate in ((), ("--fail-on", "fails")):
+            assert normbench("judge", "wrong.yaml", "--runs", "ours", *gate) == 2
+            printed = capfd.readouterr()
+            assert named in printed.err.splitlines()[-1] and "C1" in printed.out
     with pytest.raises(NormbenchError, match="no claim was judged") as caught:
         ci.check([ci.Judged("a")], ["fails"])
     assert caught.value.code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ def made() -> list[Path]:
     return []
 
 
-def said(normbench: Any, capfd: Any, *words: str) -> dict[str, Any]:
-    assert normbench("judge", *words, "--json") == 0, capfd.readouterr().err
+def said(normbench: Any, capfd: Any, *words: str, code: int = 0) -> dict[str, Any]:
+    assert normbench("judge", *words, "--json") == code, capfd.readouterr().err
     answer: dict[str, Any] = json.loads(capfd.readouterr().out)
     return answer
 
@@ -79,6 +80,23 @@ def test_an_early_end_is_named_and_not_called_final(mine: Path, normbench: Any, 
     assert "at step 2" in found["answer"] and "80 %" in found["answer"]
 
 
+@pytest.mark.parametrize("form", ["latex", "markdown", "csv"])
+def test_the_claims_are_a_table_for_a_paper(mine: Path, normbench: Any, capfd: Any, form: str) -> None:
+    words = ("--runs", "mine", *COMPARE, "--better", "lower")
+    assert normbench("judge", *words, "--form", form) == 0
+    table = capfd.readouterr().out
+    rows = [line for line in table.splitlines() if re.match(r"(\| )?C1\b", line)]
+    assert len(rows) == 1 and "ln is better than bn" in rows[0] and "holds" in rows[0] and "as logged" in rows[0]
+    assert normbench("judge", *words, "--form", form, "--fail-on", "holds") == 2, "no word of --fail-on"
+    assert not capfd.readouterr().out
+    assert (
+        normbench("judge", "--runs", "mine", "--compare", "bn", "ln", *words[5:], "--form", form, "--fail-on", "fails")
+        == 6
+    )
+    printed = capfd.readouterr()
+    assert "C1 (fails)" in printed.err and "fails" in printed.out and "C1 (" not in printed.out
+
+
 def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: Any) -> None:
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE, "--better", "lower") == 0
     capfd.readouterr()
@@ -88,7 +106,7 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
     assert normbench("judge", "c.yaml", "--init", "--runs", "mine", *COMPARE) == 2, "it is there already"
     assert (mine / "c.yaml").read_text() == written and capfd.readouterr()
     (mine / "c.yaml").write_text(written.replace("{arm: bn}", "{arm: bm}"))
-    answer = said(normbench, capfd, "c.yaml")
+    answer = said(normbench, capfd, "c.yaml", code=2)
     assert {claim["reason"] for claim in answer["claims"]} == {"not run"} and "Did you mean 'bn'" in answer["notes"][0]
 
 
@@ -182,6 +200,11 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "mine", "--arm", "lm", *TARGET), "'ln'"),
         (("--runs", "mine", "--arm", "ln", *COMPARE), "--arm"),
         (("new.yaml", "--init", "--runs", "mine arm=ln"), "--target"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--json", "--form", "csv"), "--json and --form"),
+        (
+            ("--runs", "mine", *COMPARE, "--better", "lower", "--markdown", "-", "--form", "csv"),
+            "--markdown - and --form",
+        ),
     ],
     ids=" ".join,
 )

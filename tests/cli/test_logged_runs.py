@@ -33,7 +33,7 @@ def results(tmp_path: Path) -> Path:
 def test_compare_shows_both_and_mixes_neither(results: Path, normbench: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert normbench("compare") == 0
     output = capfd.readouterr().out
-    assert "imported/x on unknown, 100 updates, logged" in output and "mnist_mlp on digits, 20 epochs" in output
+    assert "imported/x, 100 updates, logged" in output and "mnist_mlp on digits, 20 epochs" in output
     assert normbench("compare", "experiment=imported/x", "--at", "best", "--json") == 0
     (content,) = json.loads(capfd.readouterr().out)
     assert {seed["source"] for group in content["groups"] for row in group["rows"] for seed in row["seeds"]} == {

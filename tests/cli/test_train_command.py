@@ -91,6 +91,10 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
     assert normbench("check") == 0 and capfd.readouterr().out.startswith("whole: ")
+    assert normbench(*TINY, "norm=none") == 0 and normbench("compare", "model=mnist_mlp") == 0
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("to decide")]
+    assert "norm=mine,none" in line.replace("none,mine", "mine,none")
+    assert line.endswith(f"--config-dir {tmp_path}/results/own"), "nobody has to know where train keeps it"
     (tmp_path / "mine.py").unlink()
     plan.forget()  # as another process
     assert normbench("list", "norms", "--config-dir", "results/own") == 0

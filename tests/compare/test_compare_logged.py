@@ -41,7 +41,7 @@ def test_they_are_a_task_of_their_own_that_says_so() -> None:
     found = tasks([*ours, *theirs])
     assert [task.title for task in found] == [
         "mnist_mlp on digits, 20 epochs",
-        "imported/mnist_mlp on unknown, 100 updates, logged",
+        "imported/mnist_mlp, 100 updates, logged",
     ]
     c = compare(found[1], metric="loss")
     assert c.groups[0].winner and rows(c)["ln"].at.n == 6

@@ -77,7 +77,7 @@ def test_a_network_computes_what_the_run_evaluated(run: Path, monkeypatch: pytes
 
 
 def test_a_file_has_the_tensors_and_says_whose_they_are(command: Command, run: Path, tmp_path: Path) -> None:
-    name, files = run.name[-12:], [tmp_path / "new" / "model.safetensors", tmp_path / "last.safetensors"]
+    name, files = run.name[-12:], [tmp_path / "model.safetensors", tmp_path / "last.safetensors"]
     assert command(name, "--output", str(files[0])) == 0
     assert command(str(run), "--weights", "last", "--output", str(files[1])) == 0
     for path, which in zip(files, ("best", "last"), strict=True):
@@ -97,7 +97,9 @@ def test_what_is_kept_is_listed(command: Command, run: Path, capfd: pytest.Captu
     )
 
 
-@pytest.mark.parametrize("words", [("--weights", "last"), ("--weights", "step-3", "--output", "x"), ("--output", "/")])
+@pytest.mark.parametrize(
+    "words", [("--weights", "last"), ("--weights", "step-3", "--output", "x"), ("--output", "/"), ("--output", "new/x")]
+)
 def test_what_cannot_be_written_is_one_line(
     words, command: Command, run: Path, tmp_path: Path, monkeypatch, capfd
 ) -> None:

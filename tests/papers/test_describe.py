@@ -90,6 +90,11 @@ def test_runs_without_a_number_are_counted_by_seed() -> None:
     assert re.findall(r"\d+(?:\.\d+)?", describe.effect(found)) == ["6", "0", "6", "0.0312", "6"]
 
 
+@pytest.mark.parametrize(("count", "text"), [(0, "n = 5"), (1, "n = 5, 1 run diverged"), (2, "n = 5, 2 runs diverged")])
+def test_runs_that_diverged_are_counted(count: int, text: str) -> None:
+    assert describe.effect(part_result(diverged=count)).endswith(text)
+
+
 def test_what_controls_say_is_listed_under_their_word() -> None:
     claim = artifact(direction(), open=["rate"])
     found = only(claim, [*arms(-1.0), *arms(-2.0, control="lr-low"), *arms(1.0, control="lr-high")])

@@ -1,0 +1,63 @@
+"""Tables of texts for a paper: LaTeX (booktabs), Markdown, or CSV with plain numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from normbench.draw import tables
+from normbench.draw.text import visible
+
+Form = Literal["latex", "markdown", "csv"]
+GREEK = {letter: unicodedata.name(letter).split()[-1].lower() for letter in "αβγδεηθκμνξπρστφχψω"} | {"λ": "lambda"}
+MATH = {  # of LaTeX: what text there has no sign for
+    "\N{MINUS SIGN}": "-", "<": "<", ">": ">", "≤": r"\leq", "≥": r"\geq", "≈": r"\approx", "∼": r"\sim",
+    "×": r"\times", "±": r"\pm", "√": r"\sqrt{\,}", "∂": r"\partial", "∞": r"\infty", "‖": r"\|",
+    "→": r"\rightarrow", "←": r"\leftarrow", "Δ": r"\Delta", "Σ": r"\Sigma",
+    **{letter: f"\\{name}" for letter, name in GREEK.items()},
+}  # fmt: skip
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{character: f"${sign}$" for character, sign in MATH.items()},
+}  # fmt: skip
+
+
+def in_columns(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """A header and rows of the columns in which something stands."""
+    kept = {title: cells for title, cells in columns.items() if any(cells)}
+    return [[*kept], *map(list, zip(*kept.values(), strict=True))]
+
+
+def markdown(title: str, heading: str, rows: Sequence[Sequence[str]]) -> str:
+    return f"**{tables.escape(title)}**\n\n{tables.escape(heading)}\n\n{tables.lines(rows)}"
+
+
+def latex(title: str, heading: str, rows: Sequence[Sequence[str]], aligned: str) -> str:
+    """A tabular for \\usepackage{booktabs}; what it is stands above it as a comment."""
+    header, *others = map(_latex_row, rows)
+    lines = [f"% {visible(title)}", f"% {visible(heading)}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", header]
+    return "\n".join([*lines, r"\midrule", *others, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_row(row: Sequence[str]) -> str:
+    line = " & ".join(map(_escape, row)) + r" \\"
+    return f"{{}}{line}" if line.startswith(("[", "*")) else line  # else an option of the \\ before it
+
+
+def _escape(cell: str) -> str:
+    return "".join(SPECIAL.get(character, character) for character in visible(cell)).replace("--", "-{}-")
+
+
+def as_csv(rows: Sequence[Sequence[Any]]) -> str:
+    """One line a row; numbers with six digits, nothing for None."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([_plain(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
