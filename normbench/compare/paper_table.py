@@ -41,8 +41,13 @@ def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
         for group in c.groups:
             setting = "each at its own best learning rate" if group.tuned else ""
             title = ": ".join(filter(None, [c.task.title, " · ".join(filter(None, [group.place, setting]))]))
-            blocks.append((_latex if form == "latex" else _markdown)(title, describe.heading(c), _rows(group, c)))
+            blocks.append(of_rows(title, describe.heading(c), _rows(group, c), form))
     return "\n".join(blocks)
+
+
+def of_rows(title: str, heading: str, rows: Sequence[Sequence[str]], form: str) -> str:
+    """A table of a header and rows, in LaTeX or Markdown."""
+    return (_latex if form == "latex" else _markdown)(title, heading, rows)
 
 
 def _rows(group: Group, c: Comparison) -> list[list[str]]:
