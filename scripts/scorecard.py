@@ -1,4 +1,5 @@
-"""README's picture: what each of today's normalizers does to each network, from the published runs of ours/today.
+"""README's picture: what each of today's normalizers does to each network, from the published runs of ours/today, and
+its average rank over the networks that have all of them.
 
 `scripts/readme.py` writes it to docs/scorecard.svg. A cell has the difference to no normalization with its 95 %
 interval over pairs of seeds; its colour is the word after Holm's correction within the network; it is hatched where
@@ -18,6 +19,7 @@ from normbench.papers.ours import today
 from normbench.papers.rules_file import FEWEST, RULES
 from normbench.runs import pack
 from normbench.runs.run import Run
+from normbench.stats.tasks import Standing, standing
 
 ARTIFACT = "ours/today"
 BASELINE = "none"
@@ -34,10 +36,14 @@ FACTORS = {"nll": 1000.0, "image_r10": 1.0}  # from the unit of a task to that o
 SCALES = {"nll": "linear", "image_r10": "percent"}  # of the smallest effect in rules.yaml
 BETTER, WORSE, NEGLIGIBLE, UNDECIDED = "better", "worse", "negligible", "undecided"
 
-LEFT, NAMES, WIDTH, HEIGHT, TOP, BELOW = 8, 96, 112, 46, 74, 62  # pixels
+LEFT, NAMES, WIDTH, HEIGHT, TOP, BELOW = 8, 96, 112, 46, 74, 80  # pixels
 NOTES = (
     "Difference to no normalization on test data, with its 95 % interval over 5 seeds; each at its own learning rate.",
     "Blue: better. Orange: worse. Dotted: too small to matter. Grey: undecided. Hatched: the rate is at an edge.",
+)
+RANKED = (
+    "Rank of a run among one of each, averaged over networks, with its interval. "
+    "No normalization has {:.1f}; 1 is best."
 )
 STYLE = """
 text { font: 15px system-ui, sans-serif; fill: #1c1c1c; text-anchor: middle }
@@ -79,7 +85,7 @@ class Cell(NamedTuple):
 
 def scorecard(results: Path) -> str:
     """The picture as SVG."""
-    width, height = 2 * LEFT + NAMES + WIDTH * len(COLUMNS), TOP + HEIGHT * len(NORMS) + BELOW
+    width, height = 2 * LEFT + NAMES + WIDTH * (len(COLUMNS) + 1), TOP + HEIGHT * len(NORMS) + BELOW
     parts = [f'<rect class="card" width="{width}" height="{height}"/>']
     for row, norm in enumerate(NORMS):
         parts.append(_text(LEFT, TOP + HEIGHT * (row + 0.5) + 5, today.NORMS[norm], "left bold"))
@@ -89,7 +95,15 @@ def scorecard(results: Path) -> str:
         parts += [_text(x + WIDTH / 2, 38 + 18 * line, text, "small") for line, text in enumerate(below)]
         for row, norm in enumerate(NORMS):
             parts += _cell(x, TOP + HEIGHT * row, cells.get(norm))
-    parts += [_text(LEFT, height - 34 + 18 * line, text, "left small") for line, text in enumerate(NOTES)]
+    notes, ranks, x = [*NOTES], standings(results), width - LEFT - WIDTH
+    if ranks:
+        notes.append(RANKED.format(ranks[BASELINE].rank(ranks[BASELINE].share)))
+        header = ("rank", f"of {len(ranks)}", f"over {ranks[BASELINE].tasks} networks")
+        for line, text in enumerate(header):
+            parts.append(_text(x + WIDTH / 2, 20 + 18 * line, text, "small" if line else "bold"))
+        for row, norm in enumerate(NORMS):
+            parts += _rank(x, TOP + HEIGHT * row, ranks[norm])
+    parts += [_text(LEFT, height - 52 + 18 * line, text, "left small") for line, text in enumerate(notes)]
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
     label = 'aria-label="What today\'s normalizers do to six networks"'
     return "\n".join([f"{start} {label}>", f"<style>{STYLE}</style>", HATCHING, *parts, "</svg>\n"])
@@ -111,6 +125,21 @@ def cells_of(task: str, results: Path) -> dict[str, Cell]:
             word, edge = _word(difference, smallest_effect(task)), _is_at_edge(task, norm, runs)
             cells[norm] = Cell(factor * difference.mean, (factor * low, factor * high), word, edge)
     return cells
+
+
+def standings(results: Path) -> dict[str, Standing]:
+    """Each normalizer, and none, against all others over the networks that have five seeds of each; {} below two."""
+    norms, scores = [BASELINE, *NORMS], {}
+    for task in COLUMNS:
+        sign, runs = today.TASKS[task].sign, _runs(task, results)
+        values = {norm: list(_results(task, norm, runs).values()) for norm in norms}
+        scores[task] = {
+            norm: [math.inf if value is None else sign * value for value in of_norm]
+            for norm, of_norm in values.items()
+            if len(of_norm) >= FEWEST
+        }
+    ranked = {norm: standing(scores, norm, [other for other in norms if other != norm]) for norm in norms}
+    return {norm: of_norm for norm, of_norm in ranked.items() if of_norm and of_norm.tasks > 1}
 
 
 def smallest_effect(task: str) -> float:
@@ -162,6 +191,16 @@ def _cell(x: float, y: float, cell: Cell | None) -> list[str]:
         _box("edge", x, y) if cell.edge else "",
         _text(x + WIDTH / 2, y + 20, mean if cell.mean < 0 else f"+{mean}", "bold"),
         _text(x + WIDTH / 2, y + 37, f"{low} to {high}", "small"),
+    ]
+
+
+def _rank(x: float, y: float, ranked: Standing) -> list[str]:
+    """The average rank, and what further seeds of these networks would say."""
+    low, high = ranked.ranks(ranked.these)
+    return [
+        _box("missing", x, y),
+        _text(x + WIDTH / 2, y + 20, f"{ranked.rank(ranked.share):.1f}", "bold"),
+        _text(x + WIDTH / 2, y + 37, f"{low:.1f} to {high:.1f}", "small"),
     ]
 
 

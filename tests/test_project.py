@@ -104,6 +104,20 @@ def test_a_cell_of_the_picture_is_a_paired_t_test_after_holm():
     assert card.cells_of("vit", ROOT / "results") == {}
 
 
+def test_ranks_of_the_picture_are_those_of_one_run_of_each_normalizer():
+    card = scripted.load("scorecard")
+    ranks, networks = card.standings(ROOT / "results"), ("mnist", "imdb", "recall")
+    assert {standing.tasks for standing in ranks.values()} == {len(networks)} and len(ranks) == 1 + len(card.NORMS)
+    expected = dict.fromkeys(ranks, 0.0)
+    for task in networks:
+        runs = card._runs(task, ROOT / "results")
+        values = [[*card._results(task, norm, runs).values()] for norm in ranks]
+        for norm, of_norm in zip(ranks, stats.rankdata(values).reshape(len(ranks), 5), strict=True):
+            expected[norm] += ((of_norm.mean() - 3) / 5 + 1) / len(networks)  # of its own five runs 2 are better
+    assert {norm: s.rank(s.share) for norm, s in ranks.items()} == pytest.approx(expected)
+    assert card.standings(ROOT / "results" / "none") == {}
+
+
 def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
     ids = artifacts.ids()
     assert script.missing(tmp_path) == f"Of {len(ids)} artifacts: {len(ids)} without runs."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from normbench.battery.trials import OPPONENTS, Trial
+from normbench.battery.trials import OPPONENTS, Trial, contestants
 from normbench.compare import metrics
 from normbench.compare.answer import compare
 from normbench.compare.describe import because
@@ -14,10 +14,12 @@ from normbench.compare.difference import AHEAD, ALPHA, BEHIND, FEWEST, UNDECIDED
 from normbench.compare.groups import FIDELITY, Cell, Task
 from normbench.compare.metrics import Metric, format_metric
 from normbench.compare.question import Question
+from normbench.compare.ranking import numbers
 from normbench.config.plan import ADHOC
 from normbench.runs.run import Run
 from normbench.stats.series import final, series
 from normbench.stats.statistics import significant_signs
+from normbench.stats.tasks import standing
 
 if TYPE_CHECKING:  # imports torch
     from normbench.battery.cost import Cost
@@ -103,13 +105,10 @@ def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> l
     """The difference from each opponent in the chief metric; `runs`: normalizer -> finished runs of the trial."""
     opponents = [norm for norm in trial.specs if norm != name]
     none = {other: difference_of({}, {}, (name, other)) for other in opponents}
-    logged = quantities([run for of_norm in runs.values() for run in of_norm])
-    if not logged:
+    if not (chief := _chief(trial, runs)):
         return [Comparison("", "", none[other], f"0 of {FEWEST} seeds") for other in opponents]
-    split, metric = logged[0]
-    cells = tuple(Cell(norm, {"norm": norm, FIDELITY: ADHOC}, tuple(of_norm), {}) for norm, of_norm in runs.items())
-    task = Task(trial.name, "", "", (0, "updates"), cells)
-    question = Question.of(task, {"split": split, "metric": metric.name})
+    task, question = chief
+    split, metric = question.split, question.metric
     (group,) = compare(task, replace(question, arms={norm: norm for norm in runs}, against=name)).groups
     differences = none | {row.arm: row.difference.reversed for row in group.rows if row.difference}
     learned = {norm: _learned(of_norm, split, metric) for norm, of_norm in runs.items()}
@@ -117,6 +116,16 @@ def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> l
     return [
         Comparison(quantity, unit, d, _not_yet(d, learned[name] or learned[other])) for other, d in differences.items()
     ]
+
+
+def _chief(trial: Trial, runs: Mapping[str, Sequence[Run]]) -> tuple[Task, Question] | None:
+    """The runs as a task, and the question after their chief metric; None where nothing is logged."""
+    if not (logged := quantities([run for of_norm in runs.values() for run in of_norm])):
+        return None
+    split, metric = logged[0]
+    cells = tuple(Cell(norm, {"norm": norm, FIDELITY: ADHOC}, tuple(of_norm), {}) for norm, of_norm in runs.items())
+    task = Task(trial.name, "", "", (0, "updates"), cells)
+    return task, Question.of(task, {"split": split, "metric": metric.name})
 
 
 def _not_yet(d: Difference, learned: bool) -> str:
@@ -156,6 +165,26 @@ def decide(outcomes: Sequence[Outcome]) -> list[Outcome]:
     for i, outcome in enumerate(outcomes):
         decided.append(replace(outcome, comparisons=[words[i, c.against] for c in outcome.comparisons]))
     return sorted(decided, key=_importance)
+
+
+def ranks(name: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The average rank of the normalizer, and the probability that a run of it is better than one of layer, over the
+    experiments in which any normalizer learns and each has FEWEST runs, diverged ones too; {} below two of these."""
+    scores = {}
+    for outcome in outcomes:
+        if chief := _chief(outcome.trial, outcome.runs):
+            task, question = chief
+            if any(_learned(of_norm, question.split, question.metric) for of_norm in outcome.runs.values()):
+                scores[outcome.trial.name] = {cell.key: numbers(cell, question) for cell in task.cells}
+    norms = contestants(name)
+    whole = {trial: s for trial, s in scores.items() if all(len(s.get(norm, ())) >= FEWEST for norm in norms)}
+    of_all, beside = standing(whole, name, norms[1:]), standing(whole, name, norms[1:2])
+    if not of_all or not beside or of_all.tasks < 2:
+        return {}
+    return {
+        "rank": of_all.rank(of_all.share), "rank_interval": of_all.ranks(of_all.these), "of": len(norms),
+        "against": norms[1], "probability": beside.share, "interval": beside.these, "experiments": of_all.tasks,
+    }  # fmt: skip
 
 
 def _importance(outcome: Outcome) -> tuple[int, int, float]:

@@ -51,11 +51,16 @@ In each experiment the normalizer is better or worse than layer, batch and none 
 (paired by seed) is significant after Holm's correction for all experiments, else undecided. With fewer than five seeds,
 or where neither side is better than before training, the word is *not yet*, without a number.
 
+Over all experiments in which any normalizer learns and each has five seeds: the average rank of a run among one run of
+each, and the probability that it is better than one of layer. The 95 % intervals are of what more seeds would say of
+these experiments. A diverged run is worse than all others.
+
 --json prints, shortened, and --dry-run the same without a page:
   {"norm": "centre", "runs": 10, "missing": ["66a495804d15"], "failures": [], "page": "results/battery/centre/page/...",
    "numbers": {"schema": 3, "norm": "centre", "title": "", "source": "", "file": "centre.py", "derived": "",
                "fidelity": "smoke", "command": "", "plan": "5e2f0c", "seconds": 88.1, "promises": {}, "measured": {},
-               "table1": {}, "notes": [], "answer": {}, "sentences": ["centre against layer: better in 1 ..."],
+               "table1": {}, "notes": [], "answer": {}, "ranks": {},
+               "sentences": ["centre against layer: better in 1 ..."],
                "trials": [
                  {"experiment": "ln2016/online", "axes": {}, "name": "ln2016/online", "title": "", "where": "",
                   "refused": {}, "changed": {}, "failed": {}, "runs": {}, "missing": 6, "seconds": 15.0, "taken": true,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,22 @@ from typing import Annotated, Literal
 from rich.console import Console
 
 from normbench.commands import format, terminal
-from normbench.commands.options import ConfigDir, Filters, Form, Json, Results, option
+from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
-from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
+from normbench.compare import (
+    answer,
+    configuration,
+    describe,
+    groups,
+    metrics,
+    paper_references,
+    paper_table,
+    ranking,
+    suggested_seeds,
+)
 from normbench.compare.answer import Comparison, Group
-from normbench.compare.paper_table import paper_table
 from normbench.compare.question import END, Question
+from normbench.compare.ranking import Ranking
 from normbench.errors import BadInput
 from normbench.runs import choices
 from normbench.runs.run import EVALUATED, FINISHED, Run
@@ -30,6 +41,8 @@ EPILOG = """examples:
   normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare model=mnist_mlp --form latex > table.tex     a table for a paper
+  normbench compare experiment=adhoc --over model,data           which arm is best over all tasks
+  normbench compare experiment=adhoc --over model,data --form svg > profile.svg
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
@@ -45,7 +58,13 @@ All pairs of arms in a table, including those with the baseline, share Holm's ad
 is at most 5 %. Each table and each metric is judged separately. The 5 % hold if you look once: if you add seeds until
 there is a verdict, false verdicts are more frequent.
 
---json prints, shortened:
+--over ranks the arms over several tasks, each with one value of the keys: the average rank of a run among one run of
+each arm, and the probability that it is better than one of the baseline, each at its best learning rate. These tasks:
+what more seeds of them would say; words are of these, and all pairs share the 5 %. Tasks like these: what more tasks
+would say, if these are a random sample. A diverged run is worse than all others. n: the fewest runs in a task. Profile:
+the share of runs with a score above τ; a run's score is the share of other arms' runs in its task that it beats.
+
+--json prints, shortened, and with --over the second form:
   [{"task": {"key": "568f878b54", "title": "mnist_mlp on digits, 2 epochs"},
     "question": {"split": "test", "metric": "nll", "at": "end", "by": [], "facets": [], "against": "", "level": 0.18,
                  "clock": "epoch", "unit": "", "better": "lower"},
@@ -55,6 +74,12 @@ there is a verdict, false verdicts are more frequent.
                            "interval": [-0.03, -0.01], "p": 0.004, "holm": 0.004, "word": "ahead", "why": "",
                            "detectable": 0.015, "needed": null, "text": "−0.020 [−0.030, −0.010]"}]}],
     "notes": [], "beside": []}]
+  {"tasks": [{"task": "mnist_mlp mnist", "measured": "...: test error at the end", "runs": {}}],
+   "arms": [{"arm": "layer", "rank": 1.2, "share": 0.8, "these": [0.6, 0.9], "like_these": [0.3, 1.0], "tasks": 6,
+             "runs": 5, "others": 1}],
+   "pairs": [{"first": "layer", "second": "none", "share": 0.8, "these": [0.6, 0.9], "like_these": [0.3, 1.0],
+              "tasks": 6, "runs": 5, "others": 1, "word": "ahead"}],
+   "against": "none", "sentence": "Winner over these tasks: layer, ahead of none.", "notes": []}
 "rows" has for each arm its options, each seed's value, and mean and interval at the end, at best and until the level.
 """
 MOST_TASKS = 3  # tasks; more are only listed
@@ -101,6 +126,10 @@ def command(
         str | None,
         option("the keys whose values define an arm, separated by commas", "KEYS", show_default="the normalizer"),
     ] = None,
+    over: Annotated[
+        str | None,
+        option("rank the arms over the tasks that the values of these keys name, such as model or data", "KEYS"),
+    ] = None,
     level: Annotated[
         str | None,
         option(
@@ -109,7 +138,10 @@ def command(
             show_default="95 % of the way from the worst start to the best value",
         ),
     ] = None,
-    form: Form = None,
+    form: Annotated[
+        Literal["latex", "markdown", "csv", "svg"] | None,
+        option("print tables for a paper instead; svg: with --over its performance profile"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
@@ -133,8 +165,14 @@ def command(
     ]
     if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
-    if form:
-        print(paper_table([_compare(task, question) for task in compared], form), end="")
+    if over and (level or form == "csv"):
+        raise BadInput("--level and --form csv have no meaning beside --over.")
+    if over:
+        show_ranking(ranking.over(compared, question, over.split(",")), console, form, as_json)
+    elif form == "svg":
+        raise BadInput("--form svg needs --over: it is the performance profile of several tasks.")
+    elif form:
+        print(paper_table.paper_table([_compare(task, question) for task in compared], form), end="")
     elif as_json:
         answers = [_compare(task, question) for task in compared]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
@@ -143,6 +181,28 @@ def command(
     else:
         for task in compared:
             show(_compare(task, question), filters, console, results, config_dir)
+
+
+def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) -> None:
+    """Print what is compared in each task, the ranks and the notes; or all of it in another form."""
+    if form == "svg":
+        if not any(r.ranked.values()):
+            raise BadInput("--form svg: no task has all arms. Choose arms, such as norm=none,layer.")
+        from normbench.draw import figure, panels  # imports matplotlib
+
+        return figure.figure([panels.profile(r.scores)], sys.stdout.buffer)
+    if form:
+        return print(paper_table.of_rows(ranking.title(r), ranking.LEGEND, ranking.table(r), form), end="")
+    if as_json:
+        return say_json(ranking.as_json(r))
+    say(console, ranking.title(r))
+    for task, measured in r.measured.items():
+        say(console, f"  {task}: {measured}")
+    header, *rows = ranking.table(r)
+    show_rows(console, header, rows)
+    say_under(console, "", r.sentence)
+    for note in (*r.notes, ranking.LEGEND):
+        say_under(console, "note      ", note)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

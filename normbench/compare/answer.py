@@ -158,13 +158,13 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
         ]
     )
-    if why := _why_none(cells, question):
+    if why := why_none(cells, question):
         pairs = [replace(pair, word=UNDECIDED, why=why) for pair in pairs]
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 
 
-def _why_none(cells: Sequence[Cell], question: Question) -> str:
+def why_none(cells: Sequence[Cell], question: Question) -> str:
     """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
     runs = [run for cell in cells for run in cell.runs]
     if question.at == BEST:
@@ -208,7 +208,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
         places.setdefault(question.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
     groups = []
     for place, arms in places.items():
-        chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
+        chosen = {arm: min(cells, key=monitored_rank) for arm, cells in arms.items() if len(cells) > 1}
         if len(chosen) > 1:
             names = {arm: f"{arm} {cell.label([TUNED])}".strip() for arm, cell in chosen.items()}
             arms_of = {**question.arms, **{cell.key: names[arm] for arm, cell in chosen.items()}}
@@ -218,7 +218,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
     return groups
 
 
-def _monitored(cell: Cell) -> tuple[int, float]:
+def monitored_rank(cell: Cell) -> tuple[int, float]:
     """Sort key: lost runs, then the mean of the monitored metric at each run's best, lower is better."""
     values = []
     for run in cell.done:

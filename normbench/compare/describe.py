@@ -88,7 +88,7 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     how = TUNED_EACH if group.tuned else ""
     if most < FEWEST:
         return [f"No verdict{how}: fewer than {FEWEST} seeds."], []
-    lost = [f"Every run of {_join(group.lost)} diverged."] if group.lost else []
+    lost = [f"Every run of {join(group.lost)} diverged."] if group.lost else []
     if c.question.metric.rising is None:
         undirected = f"nothing says whether a lower or a higher {c.question.metric.title} is better"
         return [f"No winner{how}: {undirected} (--better; of an import: goal in its map).", *lost], []
@@ -96,14 +96,14 @@ def group_sentences(group: Group, c: Comparison) -> tuple[list[str], list[str]]:
     front = [arm for arm in group.front if arm not in few]
     if group.winner:
         others = [f"{d.second} ({difference(d, unit, forms)})" for d in group.best_against_others]
-        first = f"Winner{how}: {group.winner}, ahead of {_join(others)}."
+        first = f"Winner{how}: {group.winner}, ahead of {join(others)}."
     elif len(front) != 1:
-        first = f"No winner{how}: undecided between {_join(front)}."
+        first = f"No winner{how}: undecided between {join(front)}."
     else:
         behind = "not significantly ahead of every arm after Holm's correction"
         reason = f"{front[0]} is in front, but {behind}"
         if few:  # which may have better means
-            reason = f"fewer than {FEWEST} seeds of {_join(few)}"
+            reason = f"fewer than {FEWEST} seeds of {join(few)}"
         first = f"No winner{how}: {reason}."
     decided = [d for d in group.against if d.word != UNDECIDED and group.winner not in (d.first, d.second)]
     phrases = [
@@ -118,10 +118,10 @@ def _open(differences: Sequence[Difference], unit: str) -> list[str]:
     pairs: dict[str, list[str]] = {}
     for d in differences:
         pairs.setdefault(because(d, unit), []).append(f"{d.first} against {d.second}")
-    return [f"{_join(names)}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
+    return [f"{join(names)}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
 
 
-def _join(words: Sequence[str]) -> str:
+def join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -209,15 +209,15 @@ def _p(p: float | None) -> str:
 
 def notes(c: Comparison) -> list[str]:
     """Warnings to read before the numbers are believed."""
-    return [*_runs_notes(c), *_time_notes(c.task), *_rate_notes(c)]
+    return [*runs_notes(c), *_time_notes(c.task), *_rate_notes(c)]
 
 
-def _runs_notes(c: Comparison) -> Iterator[str]:
+def runs_notes(c: Comparison) -> Iterator[str]:
     task, q = c.task, c.question
     for cell in task.cells:
         if cell.repeated_seeds:
             yield (
-                f"{cell.norm} has several runs of seed {_join([*map(str, cell.repeated_seeds)])}: of one "
+                f"{cell.norm} has several runs of seed {join([*map(str, cell.repeated_seeds)])}: of one "
                 "configuration, made by other code. One counts, and other seeds may be of either: delete those of the "
                 "code that is gone."
             )
@@ -227,7 +227,7 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
         yield f"Runs of several sources are compared: {counts}. source=own, for example, leaves the others out."
     if task.other_lengths:
         yield (
-            f"Further runs of it end after {_join(task.other_lengths)}, and are compared apart. "
+            f"Further runs of it end after {join(task.other_lengths)}, and are compared apart. "
             "Import them with length: common in the map, and all are cut to the shortest."
         )
     ends = {q.curve(run)[-1][0] for run in task.runs if run.logged and run.status == "done" and q.curve(run)}
@@ -236,7 +236,7 @@ def _runs_notes(c: Comparison) -> Iterator[str]:
     if unfinished := Counter(run.status for cell in task.cells for run in cell.unfinished):
         yield f"Not counted: {', '.join(f'{count} {state}' for state, count in sorted(unfinished.items()))}."
     if unlogged := [row.arm for group in c.groups if not group.tuned for row in group.rows if row.unlogged]:
-        yield f"{_join(unlogged)}: no such number is logged, so there is nothing to compare."
+        yield f"{join(unlogged)}: no such number is logged, so there is nothing to compare."
     for row in (row for group in c.groups if not group.tuned for row in group.rows if not row.unlogged):
         if without := [run.seed for run in row.cell.done if not has_logged(run, q)]:
             yield f"{row.arm}: {format_seeds(without)} logs no such number, and is left out."
@@ -260,7 +260,7 @@ def _unpaired_notes(c: Comparison) -> Iterator[str]:
         alone = [f"{format_seeds(sorted(seeds[arm] - shared))} of {arm}" for arm in seeds if seeds[arm] - shared]
         if shared and alone:
             place = f"{group.place}: " if group.place else ""
-            yield f"{place}{_join(alone)}: not in every arm. Arms with other seeds: all runs count (Welch)."
+            yield f"{place}{join(alone)}: not in every arm. Arms with other seeds: all runs count (Welch)."
 
 
 def _time_notes(task: Task) -> Iterator[str]:
@@ -284,13 +284,13 @@ def _rate_notes(c: Comparison) -> Iterator[str]:
         chosen = {c.question.arm(row.cell): row.cell.values[TUNED] for row in group.rows}
         if left := [arm for arm in group.rates if arm not in chosen]:
             predicate = "has one learning rate and is" if len(left) == 1 else "have one learning rate and are"
-            yield f"{where}{_join(left)} {predicate} not compared at the best rates."
+            yield f"{where}{join(left)} {predicate} not compared at the best rates."
         if len({len(group.rates[arm]) for arm in chosen}) > 1:
             tried = ", ".join(f"{len(rates)} of {arm}" for arm, rates in group.rates.items() if arm in chosen)
             yield f"{where}Learning rates tried: {tried}. An arm that chooses among more of them looks better."
         ends = {arm: (min(rates), max(rates)) for arm, rates in group.rates.items()}
         if edge := [arm for arm in ends if chosen.get(arm) in ends[arm]]:  # a better rate may lie beyond
-            yield f"{where}The best learning rate of {_join(edge)} is the first or last of those tried."
+            yield f"{where}The best learning rate of {join(edge)} is the first or last of those tried."
     if tuned and c.task.monitored.get("split") == c.question.split:
         yield f"Learning rates are chosen by {chosen_by(c.task)}, the split that is shown: optimistic."
 

@@ -151,7 +151,7 @@ class Task:
         The latter where all its runs are of experiments and no other cell with the same facets has the same name. If
         experiments have different names for a cell, the experiment with most of these cells decides.
         """
-        names = {cell.key: self._arm_name(cell, by) for cell in self.cells}
+        names = {cell.key: self.arm_name(cell, by) for cell in self.cells}
         if tuple(by) != self.arm_keys:
             return names
         sizes = Counter(experiment for cell in self.cells for experiment in cell.arm_names)
@@ -165,7 +165,7 @@ class Task:
         taken = {name for key, name in names.items() if key not in filed}
         return names | {k: name for k, name in filed.items() if len(places) == len(filed) and name not in taken}
 
-    def _arm_name(self, cell: Cell, by: Sequence[str]) -> str:
+    def arm_name(self, cell: Cell, by: Sequence[str]) -> str:
         """For a group its choice alone; for an option that differs among the cells of this choice, key and value."""
         words = [] if by else [cell.norm]  # the only cell of its task
         for key in by:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.draw.style import EXTRA_COLOURS, REFERENCE
+from normbench.draw.style import EXTRA_COLOURS, REFERENCE, colours_of
 from normbench.runs.run import Run
 from normbench.stats.series import FLOOR, Point, Series, aggregate, series
+from normbench.stats.tasks import Scores, improvement
 
 AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # label of an axis over each
 
@@ -186,6 +187,36 @@ def panels(
         for quantity in quantities
         for title, cell in columns.items()
     ]
+
+
+SCORE = "The score of a run is the share of the other arms' runs in its task that it beats; a diverged run beats none."
+AREA = "The area below a line is the larger, the better the average rank is."
+
+
+def profile(scores: Scores) -> Panel:
+    """The performance profile of arms over the tasks that all of them have (Agarwal et al. 2021): the share of runs
+    with a score above τ, each task with the same weight."""
+    arms = list(dict.fromkeys(arm for runs in scores.values() for arm in runs))
+    tasks = [runs for runs in scores.values() if len(runs) == len(arms)]
+    reached = {arm: [_scores(arm, runs) for runs in tasks] for arm in arms}
+    places = sorted({0.0, 1.0, *(score for of_tasks in reached.values() for of_run in of_tasks for score in of_run)})
+    colours = colours_of(arms)
+    lines = []
+    for arm, of_tasks in reached.items():
+        shares = [statistics.fmean(sum(s > place for s in task) / len(task) for task in of_tasks) for place in places]
+        steps = zip(places * 2, [1.0, *shares[:-1], *shares], strict=True)  # before and after each place
+        points = [
+            Point(place, share, None, 0, 0) for place, share in sorted(steps, key=lambda step: (step[0], -step[1]))
+        ]
+        lines.append(Line(arm, Look(arm, colours[arm]), points, (), 0))
+    quantity = Quantity("share of runs above τ", "", "", "", x="score τ")
+    return Panel(f"{len(tasks)} tasks", quantity, lines, note=f"{SCORE} {AREA}")
+
+
+def _scores(arm: str, runs: Mapping[str, Sequence[float]]) -> list[float]:
+    """Of each run of an arm the probability that it beats one of another arm, averaged over these."""
+    others = [numbers for name, numbers in runs.items() if name != arm]
+    return [statistics.fmean(improvement([number], other) for other in others) for number in runs[arm]]
 
 
 def line_of(cell: Sequence[Run], arm: str, look: Look, quantity: Quantity) -> Line:

@@ -135,6 +135,23 @@ def test_the_answer_counts_the_words_and_the_most_important_experiment_comes_fir
     ]
 
 
+def test_over_all_experiments_it_has_a_rank_and_a_probability() -> None:
+    others = {"layer": runs(0.3), "batch": runs(0.4), "none": runs(0.5)}
+    first, lost = outcome(runs(0.2, 1), "a/first", **others), outcome(runs(0.6, diverged=3), "b/lost", **others)
+    left_out = [
+        outcome(runs(0.2, 1), "c/lacks", layer=runs(0.3), none=runs(0.5)),
+        outcome(runs(0.2, seeds=4), "d/few", **others),
+        outcome(runs(0.9, 1), "e/chance", **dict.fromkeys(others, runs(0.95))),
+    ]
+    content = card(answer.decide([first, lost, *left_out]))
+    ranks = content["ranks"]
+    assert (ranks["rank"], ranks["of"], ranks["against"], ranks["probability"]) == (2.5, 4, "layer", 0.5)
+    assert ranks["experiments"] == 2 and ranks["interval"][0] < 0.5 < ranks["interval"][1]
+    assert ranks["rank_interval"] == pytest.approx([4 - 3 * end for end in ranks["interval"][::-1]])
+    assert content["sentences"][-1].startswith("mine over 2 of 5 experiments: average rank 2.5 [")
+    assert card(answer.decide([first, *left_out]))["ranks"] == {}, "one experiment is no average"
+
+
 def test_the_page_has_every_effect_that_the_answer_has(tmp_path: Path) -> None:
     outcomes = answer.decide([outcome(runs(0.2, 1), layer=runs(0.3), none=runs(0.2, seeds=3))])
     page = battery_page.write(card(outcomes), outcomes, tmp_path / "page").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import compared
 import fake
+import json_examples
 import pytest
 import tiny
 
@@ -52,6 +54,27 @@ def test_a_table_a_word_and_the_commands_that_go_on(results: Path, command: Run)
     assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in output and "seed=range(3,6)" in output
     assert f"seed=range(3,6)' launcher=pool --results {results}\n" in output
     assert output.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
+
+
+def test_arms_are_ranked_over_tasks(results: Path, command: Run) -> None:
+    for norm, seed in itertools.product(("none", "layer"), (1, 2)):
+        fake.directory(results / "runs", tiny.spec(f"norm={norm}", f"seed={seed}", "train.batch_size=7"))
+    words = ("compare", "--over", "train.batch_size", "--results", str(results))
+    output = command(*words)
+    assert "over 2 tasks" in output and "train.batch_size=7: mnist_mlp on digits" in output
+    assert "No verdict: fewer than 5 seeds." in output and "P(better than none)" in output
+    content = json.loads(command(*words, "--json"))
+    json_examples.check("compare", [content])
+    assert [arm["rank"] for arm in content["arms"]] == [1.5, 1.5] and content["pairs"][0]["share"] == 0.5
+    assert command(*words, "--form", "latex").count("\\\\\n") == 3
+    assert "<svg" in command(*words, "--form", "svg")
+    for more in (["--level", "1"], ["--form", "csv"]):
+        command(*words, *more, code=2)
+    command("compare", "--form", "svg", "--results", str(results), code=2)
+    for norm in ("none", "batch"):
+        fake.directory(results / "runs", tiny.spec(f"norm={norm}", "train.batch_size=9"))
+    assert "P(better than none)" in command(*words, "train.batch_size=9,7")
+    command(*words, "train.batch_size=9,7", "--form", "svg", code=2)
 
 
 def test_seeds_that_the_filter_leaves_out_are_no_command(results: Path, command: Run) -> None:
