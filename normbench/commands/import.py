@@ -26,6 +26,7 @@ EPILOG = """examples:
   normbench import mlruns --as mine --yes               MLflow's files, or mlflow.db
   normbench import ~/.cache/huggingface/trackio/PROJECT.db --as mine --yes
   normbench import logs/ more/ --as mine --yes          all there is as this name: an import replaces an earlier one
+  normbench import runs.csv --as mine --yes             one table of all runs: norm,seed,step,train_loss,val_loss
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid

@@ -15,19 +15,25 @@ import yaml
 from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
-from normbench.imports.map_keys import Label, Labels, Map
+from normbench.imports.map_keys import Label, Labels, Map, text
 from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "trackio": "key", "mlflow": "key"}
+TABLES = ("csv", "parquet", "jsonl", "keras")  # which may have several runs
 STORES = ("trackio", "mlflow")  # which have ids, configurations and a step of every value
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
-ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
+ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|[-_]s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
 NO_ARM = re.compile(r"version_\d+|logs?|tb|tensorboard|lightning_logs|metrics|history|results?|training_log|progress|")
+RUNS = ("seed", "run", "run_id", "trial")  # columns that name a run, if they are numbers, too
+OF_ROWS = ("metric", "variable", "measure", "tag", "key")  # columns of the long form, a row for each metric
 MANY = 100  # series that nobody has chosen
 SHOWN = 8  # names in a line
+
+
+Facts = Mapping[tuple[str, str], str]  # by kind of place and name: a setting
 
 
 class Question(BadInput):
@@ -144,7 +150,7 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     if source in ("wandb", *STORES):
         return "run_id"
     if not folders:
-        return "path"
+        return _run_columns(source, logs) or "path"
     if alone := [log for log in logs if log.path in folders]:
         raise refuse(
             alone[0].file["path"],
@@ -153,6 +159,54 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     if all(folder.lower() in SPLITS for folder in folders):
         return {"path": FOLDER}
     return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
+
+
+def _run_columns(source: str, logs: Sequence[Log]) -> list[str]:
+    """The columns that tell the runs of one table apart: with them, and without none of them, each step comes once.
+
+    None where two choices divide the rows differently, or where a row is of a metric or of a split.
+    """
+    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
+        return []
+    table = logs[0].tables[0]
+    texts = [name for name in table.column_names if _is_text(table, name)]
+    if any(name.lower() in OF_ROWS or all(map(split_of, _texts(table, name))) for name in texts):
+        return []
+    clocks = [name for name in table.column_names if name.lower() in CLOCKS]
+    named = [name for name in table.column_names if name.lower() in RUNS or name in texts or is_setting(name)]
+    named = [name for name in named if not clocks or _count(table, [name]) < table.num_rows]
+    if _is_once(table, clocks) or not _is_once(table, [*named, *clocks]):
+        return []
+    kept, otherwise = _fewest(table, named, clocks), _fewest(table, named[::-1], clocks)
+    counts = {_count(table, columns) for columns in (kept, otherwise, {*kept, *otherwise})}
+    return kept if len(counts) == 1 else []
+
+
+def _fewest(table: Any, names: Sequence[str], clocks: Sequence[str]) -> list[str]:
+    kept = [*names]
+    for name in names:
+        rest = [other for other in kept if other != name]
+        if _is_once(table, [*rest, *clocks]):
+            kept = rest
+    return kept
+
+
+def _is_once(table: Any, columns: Sequence[str]) -> bool:
+    return _count(table, columns) == table.num_rows
+
+
+def _count(table: Any, columns: Collection[str]) -> int:
+    """How many different rows these columns have."""
+    return int(table.group_by([*columns]).aggregate([]).num_rows) if columns else min(table.num_rows, 1)
+
+
+def _is_text(table: Any, name: str) -> bool:
+    _, numbers, others = as_numbers(table.column(name))
+    return bool(others.any() and not numbers.any() and not is_clock(name))
+
+
+def _texts(table: Any, name: str) -> list[str]:
+    return [str(value) for value in table.column(name).unique().to_pylist() if value is not None]
 
 
 def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list[dict[str, Any]]:
@@ -308,11 +362,12 @@ def _labels(all_parts: Sequence[Part], map: Map, folders: Sequence[str], guess: 
     if not runs:
         return {}  # which the reader of runs refuses
     paths = {key: _run_path(parts[0].log.path, folders) for key, parts in runs.items()}
+    facts = {key: _facts(parts, map) for key, parts in runs.items()}
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
-        guessed["seed"] = guess.ask(lambda: _seed(runs, paths))
+        guessed["seed"] = guess.ask(lambda: _seed(runs, paths, facts))
     if labels.arm is None and "arm" not in given:
-        guessed["arm"] = guess.ask(lambda: _arm(runs, paths, labels))
+        guessed["arm"] = guess.ask(lambda: _arm(runs, paths, facts, labels))
     return {key: label for key, label in guessed.items() if label}
 
 
@@ -321,18 +376,22 @@ def _run_path(path: str, folders: Sequence[str]) -> str:
     return before if last in folders else path
 
 
-def _facts(parts: Sequence[Part]) -> dict[tuple[str, str], str]:
+def _facts(parts: Sequence[Part], map: Map) -> dict[tuple[str, str], str]:
+    """Configuration and hyperparameters of a run; of a table with several runs its columns with one value."""
     facts: dict[tuple[str, str], str] = {}
+    run_columns = map.run if isinstance(map.run, tuple) else ()
     for part in parts:
+        for name in part.table.column_names if run_columns else ():
+            if (name in run_columns or _is_text(part.table, name)) and len(part.table.column(name).unique()) == 1:
+                facts["column", name] = text(part.table.column(name)[0].as_py())
         kind = "hparam" if part.log.source == "tensorboard" else "config"
         facts |= {(kind, key): str(value) for key, value in part.log.config.items()}
     return facts
 
 
-def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
+def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], facts: Mapping[str, Facts]) -> Any:
     """By path, configuration or column; where a run has several they agree. A run alone needs none."""
     by_path = {key: seed_of(path) for key, path in paths.items()}
-    facts = {key: _facts(parts) for key, parts in runs.items()}
     shared = set.intersection(*map(set, facts.values()))
     places = sorted(place for place in shared if place[1].rpartition(".")[2].rpartition("/")[2].lower() == "seed")
     for key in runs:
@@ -343,7 +402,7 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
     if places:
         return {places[0][0]: places[0][1]}
     if all(by_path.values()) and len({*paths.values()}) >= len(runs):
-        return {"path": r"(?:seed[-_= ]?|_s(?=\d+(?:$|/)))(\d+)"}
+        return {"path": r"(?:seed[-_= ]?|[-_]s(?=\d+(?:$|/)))(\d+)"}
     if all("seed" in part.table.column_names for parts in runs.values() for part in parts):
         return {"column": "seed"}
     if len(runs) == 1:
@@ -352,15 +411,16 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
     example = (lacking or [*runs])[0]
     raise Question(
         f"{len(lacking)} of {len(runs)} runs name no seed, such as {example}. Write labels: {{seed: ...}} into the "
-        "map: {path: 'REGEX(\\d+)'}, {config: KEY}, count (numbers them), none (no two share one).",
+        "map: {path: 'REGEX(\\d+)'}, {column: NAME}, {config: KEY}, count (numbers them), none (no two share one).",
         "  seed: none",
     )
 
 
-def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: Labels) -> dict[str, str]:
+def _arm(
+    runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], facts: Mapping[str, Facts], labels: Labels
+) -> dict[str, str]:
     """The part of the path, or the one setting, that differs; what differs in the same way is the same."""
     used = {label.place for label in (labels.control, *(labels.axes or {}).values()) if label}
-    facts = {key: _facts(parts) for key, parts in runs.items()}
     values: dict[tuple[str, str], tuple[str, ...]] = {}
     for place in sorted({*chain(*facts.values())} - used):
         if place[1].rpartition(".")[2].rpartition("/")[2].lower() != "seed":

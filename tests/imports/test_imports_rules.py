@@ -11,6 +11,7 @@ import pytest
 from normbench import imports
 from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
+from normbench.imports.guess import OpenMap
 from normbench.imports.map_keys import Map
 from normbench.runs.run import Run
 
@@ -154,6 +155,70 @@ def test_arms_that_differ_in_two_things_are_never_guessed(tmp_path: Path) -> Non
     assert {(run.arm, run.axes["optim.lr"]) for run in runs} == {("ln", 1), ("ln", 2), ("bn", 1)}
     with pytest.raises(NormbenchError, match="both"):
         read(tmp_path, labels={"arm": {"path": "^([a-z]+)/"}})
+
+
+def table(folder: Path, *columns: str, lr: str = "0.1", ends: int = 3, name: str = "all.csv") -> Path:
+    """Two arms, three seeds, `ends` steps, in one file; the columns of which a row has the values."""
+    lines = []
+    for norm in ("ln", "dyt"):
+        for seed in (1, 2, 3):
+            for step in range(1, ends + 1):
+                loss = step + 10 * seed
+                status = "warn" if step == 2 else "ok"
+                row = {"norm": norm, "seed": seed, "run": f"{norm}-{seed}", "lr": lr, "status": status}
+                row |= {"when": f"day {len(lines)}", "split": "val", "metric": "loss"}
+                lines.append(",".join(str(row[column]) for column in columns) + f",{step},{loss}")
+    return write(folder, name, *lines, head=",".join([*columns, "step", "val_loss"]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [("norm", "seed"), ("run", "norm", "seed"), ("norm", "seed", "lr"), ("status", "norm", "seed"),
+     ("norm", "status", "seed"), ("when", "norm", "seed")],
+)  # fmt: skip
+def test_a_table_with_the_runs_below_each_other_needs_no_map(columns: tuple[str, ...], tmp_path: Path) -> None:
+    runs = read(table(tmp_path, *columns))
+    assert sorted((run.arm, run.seed) for run in runs) == [(a, s) for a in ("dyt", "ln") for s in (1, 2, 3)]
+    assert [steps(run) for run in runs] == [[1, 2, 3]] * 6
+    assert {record["loss"] for run in runs if run.seed == 2 for record in run.records} == {21, 22, 23}
+
+
+def test_a_table_of_final_numbers_needs_none_either(tmp_path: Path) -> None:
+    rows = [f"{norm},{seed},0.{seed}" for norm in ("ln", "dyt") for seed in (1, 2, 3)]
+    runs = read(write(tmp_path, "final.csv", *rows, head="norm,seed,test_loss"))
+    assert sorted((run.arm, run.seed) for run in runs) == [(a, s) for a in ("dyt", "ln") for s in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("columns", [("norm", "seed", "split"), ("norm", "seed", "metric"), ("seed",), ("lr", "seed")])
+def test_rows_of_splits_of_metrics_or_of_one_step_are_no_runs(columns: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(OpenMap, match=r"seed has 1 and 2 and 3 by column: seed.*run: \[COLUMNS\]"):
+        read(table(tmp_path, *columns))
+
+
+def test_a_run_that_was_resumed_under_another_id_is_not_two(tmp_path: Path) -> None:
+    rows = [f"{norm}{seed}{step > 2},{norm},{seed},{step},1" for norm in "ab" for seed in (1, 2) for step in (1, 2, 3)]
+    with pytest.raises(OpenMap):
+        read(write(tmp_path, "all.csv", *rows, head="run,norm,seed,step,val_loss"))
+
+
+def test_one_run_with_a_text_in_each_row_is_one(tmp_path: Path) -> None:
+    (run,) = read(write(tmp_path, "ln_s1.csv", "ok,1,3", "warn,2,2", "ok,3,1", head="status,step,val_loss"))
+    assert (run.seed, steps(run)) == (1, [1, 2, 3])
+
+
+def test_of_two_columns_that_differ_neither_is_guessed_as_the_arm(tmp_path: Path) -> None:
+    table(tmp_path, "norm", "seed", "lr", name="low.csv")
+    rows = (tmp_path / "low.csv").read_text().splitlines()
+    high = [row.replace(",0.1,", ",0.2,") for row in rows[1:]]
+    with pytest.raises(OpenMap, match="column lr or column norm") as caught:
+        read(write(tmp_path / "both", "all.csv", *rows[1:], *high, head=rows[0]))
+    assert "column: norm" in caught.value.draft
+
+
+def test_a_seed_behind_a_dash_is_one(tmp_path: Path) -> None:
+    for name in ("ln-s0", "ln-s1", "dyt-s0", "dyt-s1"):
+        write(tmp_path, f"{name}.csv", "1,0.5", "2,0.4")
+    assert [(run.arm, run.seed) for run in read(tmp_path)] == [("dyt", 0), ("dyt", 1), ("ln", 0), ("ln", 1)]
 
 
 def test_a_glob_finds_no_clock(tmp_path: Path) -> None:
