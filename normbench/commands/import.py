@@ -14,6 +14,7 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
+from normbench.compare.metrics import Metric, guessed
 from normbench.draw.text import format_seeds
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
@@ -159,8 +160,13 @@ def _found(read: Any) -> list[str]:
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
     facts = first.config["import"]["metrics"]
-    if open_ := [metric for metric in facts if not facts[metric].get("goal")]:
-        lines.append(f"  which way {', '.join(open_)} is better is not declared (goal: min or max in a map): no winner")
+    undeclared = [guessed(Metric(name, rising=None)) for name in facts if not facts[name].get("goal")]
+    if by_name := [f"{metric.name} ({metric.better})" for metric in undeclared if metric.guessed]:
+        lines.append(f"  which way is better, by the name alone: {', '.join(by_name)}; judge asks for --better")
+    if undirected := [metric.name for metric in undeclared if not metric.guessed]:
+        lines.append(
+            f"  which way {', '.join(undirected)} is better is not declared (goal: min or max in a map): no winner"
+        )
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}
