@@ -26,6 +26,11 @@ STORES = ("trackio", "mlflow")  # which have ids, configurations and a step of e
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
 ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|[-_]s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
+COLUMN_OF_RUN = r"^(?P<arm>.+?)[-_ ]?(?:seed|s)?[-_ ]?(?P<seed>\d+)$"
+STEP_NOTE = "the clock is _step, W&B's count of the calls of log: a step is no update"
+NUMBERED = r"""  seed: {path: '(\d+)$'}
+  arm: {path: '^(.+?)[-_/ ]?\d+$'}
+"""
 NO_ARM = re.compile(r"version_\d+|logs?|tb|tensorboard|lightning_logs|metrics|history|results?|training_log|progress|")
 RUNS = ("seed", "run", "run_id", "trial")  # columns that name a run, if they are numbers, too
 OF_ROWS = ("metric", "variable", "measure", "tag", "key")  # columns of the long form, a row for each metric
@@ -80,7 +85,9 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
     folders = _split_folders(source, logs)
     if not map.source:
         guess.add("source", source)
-    if map.run is None and not map.columns:
+    if not (map.columns or map.run or map.series) and _has_a_column_a_run(source, logs):
+        guess.add("columns", COLUMN_OF_RUN)
+    if map.run is None and not guess.map.columns:
         guess.add("run", _run(source, logs, folders))
     all_parts = parts(logs, guess.map)
     if not map.series and (series := guess.ask(lambda: _series(all_parts, folders, guess))):
@@ -182,6 +189,19 @@ def _run_columns(source: str, logs: Sequence[Log]) -> list[str]:
     return kept if len(counts) == 1 else []
 
 
+def _has_a_column_a_run(source: str, logs: Sequence[Log]) -> bool:
+    """Whether all columns of a table but its clock are ARM_SEED, and two arms or more have the same seeds."""
+    if source not in TABLES or len(logs) > 1:
+        return False
+    names = [name for table in logs[0].tables for name in table.column_names if not is_clock(name)]
+    matches = [match for name in names if (match := re.search(COLUMN_OF_RUN, name)) and not split_of(name)]
+    seeds: dict[str, set[str]] = defaultdict(set)
+    for match in matches:
+        seeds[match["arm"]].add(match["seed"])
+    alike = len({frozenset(of_arm) for of_arm in seeds.values()}) == 1
+    return len(matches) == len(names) and len(seeds) > 1 and alike and len(matches) > len(seeds)
+
+
 def _fewest(table: Any, names: Sequence[str], clocks: Sequence[str]) -> list[str]:
     kept = [*names]
     for name in names:
@@ -270,6 +290,14 @@ def _splits(
 def _no_series(parts: Sequence[Part], unsplit: Sequence[str], lines: Sequence[str]) -> Question:
     """Why no series can be taken: of the first columns, or of all."""
     key = NAMED.get(parts[0].log.source, "column")
+    if unsplit and parts[0].groups:
+        runs = [{"column": "*", "split": "valid", "metric": "loss"}]
+        return Question(
+            f"{_names(unsplit)} are runs: of which split and metric? Write them into a map, such as series: "
+            "[{column: '*', split: valid, metric: loss}]",
+            as_yaml({"series": runs}),
+            runs,
+        )
     if unsplit:
         return Question(
             f"no series names its split: {_names(unsplit)}. Write them into a map, such as series: "
@@ -324,9 +352,14 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
         return {clock: {key: clock} for clock in (("step", "epoch") if both else ("step",))}
     if len(clock_columns) == 1 and not chart:
         ((name, clock),) = clock_columns.items()
+        tables = [part.table for part, _ in named]
+        if "_step" in columns and any(_repeats(part.table, series, name) for part, series in named):
+            guess.notes.append(f"{name} has several values of a series: {STEP_NOTE}")
+            both = clock == "epoch" and all(_has_epochs(table, "_step", name) for table in tables)
+            return {"step": {key: "_step"}, **({"epoch": {key: name}} if both else {})}
         return {clock: {key: name}}
     if not clock_columns and not tool_clocks and "_step" in columns and not chart:
-        guess.notes.append("the clock is _step, W&B's count of the calls of log: a step is no update")
+        guess.notes.append(STEP_NOTE)
         return {"step": {key: "_step"}}
     candidates = sorted({*clock_columns, *(columns & {"_step"})})
     rows: Counter[tuple[str, str]] = Counter()
@@ -344,12 +377,21 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     )
 
 
-def _has_epochs(table: Any) -> bool:
+def _has_epochs(table: Any, step: str = "step", epoch: str = "epoch") -> bool:
     """Whether an epoch stands beside each step."""
-    if not {"step", "epoch"} <= {*table.column_names}:
+    if not {step, epoch} <= {*table.column_names}:
         return False
-    (_, steps, _), (_, epochs, _) = (as_numbers(table.column(name)) for name in ("step", "epoch"))
+    (_, steps, _), (_, epochs, _) = (as_numbers(table.column(name)) for name in (step, epoch))
     return bool((epochs | ~steps).all())
+
+
+def _repeats(table: Any, series: str, clock: str) -> bool:
+    """Whether a series has several values at one place of a clock."""
+    if not {series, clock} <= {*table.column_names}:
+        return False
+    (_, values, _), (places, valid, _) = (as_numbers(table.column(name)) for name in (series, clock))
+    logged = places[values & valid]
+    return len({*logged.tolist()}) < len(logged)
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -366,7 +408,8 @@ def _labels(all_parts: Sequence[Part], map: Map, folders: Sequence[str], guess: 
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
         guessed["seed"] = guess.ask(lambda: _seed(runs, paths, facts))
-    if labels.arm is None and "arm" not in given:
+    is_numbered = any(question.answer == NUMBERED for question in guess.questions)  # whose answer has both
+    if labels.arm is None and "arm" not in given and not is_numbered:
         guessed["arm"] = guess.ask(lambda: _arm(runs, paths, facts, labels))
     return {key: label for key, label in guessed.items() if label}
 
@@ -409,6 +452,8 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], facts: M
         return "none"  # no other run is its pair
     lacking = [key for key, seed in by_path.items() if not seed]
     example = (lacking or [*runs])[0]
+    if all(re.search(r"\D\d+$", path) for path in paths.values()):
+        raise Question(f"runs differ in the number at their ends, such as {example}: is it the seed?", NUMBERED)
     raise Question(
         f"{len(lacking)} of {len(runs)} runs name no seed, such as {example}. Write labels: {{seed: ...}} into the "
         "map: {path: 'REGEX(\\d+)'}, {column: NAME}, {config: KEY}, count (numbers them), none (no two share one).",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from normbench import imports
 from normbench.core.keys import read as read_keys
@@ -213,6 +215,47 @@ def test_of_two_columns_that_differ_neither_is_guessed_as_the_arm(tmp_path: Path
     with pytest.raises(OpenMap, match="column lr or column norm") as caught:
         read(write(tmp_path / "both", "all.csv", *rows[1:], *high, head=rows[0]))
     assert "column: norm" in caught.value.draft
+
+
+@pytest.mark.parametrize("form", ["{arm}_{seed}", "{arm}-seed{seed}", "{arm} s{seed}"])
+def test_a_table_with_a_column_a_run_asks_for_its_split_and_metric_alone(form: str, tmp_path: Path) -> None:
+    names = [form.format(arm=arm, seed=seed) for arm in ("ln", "dyt") for seed in (1, 2)]
+    path = write(tmp_path, "wide.csv", "1,5,6,7,8", "2,1,2,3,4", head=",".join(["step", *names]))
+    with pytest.raises(OpenMap, match="are runs: of which split and metric") as caught:
+        read(path)
+    uncommented = re.sub(r"(?m)^#(?!#)", "", caught.value.draft)
+    runs = read(path, **yaml.safe_load(uncommented))
+    assert [(run.arm, run.seed, losses(run)) for run in runs] == [
+        ("dyt", 1, [7, 3]), ("dyt", 2, [8, 4]), ("ln", 1, [5, 1]), ("ln", 2, [6, 2])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("head", ["step,loss_1,loss_2", "step,ln_1,dyt_2", "step,ln_1,ln_2,dyt_1,dyt_2,note"])
+def test_columns_that_are_no_rectangle_of_arms_and_seeds_are_no_runs(head: str, tmp_path: Path) -> None:
+    with pytest.raises(OpenMap, match="no series names its split"):
+        read(write(tmp_path, "a.csv", "1" + ",1" * head.count(","), head=head))
+
+
+def test_a_number_at_the_end_of_a_name_is_asked_for(tmp_path: Path) -> None:
+    for name in ("ln-0", "ln-1", "dyt-0", "dyt-1"):
+        write(tmp_path, f"{name}.csv", "1,0.5", "2,0.4")
+    with pytest.raises(OpenMap, match="number at their ends") as caught:
+        read(tmp_path)
+    answered = yaml.safe_load(re.sub(r"(?m)^#(?!#)", "", caught.value.draft))
+    runs = read(tmp_path, **answered)
+    assert [(run.arm, run.seed) for run in runs] == [("dyt", 0), ("dyt", 1), ("ln", 0), ("ln", 1)]
+
+
+def test_an_epoch_with_several_values_is_not_the_clock_beside_a_step(tmp_path: Path) -> None:
+    rows = ["0,0,9,", "1,0,8,", "2,0,,7", "3,1,6,", "4,1,5,", "5,1,,4"]
+    path = write(tmp_path, "ln_s1.csv", *rows, head="_step,epoch,train/loss,val/loss")
+    (run,) = read(path, blank="missing")
+    assert sorted((r["split"], r["step"], r["epoch"]) for r in run.records) == [
+        ("train", 0, 0), ("train", 1, 0), ("train", 3, 1), ("train", 4, 1), ("valid", 2, 0), ("valid", 5, 1)
+    ]  # fmt: skip
+    once = ["0,0,9,7", "5,1,8,6"]
+    (run,) = read(write(tmp_path / "once", "ln_s1.csv", *once, head="_step,epoch,train/loss,val/loss"))
+    assert {r["step"] for r in run.records} == {0, 1}
 
 
 def test_a_seed_behind_a_dash_is_one(tmp_path: Path) -> None:
