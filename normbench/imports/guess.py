@@ -15,7 +15,7 @@ import yaml
 from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, refuse
-from normbench.imports.map_keys import Label, Labels, Map, text
+from normbench.imports.map_keys import Label, Labels, Long, Map, text
 from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
@@ -88,7 +88,9 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
     if not (map.columns or map.run or map.series) and _has_a_column_a_run(source, logs):
         guess.add("columns", COLUMN_OF_RUN)
     if map.run is None and not guess.map.columns:
-        guess.add("run", _run(source, logs, folders))
+        if not (map.long or map.series) and (long := _long_form(source, logs)):
+            guess.add("long", long)
+        guess.add("run", _run(source, logs, folders, guess.map.long))
     all_parts = parts(logs, guess.map)
     if not map.series and (series := guess.ask(lambda: _series(all_parts, folders, guess))):
         guess.add("series", series)
@@ -152,12 +154,12 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
     return sorted(split_folders)
 
 
-def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
+def _run(source: str, logs: Sequence[Log], folders: Sequence[str], long: Long | None) -> Any:
     """The tool's id, or the path; of a folder for each split what is before it."""
     if source in ("wandb", *STORES):
         return "run_id"
     if not folders:
-        return _run_columns(source, logs) or "path"
+        return _run_columns(source, logs, long) or "path"
     if alone := [log for log in logs if log.path in folders]:
         raise refuse(
             alone[0].file["path"],
@@ -168,25 +170,44 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
 
 
-def _run_columns(source: str, logs: Sequence[Log]) -> list[str]:
+def _long_form(source: str, logs: Sequence[Log]) -> dict[str, str]:
+    """The columns of names and values of a table with a row for each metric, or for each split of one metric."""
+    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
+        return {}
+    table = logs[0].tables[0]
+    for name in (name for name in table.column_names if _is_text(table, name)):
+        series = [other for other in table.column_names if not _names_a_run(table, other) and not is_clock(other)]
+        if name.lower() in OF_ROWS and "value" in series:
+            return {"name": name, "value": "value"}
+        if all(map(split_of, _texts(table, name))) and len(series) == 1 and not split_of(series[0]):
+            return {"name": name, "value": series[0]}
+    return {}
+
+
+def _run_columns(source: str, logs: Sequence[Log], long: Long | None) -> list[str]:
     """The columns that tell the runs of one table apart: with them, and without none of them, each step comes once.
 
-    None where two choices divide the rows differently, or where a row is of a metric or of a split.
+    None where two choices divide the rows differently, or where a row is of a metric or of a split that is not known.
     """
     if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
         return []
-    table = logs[0].tables[0]
-    texts = [name for name in table.column_names if _is_text(table, name)]
+    table, of_row = logs[0].tables[0], [long.name] if long else []
+    texts = [name for name in table.column_names if _is_text(table, name) and name not in of_row]
     if any(name.lower() in OF_ROWS or all(map(split_of, _texts(table, name))) for name in texts):
         return []
-    clocks = [name for name in table.column_names if name.lower() in CLOCKS]
-    named = [name for name in table.column_names if name.lower() in RUNS or name in texts or is_setting(name)]
+    clocks = [*(name for name in table.column_names if name.lower() in CLOCKS), *of_row]
+    named = [name for name in table.column_names if _names_a_run(table, name) and name not in of_row]
     named = [name for name in named if not clocks or _count(table, [name]) < table.num_rows]
     if _is_once(table, clocks) or not _is_once(table, [*named, *clocks]):
         return []
     kept, otherwise = _fewest(table, named, clocks), _fewest(table, named[::-1], clocks)
     counts = {_count(table, columns) for columns in (kept, otherwise, {*kept, *otherwise})}
     return kept if len(counts) == 1 else []
+
+
+def _names_a_run(table: Any, name: str) -> bool:
+    last = re.split(r"[./]", name.lower())[-1]
+    return last in RUNS or is_setting(name) or _is_text(table, name)
 
 
 def _has_a_column_a_run(source: str, logs: Sequence[Log]) -> bool:
@@ -212,7 +233,9 @@ def _fewest(table: Any, names: Sequence[str], clocks: Sequence[str]) -> list[str
 
 
 def _is_once(table: Any, columns: Sequence[str]) -> bool:
-    return _count(table, columns) == table.num_rows
+    """Whether no value of a series has the same columns as another one; a blank is none."""
+    series = [table.filter(table.column(name).is_valid()) for name in table.column_names if split_of(name)]
+    return all(_count(rows, columns) == rows.num_rows for rows in series or [table])
 
 
 def _count(table: Any, columns: Collection[str]) -> int:
@@ -254,7 +277,8 @@ def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list
     key = NAMED.get(source, "column")
     for name, splits in taken.items():
         if split_of(name) or splits == {"train"}:
-            series.append({key: name, "split": split_of(name) or "train", "metric": bare(name)})
+            metric = guess.map.long.value if guess.map.long and name.lower() in SPLITS else bare(name)
+            series.append({key: name, "split": split_of(name) or "train", "metric": metric})
         else:
             series.append({key: name, "split": {"path": "([^/]+)$", **renames}, "metric": name})
     return series
@@ -490,10 +514,12 @@ def _arm(
         return {"path": pattern}
     if places[0][0] != "path" and len({values.get(place) for place in places}) == 1:
         return dict(places[:1])
+    settings = [kind for kind, _ in places if kind != "path"]
     could = " or ".join(" ".join(place).strip() for place in places[:8])
     answers = [f"{kind}: {name}" if name else "path: 'REGEX'" for kind, name in places]
     raise Question(
-        f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map.",
+        f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map"
+        f"{', and the others as axes: {NAME: {' + settings[0] + ': KEY}}' if settings else ''}.",
         "\n".join(f"  arm: {{{answer}}}" for answer in answers[:SHOWN]),
     )
 

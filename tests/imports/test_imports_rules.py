@@ -191,6 +191,42 @@ def test_a_table_of_final_numbers_needs_none_either(tmp_path: Path) -> None:
     assert sorted((run.arm, run.seed) for run in runs) == [(a, s) for a in ("dyt", "ln") for s in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("form", ["split", "metric"])
+def test_a_row_for_each_split_or_metric_is_the_long_form(form: str, tmp_path: Path) -> None:
+    names = {"split": ("train", "val"), "metric": ("train_loss", "val_loss")}[form]
+    value = {"split": "loss", "metric": "value"}[form]
+    rows = [f"{arm},{s},{n},{name},{n + s}" for arm in ("a", "b") for s in (1, 2) for n in (1, 2) for name in names]
+    runs = read(write(tmp_path, "all.csv", *rows, head=f"norm,seed,step,{form},{value}"))
+    assert [(run.arm, run.seed) for run in runs] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert sorted((r["split"], r["step"], r["loss"]) for r in runs[1].records) == [
+        ("train", 1, 3), ("train", 2, 4), ("valid", 1, 3), ("valid", 2, 4)
+    ]  # fmt: skip
+    two = [row + ",1" for row in rows]  # of which metric is a row of a split?
+    with pytest.raises(OpenMap):
+        read(write(tmp_path / "two", "all.csv", *two, head=f"norm,seed,step,{form},loss,acc"))
+
+
+def test_rows_with_the_train_loss_and_others_with_the_validation_loss_are_one_run(tmp_path: Path) -> None:
+    rows = [f"{arm},{s},{n},{v}" for arm in ("a", "b") for s in (1, 2) for n in (1, 2) for v in ("5,", ",6")]
+    path = write(tmp_path, "all.csv", *rows, head="norm,seed,step,train_loss,val_loss")
+    with pytest.raises(OpenMap, match="blank: missing"):
+        read(path)
+    runs = read(path, blank="missing")
+    assert [(run.arm, run.seed, len([*run.records])) for run in runs] == [
+        ("a", 1, 4), ("a", 2, 4), ("b", 1, 4), ("b", 2, 4)
+    ]  # fmt: skip
+
+
+def test_a_configuration_in_each_line_of_json_names_the_runs(tmp_path: Path) -> None:
+    (path := tmp_path / "log.jsonl").write_text(
+        "".join(
+            f'{{"config": {{"norm": "{arm}", "seed": {s}}}, "step": {n}, "val_loss": {n}}}\n'
+            for arm in ("a", "b") for s in (1, 2) for n in (1, 2)
+        )
+    )  # fmt: skip
+    assert [(run.arm, run.seed) for run in read(path)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
 @pytest.mark.parametrize("columns", [("norm", "seed", "split"), ("norm", "seed", "metric"), ("seed",), ("lr", "seed")])
 def test_rows_of_splits_of_metrics_or_of_one_step_are_no_runs(columns: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(OpenMap, match=r"seed has 1 and 2 and 3 by column: seed.*run: \[COLUMNS\]"):
@@ -214,7 +250,9 @@ def test_of_two_columns_that_differ_neither_is_guessed_as_the_arm(tmp_path: Path
     high = [row.replace(",0.1,", ",0.2,") for row in rows[1:]]
     with pytest.raises(OpenMap, match="column lr or column norm") as caught:
         read(write(tmp_path / "both", "all.csv", *rows[1:], *high, head=rows[0]))
-    assert "column: norm" in caught.value.draft
+    assert "column: norm" in caught.value.draft and "axes: {NAME: {column: KEY}}" in str(caught.value)
+    labels = {"arm": {"column": "norm"}, "axes": {"lr": {"column": "lr"}}}
+    assert len({(run.arm, run.seed, run.axes["lr"]) for run in read(tmp_path / "both", labels=labels)}) == 12
 
 
 @pytest.mark.parametrize("form", ["{arm}_{seed}", "{arm}-seed{seed}", "{arm} s{seed}"])
