@@ -215,6 +215,13 @@ def _simpler(specs: Sequence[Spec]) -> Iterator[str]:
     """Normalizers that are others in runs of this size, with the number of runs."""
     for sentence, count in Counter(sentence for spec in specs for sentence in spec.simpler).items():
         yield f"note: {sentence} ({format.plural(count, 'run')})"
+    for name in dict.fromkeys(spec.config["norm"]["name"] for spec in specs if _stands_nowhere(spec)):
+        yield f"note: norm={name} stands nowhere: each site of norm.sites has another, a site that it leaves out none"
+
+
+def _stands_nowhere(spec: Spec) -> bool:
+    norm = spec.config["norm"]
+    return norm["name"] not in ("none", *(choice.name for choice in spec.sites.values())) and bool(norm["sites"])
 
 
 def _remarks(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
