@@ -99,7 +99,8 @@ def _import(
     try:
         read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
     except imports.guess.OpenMap as error:
-        say(console, f"guessed so far; save it, take the # from an answer, and use it with --map FILE:\n{error.draft}")
+        change = "take the # from an answer" if "\n##" in error.draft else "change it"
+        say(console, f"guessed so far; save it, {change}, and use it with --map FILE:\n{error.draft}")
         raise
     notes = [*_found(read), *read.notes]
     say(console, "\n".join(notes))

@@ -14,7 +14,7 @@ import yaml
 
 from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
-from normbench.imports.log import Log, refuse
+from normbench.imports.log import Log, Question, refuse
 from normbench.imports.map_keys import Label, Labels, Long, Map, text
 from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
@@ -39,14 +39,6 @@ SHOWN = 8  # names in a line
 
 
 Facts = Mapping[tuple[str, str], str]  # by kind of place and name: a setting
-
-
-class Question(BadInput):
-    """What cannot be guessed. `answer`: lines of a map with an answer; `series`: of a question for splits, all."""
-
-    def __init__(self, message: str, answer: str = "", series: Sequence[Mapping[str, Any]] = ()) -> None:
-        super().__init__(message)
-        self.answer, self.series = answer, series
 
 
 class OpenMap(BadInput):
