@@ -1,4 +1,4 @@
-"""normbench: the experiments of three normalization papers, reproduced, judged and open to any normalizer.
+"""normbench: the experiments of papers on normalization, reproduced, judged and open to any normalizer.
 
 The Python API is `create_norm`, `epoch`, `swap`, `LSTM`, `GRU`, `load_torch`, `load_model` and `load_runs`. Each is
 imported at its first use, because importing torch and pandas is slow, and `pip install normbench` alone brings neither.

@@ -25,6 +25,7 @@ EPILOG = """examples:
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is stored is damaged; 5 busy elsewhere;
             6 a claim is what --fail-on names; 130 interrupted, resumable
 """
+SAME = {"--max-time": "--budget", "--budget": "--max-time"}  # of other commands: what a user may mean
 COMMANDS = {  # name: title. The function `command` of commands/NAME.py has the options
     "list": "list artifacts, models, norms, data sets",
     "train": "train one run by Hydra overrides; -m trains all combinations",
@@ -87,7 +88,7 @@ app = typer.Typer(cls=Commands, context_settings=SETTINGS, **PLAIN)
 def top(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="print the version")] = False
 ) -> None:
-    """Reproduce the experiments of three normalization papers and judge their claims; compare any normalizer."""
+    """Reproduce the experiments of papers on normalization and judge their claims; compare any normalizer."""
     if version:
         import normbench
 
@@ -114,7 +115,8 @@ def _line(error: Any, arguments: list[str]) -> str:
     called = " ".join(["normbench", *(word for word in arguments[:1] if word in COMMANDS)])
     if hasattr(error, "possibilities"):  # no such option
         options = [option for param in error.ctx.command.get_params(error.ctx) for option in param.opts]
-        return f"{error.option_name} is not an option of {called}.{did_you_mean(error.option_name, options)}"
+        name = SAME.get(error.option_name, error.option_name)
+        return f"{error.option_name} is not an option of {called}.{did_you_mean(name, options)}"
     if not (hasattr(error, "param") and error.message):
         return f"{error.format_message().removesuffix('.')}. ({called} --help)"
     # from the arguments and the command's signature: typer's messages and types differ between its versions

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,7 +90,8 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
 
 
 def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple[list[str], list[Adopted]]:
-    """Override words with each file in `norm=FILE,...` replaced by its normalizer's name, and the adopted normalizers.
+    """Override words with each file in `norm=FILE,...` and `norm.sites={SITE: FILE}` replaced by its normalizer's name,
+    and the adopted normalizers.
 
     Errors: those of `adopt`; a file together with a config_dir.
     """
@@ -108,6 +110,8 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
         choices = grammar.chosen([override], "norm")
         if any(map(user_code.is_normalizer_file, choices)):
             word = f"norm={','.join(map(named, choices))}"
+        for file in filter(user_code.is_normalizer_file, dict.fromkeys(grammar.chosen_at_sites([override]))):
+            word = re.sub(rf"(?<=[\s:'\"]){re.escape(file)}(?=[\s,}}'\"])", named(file), word)
         replaced.append(word)
     return replaced, [*adopted.values()]
 

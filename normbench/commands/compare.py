@@ -165,6 +165,7 @@ def command(
     ]
     if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
+    pairs = [(task, _about(task, question, compared)) for task in compared]
     if over and (level or form == "csv"):
         raise BadInput("--level and --form csv have no meaning beside --over.")
     if over:
@@ -172,15 +173,15 @@ def command(
     elif form == "svg":
         raise BadInput("--form svg needs --over: it is the performance profile of several tasks.")
     elif form:
-        print(paper_table.paper_table([_compare(task, question) for task in compared], form), end="")
+        print(paper_table.paper_table([_compare(*pair) for pair in pairs], form), end="")
     elif as_json:
-        answers = [_compare(task, question) for task in compared]
+        answers = [_compare(*pair) for pair in pairs]
         say_json([{**describe.as_json(c), "beside": paper_references.as_rows(c)} for c in answers])
     elif len(compared) > MOST_TASKS and not question:
         _overview(compared, console, format.repeated(results, config_dir))
     else:
-        for task in compared:
-            show(_compare(task, question), filters, console, results, config_dir)
+        for pair in pairs:
+            show(_compare(*pair), filters, console, results, config_dir)
 
 
 def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) -> None:
@@ -220,6 +221,13 @@ def has_curves(task: groups.Task) -> bool:
 
 def _compare(task: groups.Task, question: Mapping[str, str]) -> Comparison:
     return answer.compare(task, Question.of(task, question))
+
+
+def _about(task: groups.Task, question: Mapping[str, str], tasks: Sequence[groups.Task]) -> Mapping[str, str]:
+    """The question without the keys of `by` in which the runs of other tasks differ, and those of this one do not."""
+    elsewhere = {key for other in tasks for key in other.differing}
+    by = [key for key in question.get("by", "").split(",") if key in task.differing or key not in elsewhere]
+    return {**question, "by": ",".join(by)}
 
 
 def filters_of(task: groups.Task) -> list[str]:

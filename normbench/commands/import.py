@@ -14,6 +14,7 @@ from rich.console import Console
 from normbench.commands import format, terminal
 from normbench.commands.options import Json, Results, argument, flag, option
 from normbench.commands.terminal import say
+from normbench.compare.metrics import Metric, guessed
 from normbench.draw.text import format_seeds
 from normbench.errors import BadInput, NormbenchError
 from normbench.files.reading import place
@@ -26,6 +27,7 @@ EPILOG = """examples:
   normbench import mlruns --as mine --yes               MLflow's files, or mlflow.db
   normbench import ~/.cache/huggingface/trackio/PROJECT.db --as mine --yes
   normbench import logs/ more/ --as mine --yes          all there is as this name: an import replaces an earlier one
+  normbench import runs.csv --as mine --yes             one table of all runs: norm,seed,step,train_loss,val_loss
   normbench import runs.csv --as mine --map map.yaml    a map says what is run, arm, seed, step, split and metric
   normbench import --list                               what was imported
   normbench compare imported/mine --metric loss --split valid
@@ -97,7 +99,8 @@ def _import(
     try:
         read = imports.read(paths, name, imports.read_map(map_file) if map_file else None)
     except imports.guess.OpenMap as error:
-        say(console, f"guessed so far; save it, take the # from an answer, and use it with --map FILE:\n{error.draft}")
+        change = "take the # from an answer" if "\n##" in error.draft else "change it"
+        say(console, f"guessed so far; save it, {change}, and use it with --map FILE:\n{error.draft}")
         raise
     notes = [*_found(read), *read.notes]
     say(console, "\n".join(notes))
@@ -158,8 +161,13 @@ def _found(read: Any) -> list[str]:
         f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
     ]
     facts = first.config["import"]["metrics"]
-    if open_ := [metric for metric in facts if not facts[metric].get("goal")]:
-        lines.append(f"  which way {', '.join(open_)} is better is not declared (goal: min or max in a map): no winner")
+    undeclared = [guessed(Metric(name, rising=None)) for name in facts if not facts[name].get("goal")]
+    if by_name := [f"{metric.name} ({metric.better})" for metric in undeclared if metric.guessed]:
+        lines.append(f"  which way is better, by the name alone: {', '.join(by_name)}; judge asks for --better")
+    if undirected := [metric.name for metric in undeclared if not metric.guessed]:
+        lines.append(
+            f"  which way {', '.join(undirected)} is better is not declared (goal: min or max in a map): no winner"
+        )
     counted: Counter[str] = sum((Counter(run.config["import"]["counted"]) for run in read.runs), Counter())
     lines += [f"  {counted[key]} {what}" for key, what in COUNTED.items() if counted[key]]
     ends = {run.steps for run in read.runs if run.status == "done"}

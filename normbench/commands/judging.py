@@ -87,14 +87,15 @@ class Judging(options.Answering):
 
 
 def print_verdicts(claims: Sequence[Verdict], console: Console) -> None:
-    """Print each claim with its verdict and answer: a line of a pipe, which keeps commands in it whole."""
+    """Print each claim with its verdict and answer, on a terminal what is beside it below; in a pipe all is a line."""
     from normbench.papers.page import ClaimText
 
+    mark = "\n" if console.is_terminal else "; "
     width = max((len(claim.id) for claim in claims), default=0)
     for claim in claims:
         text = ClaimText.of(claim)
         verdict = (claim.verdict, COLOURS.get(text.news, ""))
-        line = Text.assemble(verdict, visible(f" – {claim.statement}: {text.in_full}"))
+        line = Text.assemble(verdict, visible(f" – {claim.statement}: "), mark.join(map(visible, text.pieces)))
         say_under(console, f"{claim.id:<{width}}  ", line)
     if claims:
         say(console, "")

@@ -80,7 +80,7 @@ ConfigDir = Annotated[
 ]
 Json = Annotated[bool, flag("--json", "print the answer as JSON; progress goes to standard error")]
 Form = Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")]
-RunName = Annotated[str, argument("a run's id, the beginning of one, or a run's directory")]
+RunName = Annotated[str, argument("a run's id (normbench status FILTER), the beginning of one, or a run's directory")]
 Filters = Annotated[
     list[str],
     argument(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from normbench.commands import format
-from normbench.commands.options import Json, Results
+from normbench.commands.options import Filters, Json, Results
 from normbench.commands.terminal import console, say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
@@ -19,6 +19,9 @@ from normbench.runs.table import Runs
 
 EPILOG = """examples:
   normbench status
+  normbench status model=mnist_mlp norm=layer           these runs one by one, with their ids, for show and weights
+
+filters are those of normbench compare.
 
 --json prints, shortened:
   {"runs": [{"id": "3a228e1c3403", "experiment": "adhoc", "arm": "mnist_mlp-none", "seed": 1, "status": "done",
@@ -28,13 +31,17 @@ EPILOG = """examples:
 MOST_RUNS = 40
 
 
-def command(results: Results, as_json: Json = False) -> None:
-    """Print the counts of each experiment and configuration, then each unfinished run."""
+def command(filters: Filters, results: Results, as_json: Json = False) -> None:
+    """Print the counts of each experiment and configuration, then each unfinished run; or the runs that fit."""
     stored = Runs(results)
-    runs = [{**entry(run), "label": text} for run, text in zip(stored.raw, labels(stored.raw), strict=True)]
+    listed = configuration.select(filters, stored.heads) if filters else stored.raw
+    runs = [{**entry(run), "label": text} for run, text in zip(listed, labels(listed), strict=True)]
     if as_json:
         return say_json({"runs": runs})
     printed, counts = console(), defaultdict[tuple[str, str], Counter[str]](Counter)
+    if filters:
+        cells = [(run["id"], run["experiment"], run["label"], str(run["seed"]), run["status"]) for run in runs]
+        return show_rows(printed, ("run", "experiment", "configuration", "seed", "status"), cells)
     for run in runs:
         if run["id"]:  # else it is a folder that cannot be listed
             counts[run["experiment"], run["label"]][run["status"]] += 1

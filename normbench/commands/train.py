@@ -41,12 +41,16 @@ from normbench.stats.series import exploded, final
 EPILOG = """examples:
   normbench train model=mnist_mlp norm=layer 'norm.sites=[hidden,logits]' optim.lr=3e-4 train.epochs=10
   normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
+  normbench train model=char_lm 'norm.sites={block.*.attention: layer, block.*.mlp: layer, final: my_norm.py}'
   normbench train model=convnet 'norm.sites={conv: group, conv.weight: weight_standardization}'
   normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
   normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   your own file
   normbench train model=mnist_mlp norm=batch --cfg job  print the whole configuration as YAML
   normbench train -m model=mnist_mlp norm=none,layer --dry-run      list the runs with their ids
+
+norm.sites says where normalizers stand: at the model's default sites (null), at those of a list, or at those of a map,
+each its own. A site that a list or a map leaves out has none.
 
 --json prints, shortened:
   {"runs": [{"id": "3a228e1c3403", "label": "norm=none", "seed": 1, "status": "done", "steps": 12, "reason": "",
@@ -163,7 +167,8 @@ class Train(options.Answering):
         The choices are stored below the results, once the words are valid; in a temporary folder if nothing is trained.
         """
         overrides = grammar.parse(self.words)
-        if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
+        names = [*grammar.chosen(overrides, "norm"), *grammar.chosen_at_sites(overrides)]
+        if not any(map(user_code.is_normalizer_file, names)):
             yield self.words, self.config_dir
             return
         from normbench.battery.adopt import in_words, keep  # imports torch
@@ -210,6 +215,13 @@ def _simpler(specs: Sequence[Spec]) -> Iterator[str]:
     """Normalizers that are others in runs of this size, with the number of runs."""
     for sentence, count in Counter(sentence for spec in specs for sentence in spec.simpler).items():
         yield f"note: {sentence} ({format.plural(count, 'run')})"
+    for name in dict.fromkeys(spec.config["norm"]["name"] for spec in specs if _stands_nowhere(spec)):
+        yield f"note: norm={name} stands nowhere: each site of norm.sites has another, a site that it leaves out none"
+
+
+def _stands_nowhere(spec: Spec) -> bool:
+    norm = spec.config["norm"]
+    return norm["name"] not in ("none", *(choice.name for choice in spec.sites.values())) and bool(norm["sites"])
 
 
 def _remarks(specs: Sequence[Spec], stored: Runs, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:

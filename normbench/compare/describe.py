@@ -32,6 +32,7 @@ from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.stats.statistics import REACH
 
 TUNED_EACH = " (each at its own best learning rate)"
+MOST_PAIRS = 6  # undecided ones by name
 NOT_LOGGED = "not logged"
 LOADED = 1.5  # slowest seed of an arm / fastest: above it, the machine was busy with other work too
 
@@ -118,7 +119,12 @@ def _open(differences: Sequence[Difference], unit: str) -> list[str]:
     pairs: dict[str, list[str]] = {}
     for d in differences:
         pairs.setdefault(because(d, unit), []).append(f"{d.first} against {d.second}")
-    return [f"{join(names)}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
+    return [f"{join(_few(names))}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
+
+
+def _few(pairs: Sequence[str]) -> Sequence[str]:
+    """The first pairs by name, the others by number."""
+    return [*pairs[:MOST_PAIRS], f"{len(pairs) - MOST_PAIRS} further pairs"] if len(pairs) > MOST_PAIRS + 1 else pairs
 
 
 def join(words: Sequence[str]) -> str:

@@ -40,11 +40,6 @@ def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
 
 def of_rows(title: str, heading: str, rows: Sequence[Sequence[str]], form: str) -> str:
     """A table of a header and rows, in LaTeX or Markdown."""
-    return (_latex if form == "latex" else _markdown)(title, heading, rows)
-
-
-def of_rows(title: str, heading: str, rows: Sequence[Sequence[str]], form: str) -> str:
-    """A table of a header and rows, in LaTeX or Markdown."""
     if form == "markdown":
         return typeset.markdown(title, heading, rows)
     aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left

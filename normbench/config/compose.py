@@ -111,8 +111,9 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
         names = [other for other in names if can_be_chosen(group, other, config_dir)]
         listing = ", ".join(names)
     if config_dir is None and group == "norm" and (user_code.is_normalizer_file(name) or Path(f"{name}.py").is_file()):
-        commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
-        listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
+        listing = (
+            "one's own: normbench train norm=FILE.py, 'norm.sites={SITE: FILE.py}', normbench battery --norm FILE.py"
+        )
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, names, listing)

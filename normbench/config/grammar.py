@@ -142,6 +142,13 @@ def chosen(overrides: Iterable[Override], group: str) -> list[str]:
     return [str(value.value()) for o in overrides if o.key_or_group == group for value in _values_of(o)]
 
 
+def chosen_at_sites(overrides: Iterable[Override]) -> list[str]:
+    """The names of normalizers in maps of norm.sites."""
+    values = [value.value() for o in overrides if o.key_or_group == "norm.sites" for value in _values_of(o)]
+    entries = [entry for sites in values if isinstance(sites, dict) for entry in sites.values()]
+    return [str(entry.get("name", "") if isinstance(entry, dict) else entry) for entry in entries]
+
+
 def _values_of(override: Override) -> list[Override]:
     """An override for each value of a sweep, else the one that it is."""
     if not override.is_sweep_override():

@@ -14,6 +14,7 @@ from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.files import reading
 from normbench.imports import guess, parts, runs, sources, tensorboard
+from normbench.imports.log import Question
 from normbench.imports.map_keys import Map
 from normbench.runs.run import Run
 
@@ -51,6 +52,8 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
     except NormbenchError as error:
         if not guessed.keys:
             raise
+        if isinstance(error, Question):
+            guessed.questions.append(error)
         raise guess.OpenMap(error, guess.draft(guessed)) from None
     left_out = [f"{key} is left out: it has no series of the map" for key in empty]
     return Read(records, guessed.map, guessed.keys, [*_notes(logs), *guessed.notes, *left_out])

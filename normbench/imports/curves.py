@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normbench.imports.log import refuse
+from normbench.imports.log import Question, refuse
 from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.run import HIGHEST, LARGEST
@@ -63,10 +63,10 @@ def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.n
     if map.blank == "diverged":
         valid = np.ones(len(value), dtype=bool)
     elif not valid.all() and map.blank is None and part.log.source not in SPARSE:
-        raise refuse(
-            part.log.file["path"],
-            f"{np.sum(~valid)} values of '{name}' are blank. Write `blank: missing` into the map if they were not "
-            "logged, `blank: diverged` if they were NaN.",
+        raise Question(
+            f"{part.log.file['path']}: {np.sum(~valid)} values of '{name}' are blank. Write `blank: missing` into the "
+            "map if they were not logged, `blank: diverged` if they were NaN.",
+            "blank: missing",
         )
     value = np.where(np.abs(value) > LARGEST, np.copysign(np.inf, value), value)[valid]
     if clocks is None:
@@ -127,10 +127,10 @@ def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) ->
         raise refuse(where, f"step {step[place]} comes after {step[place - 1]}, and repeats: refuse is in the map.")
     again = np.flatnonzero(back & (step <= step[0]))
     if len(again):
-        raise refuse(
-            where,
-            f"step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one that was "
-            "begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
+        raise Question(
+            f"{where}: step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one "
+            "that was begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
+            "repeats: last",
         )
     # A step that comes again takes back whatever was logged before it at this step or later.
     never = np.iinfo(np.int64).max

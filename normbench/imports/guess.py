@@ -14,28 +14,31 @@ import yaml
 
 from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
-from normbench.imports.log import Log, refuse
-from normbench.imports.map_keys import Label, Labels, Map
+from normbench.imports.log import Log, Question, refuse
+from normbench.imports.map_keys import Label, Labels, Long, Map, text
 from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "trackio": "key", "mlflow": "key"}
+TABLES = ("csv", "parquet", "jsonl", "keras")  # which may have several runs
 STORES = ("trackio", "mlflow")  # which have ids, configurations and a step of every value
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
-ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|_s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
+ARMS = (r"([^/]+?)(?:[-_]?seed[-_= ]?\d+|[-_]s\d+)(?:$|/)", r"(?:^|/)(?:[-_]?seed[-_= ]?\d+)/([^/]+)", r"^([^/]+)")
+COLUMN_OF_RUN = r"^(?P<arm>.+?)[-_ ]?(?:seed|s)?[-_ ]?(?P<seed>\d+)$"
+STEP_NOTE = "the clock is _step, W&B's count of the calls of log: a step is no update"
+NUMBERED = r"""  seed: {path: '(\d+)$'}
+  arm: {path: '^(.+?)[-_/ ]?\d+$'}
+"""
 NO_ARM = re.compile(r"version_\d+|logs?|tb|tensorboard|lightning_logs|metrics|history|results?|training_log|progress|")
+RUNS = ("seed", "run", "run_id", "trial")  # columns that name a run, if they are numbers, too
+OF_ROWS = ("metric", "variable", "measure", "tag", "key")  # columns of the long form, a row for each metric
 MANY = 100  # series that nobody has chosen
 SHOWN = 8  # names in a line
 
 
-class Question(BadInput):
-    """What cannot be guessed. `answer`: lines of a map with an answer; `series`: of a question for splits, all."""
-
-    def __init__(self, message: str, answer: str = "", series: Sequence[Mapping[str, Any]] = ()) -> None:
-        super().__init__(message)
-        self.answer, self.series = answer, series
+Facts = Mapping[tuple[str, str], str]  # by kind of place and name: a setting
 
 
 class OpenMap(BadInput):
@@ -74,8 +77,12 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
     folders = _split_folders(source, logs)
     if not map.source:
         guess.add("source", source)
-    if map.run is None and not map.columns:
-        guess.add("run", _run(source, logs, folders))
+    if not (map.columns or map.run or map.series) and _has_a_column_a_run(source, logs):
+        guess.add("columns", COLUMN_OF_RUN)
+    if map.run is None and not guess.map.columns:
+        if not (map.long or map.series) and (long := _long_form(source, logs)):
+            guess.add("long", long)
+        guess.add("run", _run(source, logs, folders, guess.map.long))
     all_parts = parts(logs, guess.map)
     if not map.series and (series := guess.ask(lambda: _series(all_parts, folders, guess))):
         guess.add("series", series)
@@ -139,12 +146,12 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
     return sorted(split_folders)
 
 
-def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
+def _run(source: str, logs: Sequence[Log], folders: Sequence[str], long: Long | None) -> Any:
     """The tool's id, or the path; of a folder for each split what is before it."""
     if source in ("wandb", *STORES):
         return "run_id"
     if not folders:
-        return "path"
+        return _run_columns(source, logs, long) or "path"
     if alone := [log for log in logs if log.path in folders]:
         raise refuse(
             alone[0].file["path"],
@@ -153,6 +160,88 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str]) -> Any:
     if all(folder.lower() in SPLITS for folder in folders):
         return {"path": FOLDER}
     return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
+
+
+def _long_form(source: str, logs: Sequence[Log]) -> dict[str, str]:
+    """The columns of names and values of a table with a row for each metric, or for each split of one metric."""
+    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
+        return {}
+    table = logs[0].tables[0]
+    for name in (name for name in table.column_names if _is_text(table, name)):
+        series = [other for other in table.column_names if not _names_a_run(table, other) and not is_clock(other)]
+        if name.lower() in OF_ROWS and "value" in series:
+            return {"name": name, "value": "value"}
+        if all(map(split_of, _texts(table, name))) and len(series) == 1 and not split_of(series[0]):
+            return {"name": name, "value": series[0]}
+    return {}
+
+
+def _run_columns(source: str, logs: Sequence[Log], long: Long | None) -> list[str]:
+    """The columns that tell the runs of one table apart: with them, and without none of them, each step comes once.
+
+    None where two choices divide the rows differently, or where a row is of a metric or of a split that is not known.
+    """
+    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
+        return []
+    table, of_row = logs[0].tables[0], [long.name] if long else []
+    texts = [name for name in table.column_names if _is_text(table, name) and name not in of_row]
+    if any(name.lower() in OF_ROWS or all(map(split_of, _texts(table, name))) for name in texts):
+        return []
+    clocks = [*(name for name in table.column_names if name.lower() in CLOCKS), *of_row]
+    named = [name for name in table.column_names if _names_a_run(table, name) and name not in of_row]
+    named = [name for name in named if not clocks or _count(table, [name]) < table.num_rows]
+    if _is_once(table, clocks) or not _is_once(table, [*named, *clocks]):
+        return []
+    kept, otherwise = _fewest(table, named, clocks), _fewest(table, named[::-1], clocks)
+    counts = {_count(table, columns) for columns in (kept, otherwise, {*kept, *otherwise})}
+    return kept if len(counts) == 1 else []
+
+
+def _names_a_run(table: Any, name: str) -> bool:
+    last = re.split(r"[./]", name.lower())[-1]
+    return last in RUNS or is_setting(name) or _is_text(table, name)
+
+
+def _has_a_column_a_run(source: str, logs: Sequence[Log]) -> bool:
+    """Whether all columns of a table but its clock are ARM_SEED, and two arms or more have the same seeds."""
+    if source not in TABLES or len(logs) > 1:
+        return False
+    names = [name for table in logs[0].tables for name in table.column_names if not is_clock(name)]
+    matches = [match for name in names if (match := re.search(COLUMN_OF_RUN, name)) and not split_of(name)]
+    seeds: dict[str, set[str]] = defaultdict(set)
+    for match in matches:
+        seeds[match["arm"]].add(match["seed"])
+    alike = len({frozenset(of_arm) for of_arm in seeds.values()}) == 1
+    return len(matches) == len(names) and len(seeds) > 1 and alike and len(matches) > len(seeds)
+
+
+def _fewest(table: Any, names: Sequence[str], clocks: Sequence[str]) -> list[str]:
+    kept = [*names]
+    for name in names:
+        rest = [other for other in kept if other != name]
+        if _is_once(table, [*rest, *clocks]):
+            kept = rest
+    return kept
+
+
+def _is_once(table: Any, columns: Sequence[str]) -> bool:
+    """Whether no value of a series has the same columns as another one; a blank is none."""
+    series = [table.filter(table.column(name).is_valid()) for name in table.column_names if split_of(name)]
+    return all(_count(rows, columns) == rows.num_rows for rows in series or [table])
+
+
+def _count(table: Any, columns: Collection[str]) -> int:
+    """How many different rows these columns have."""
+    return int(table.group_by([*columns]).aggregate([]).num_rows) if columns else min(table.num_rows, 1)
+
+
+def _is_text(table: Any, name: str) -> bool:
+    _, numbers, others = as_numbers(table.column(name))
+    return bool(others.any() and not numbers.any() and not is_clock(name))
+
+
+def _texts(table: Any, name: str) -> list[str]:
+    return [str(value) for value in table.column(name).unique().to_pylist() if value is not None]
 
 
 def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list[dict[str, Any]]:
@@ -180,7 +269,8 @@ def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list
     key = NAMED.get(source, "column")
     for name, splits in taken.items():
         if split_of(name) or splits == {"train"}:
-            series.append({key: name, "split": split_of(name) or "train", "metric": bare(name)})
+            metric = guess.map.long.value if guess.map.long and name.lower() in SPLITS else bare(name)
+            series.append({key: name, "split": split_of(name) or "train", "metric": metric})
         else:
             series.append({key: name, "split": {"path": "([^/]+)$", **renames}, "metric": name})
     return series
@@ -216,6 +306,14 @@ def _splits(
 def _no_series(parts: Sequence[Part], unsplit: Sequence[str], lines: Sequence[str]) -> Question:
     """Why no series can be taken: of the first columns, or of all."""
     key = NAMED.get(parts[0].log.source, "column")
+    if unsplit and parts[0].groups:
+        runs = [{"column": "*", "split": "valid", "metric": "loss"}]
+        return Question(
+            f"{_names(unsplit)} are runs: of which split and metric? Write them into a map, such as series: "
+            "[{column: '*', split: valid, metric: loss}]",
+            as_yaml({"series": runs}),
+            runs,
+        )
     if unsplit:
         return Question(
             f"no series names its split: {_names(unsplit)}. Write them into a map, such as series: "
@@ -270,9 +368,14 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
         return {clock: {key: clock} for clock in (("step", "epoch") if both else ("step",))}
     if len(clock_columns) == 1 and not chart:
         ((name, clock),) = clock_columns.items()
+        tables = [part.table for part, _ in named]
+        if "_step" in columns and any(_repeats(part.table, series, name) for part, series in named):
+            guess.notes.append(f"{name} has several values of a series: {STEP_NOTE}")
+            both = clock == "epoch" and all(_has_epochs(table, "_step", name) for table in tables)
+            return {"step": {key: "_step"}, **({"epoch": {key: name}} if both else {})}
         return {clock: {key: name}}
     if not clock_columns and not tool_clocks and "_step" in columns and not chart:
-        guess.notes.append("the clock is _step, W&B's count of the calls of log: a step is no update")
+        guess.notes.append(STEP_NOTE)
         return {"step": {key: "_step"}}
     candidates = sorted({*clock_columns, *(columns & {"_step"})})
     rows: Counter[tuple[str, str]] = Counter()
@@ -290,12 +393,21 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     )
 
 
-def _has_epochs(table: Any) -> bool:
+def _has_epochs(table: Any, step: str = "step", epoch: str = "epoch") -> bool:
     """Whether an epoch stands beside each step."""
-    if not {"step", "epoch"} <= {*table.column_names}:
+    if not {step, epoch} <= {*table.column_names}:
         return False
-    (_, steps, _), (_, epochs, _) = (as_numbers(table.column(name)) for name in ("step", "epoch"))
+    (_, steps, _), (_, epochs, _) = (as_numbers(table.column(name)) for name in (step, epoch))
     return bool((epochs | ~steps).all())
+
+
+def _repeats(table: Any, series: str, clock: str) -> bool:
+    """Whether a series has several values at one place of a clock."""
+    if not {series, clock} <= {*table.column_names}:
+        return False
+    (_, values, _), (places, valid, _) = (as_numbers(table.column(name)) for name in (series, clock))
+    logged = places[values & valid]
+    return len({*logged.tolist()}) < len(logged)
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -308,11 +420,13 @@ def _labels(all_parts: Sequence[Part], map: Map, folders: Sequence[str], guess: 
     if not runs:
         return {}  # which the reader of runs refuses
     paths = {key: _run_path(parts[0].log.path, folders) for key, parts in runs.items()}
+    facts = {key: _facts(parts, map) for key, parts in runs.items()}
     guessed: dict[str, Any] = {}
     if labels.seed is None and "seed" not in given:
-        guessed["seed"] = guess.ask(lambda: _seed(runs, paths))
-    if labels.arm is None and "arm" not in given:
-        guessed["arm"] = guess.ask(lambda: _arm(runs, paths, labels))
+        guessed["seed"] = guess.ask(lambda: _seed(runs, paths, facts))
+    is_numbered = any(question.answer == NUMBERED for question in guess.questions)  # whose answer has both
+    if labels.arm is None and "arm" not in given and not is_numbered:
+        guessed["arm"] = guess.ask(lambda: _arm(runs, paths, facts, labels))
     return {key: label for key, label in guessed.items() if label}
 
 
@@ -321,18 +435,22 @@ def _run_path(path: str, folders: Sequence[str]) -> str:
     return before if last in folders else path
 
 
-def _facts(parts: Sequence[Part]) -> dict[tuple[str, str], str]:
+def _facts(parts: Sequence[Part], map: Map) -> dict[tuple[str, str], str]:
+    """Configuration and hyperparameters of a run; of a table with several runs its columns with one value."""
     facts: dict[tuple[str, str], str] = {}
+    run_columns = map.run if isinstance(map.run, tuple) else ()
     for part in parts:
+        for name in part.table.column_names if run_columns else ():
+            if (name in run_columns or _is_text(part.table, name)) and len(part.table.column(name).unique()) == 1:
+                facts["column", name] = text(part.table.column(name)[0].as_py())
         kind = "hparam" if part.log.source == "tensorboard" else "config"
         facts |= {(kind, key): str(value) for key, value in part.log.config.items()}
     return facts
 
 
-def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
+def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], facts: Mapping[str, Facts]) -> Any:
     """By path, configuration or column; where a run has several they agree. A run alone needs none."""
     by_path = {key: seed_of(path) for key, path in paths.items()}
-    facts = {key: _facts(parts) for key, parts in runs.items()}
     shared = set.intersection(*map(set, facts.values()))
     places = sorted(place for place in shared if place[1].rpartition(".")[2].rpartition("/")[2].lower() == "seed")
     for key in runs:
@@ -343,24 +461,27 @@ def _seed(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str]) -> Any:
     if places:
         return {places[0][0]: places[0][1]}
     if all(by_path.values()) and len({*paths.values()}) >= len(runs):
-        return {"path": r"(?:seed[-_= ]?|_s(?=\d+(?:$|/)))(\d+)"}
+        return {"path": r"(?:seed[-_= ]?|[-_]s(?=\d+(?:$|/)))(\d+)"}
     if all("seed" in part.table.column_names for parts in runs.values() for part in parts):
         return {"column": "seed"}
     if len(runs) == 1:
         return "none"  # no other run is its pair
     lacking = [key for key, seed in by_path.items() if not seed]
     example = (lacking or [*runs])[0]
+    if all(re.search(r"\D\d+$", path) for path in paths.values()):
+        raise Question(f"runs differ in the number at their ends, such as {example}: is it the seed?", NUMBERED)
     raise Question(
         f"{len(lacking)} of {len(runs)} runs name no seed, such as {example}. Write labels: {{seed: ...}} into the "
-        "map: {path: 'REGEX(\\d+)'}, {config: KEY}, count (numbers them), none (no two share one).",
+        "map: {path: 'REGEX(\\d+)'}, {column: NAME}, {config: KEY}, count (numbers them), none (no two share one).",
         "  seed: none",
     )
 
 
-def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: Labels) -> dict[str, str]:
+def _arm(
+    runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], facts: Mapping[str, Facts], labels: Labels
+) -> dict[str, str]:
     """The part of the path, or the one setting, that differs; what differs in the same way is the same."""
     used = {label.place for label in (labels.control, *(labels.axes or {}).values()) if label}
-    facts = {key: _facts(parts) for key, parts in runs.items()}
     values: dict[tuple[str, str], tuple[str, ...]] = {}
     for place in sorted({*chain(*facts.values())} - used):
         if place[1].rpartition(".")[2].rpartition("/")[2].lower() != "seed":
@@ -385,10 +506,12 @@ def _arm(runs: Mapping[str, Sequence[Part]], paths: Mapping[str, str], labels: L
         return {"path": pattern}
     if places[0][0] != "path" and len({values.get(place) for place in places}) == 1:
         return dict(places[:1])
+    settings = [kind for kind, _ in places if kind != "path"]
     could = " or ".join(" ".join(place).strip() for place in places[:8])
     answers = [f"{kind}: {name}" if name else "path: 'REGEX'" for kind, name in places]
     raise Question(
-        f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map.",
+        f"runs differ in {could}: which is the arm? Write labels: {{arm: ...}} into the map"
+        f"{', and the others as axes: {NAME: {' + settings[0] + ': KEY}}' if settings else ''}.",
         "\n".join(f"  arm: {{{answer}}}" for answer in answers[:SHOWN]),
     )
 

@@ -37,6 +37,14 @@ class Log:
     restarts: Sequence[int] = ()
 
 
+class Question(BadInput):
+    """What cannot be guessed. `answer`: lines of a map with an answer; `series`: of a question for splits, all."""
+
+    def __init__(self, message: str, answer: str = "", series: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.answer, self.series = answer, series
+
+
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and texts have no `${`."""
     entries: dict[str, Any] = {}

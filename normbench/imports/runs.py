@@ -129,7 +129,8 @@ def value(label: Label, parts: Sequence[Part], role: str) -> str:
     texts = {label.rename(value): None for value in _values(label, parts, role)}
     if len(texts) != 1:
         several = " and ".join(sorted(texts)[:3]) or "no value"
-        raise refuse(f"run {parts[0].key}", f"{role} has {several} by {label.place[0]}: {label.place[1]}.")
+        hint = " What makes one run? Write run: [COLUMNS] into the map." if texts and label.column else ""
+        raise refuse(f"run {parts[0].key}", f"{role} has {several} by {label.place[0]}: {label.place[1]}.{hint}")
     return checked(next(iter(texts)), role, parts[0].key)
 
 

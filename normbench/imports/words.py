@@ -22,7 +22,7 @@ DEVIATION = r"(?<!std[^A-Za-z])(?<!abs[^A-Za-z])(?<!standard[^A-Za-z])"  # what 
 WORD = "|".join(sorted(SPLITS, key=len, reverse=True)).replace("dev", f"{DEVIATION}dev")
 SPLIT = re.compile(rf"(?:^|(?<=[^A-Za-z]))({WORD})(?=$|[^A-Za-z])", re.IGNORECASE)
 FOLDER = rf"^(.+?)(?:/(?:{'|'.join(sorted(SPLITS, key=len, reverse=True))}))?$"  # of a path, what is not the split
-SEED = re.compile(r"[-_./ ]?seed[-_= ]?(\d+)|_s(\d+)(?=$|/)", re.IGNORECASE)
+SEED = re.compile(r"[-_./ ]?seed[-_= ]?(\d+)|[-_]s(\d+)(?=$|/)", re.IGNORECASE)
 
 
 def is_clock(name: str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
 from normbench.errors import BadInput, unknown
+
+MOST = 12  # names in an error
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -43,7 +46,9 @@ def match_patterns(
         hits = [path for path in paths if matches(pattern, path)]
         if not hits:
             prefixes = {path.rsplit(".", i)[0] for path in paths for i in range(path.count(".") + 1)}
-            raise unknown(f"{place}: {model} has no {noun} '{pattern}'.", pattern, sorted(prefixes))
+            shapes = [*dict.fromkeys(re.sub(r"\.\d+(?=\.|$)", ".*", path) for path in paths)]
+            listing = f"it has {', '.join(shapes)}" if len(shapes) <= MOST < len(prefixes) else ""
+            raise unknown(f"{place}: {model} has no {noun} '{pattern}'.", pattern, sorted(prefixes), listing)
         for path in hits:
             other = chosen.setdefault(path, pattern)
             if other != pattern and _specificity(other) == _specificity(pattern):

@@ -97,8 +97,13 @@ class ClaimText:
     @property
     def in_full(self) -> str:
         """The evidence, and what would decide where something is open."""
+        return "; ".join(self.pieces)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The same, one by one."""
         more_runs = f"{self.suggestion}: {self.command}" if self.command else self.suggestion
-        return "; ".join(filter(None, [self.evidence, more_runs]))
+        return [*filter(None, [self.answer, *describe.besides(self.claim), self.claim.compared, more_runs])]
 
     @property
     def rules(self) -> list[str]:

@@ -364,7 +364,7 @@ def named(name: str, results: Path) -> Run:
     if not run_id and runs.notes:
         raise Failed(runs.notes[0])  # it may be in there
     if not run_id:
-        raise BadInput(f"no run {name or repr(name)} below {results}. (normbench status)")
+        raise BadInput(f"no run {name or repr(name)} below {results}. (normbench status FILTER lists ids)")
     run = runs.load([run_id])[run_id]
     if run.status in FINISHED and not run.records:
         run = replace(run, status="damaged", reason="it has no records")

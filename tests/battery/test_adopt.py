@@ -167,6 +167,20 @@ def test_an_option_of_a_file_is_declared_in_its_yaml(tmp_path: Path) -> None:
         plan.train_specs(words, False, conf)
 
 
+@pytest.mark.parametrize("text", ["{hidden: layer, logits: PATH}", "{hidden: layer,logits: {name: 'PATH'}}"])
+def test_a_file_at_a_single_site_gets_its_name(text: str, tmp_path: Path) -> None:
+    mine, conf = tmp_path / "mine.py", tmp_path / "own"
+    mine.write_text("from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        return x\n")
+    sites = text.replace("PATH", str(mine))
+    words, (adopted,) = adopting.in_words(["model=mnist_mlp", "data=digits", f"norm.sites={sites}"], None, conf)
+    assert words[2] == f"norm.sites={text.replace('PATH', 'mine')}" and adopted.name == "mine"
+    (spec,) = plan.train_specs(words, False, conf)
+    logits = spec.config["norm"]["sites"]["logits"]
+    assert logits in ("mine", {"name": "mine"}) and spec.config["norm"]["sites"]["hidden"] == "layer"
+    with pytest.raises(NormbenchError, match="is a file: leave out --config-dir"):
+        adopting.in_words([f"norm.sites={sites}"], conf, tmp_path / "none")
+
+
 def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(CENTRE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))

@@ -168,6 +168,27 @@ def test_status_tells_runs_by_what_differs(results: Path, command: Run) -> None:
     assert {run["label"] for run in runs} == {f"model=mnist_mlp norm={norm}" for norm in ("none", "layer", "batch")}
 
 
+def test_status_lists_the_runs_that_fit_with_their_ids(results: Path, command: Run) -> None:
+    output = command("status", "norm=layer", "seed=2", "--results", str(results))
+    header, line = output.splitlines()
+    assert header.split() == ["run", "experiment", "configuration", "seed", "status"] and line.split()[-1] == "done"
+    run = line.split()[0]
+    assert f"id: {run}" in command("show", run, "--results", str(results))
+    (entry,) = json.loads(command("status", "norm=layer", "seed=2", "--json", "--results", str(results)))["runs"]
+    assert entry["id"] == run and entry["seed"] == 2
+    assert "Did you mean" in command("status", "norm=layr", "--results", str(results), code=2)
+
+
+def test_a_key_that_tells_arms_apart_in_one_task_does_not_hide_the_others(results: Path, command: Run) -> None:
+    for lr in ("0.1", "0.2"):
+        fake.directory(
+            results / "runs", tiny.spec("norm=layer", "model.hidden_sizes=[9]", f"optim.lr={lr}", "train.epochs=3")
+        )
+    output = command("compare", "--by", "norm,optim.lr", "--results", str(results))
+    assert "\noptim.lr=0.2  1 " in output and "against none" in output and output.count("test NLL at the end") == 2
+    assert "by=optim.eps" in command("compare", "--by", "norm,optim.eps", "--results", str(results), code=2)
+
+
 def test_a_folder_that_cannot_be_looked_into_is_no_run(tmp_path: Path, command: Run) -> None:
     (tmp_path / "runs").write_text("mine")
     output = command("status", "--results", str(tmp_path))

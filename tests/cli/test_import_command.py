@@ -76,6 +76,25 @@ def test_an_open_question_shows_the_rest_of_the_map(tmp_path: Path, normbench: A
     assert normbench("import", str(tmp_path / "logs"), "--as", "mine", "--map", str(tmp_path / "map.yaml")) == 0
 
 
+@pytest.mark.parametrize(
+    ("metric", "says", "word"),
+    [("loss", "by the name alone: loss (lower)", "Winner: "), ("spread", "which way spread is better", "No winner")],
+)
+def test_a_direction_that_is_guessed_or_open_is_said(
+    metric: str, says: str, word: str, tmp_path: Path, normbench: Any, capfd: Any
+) -> None:
+    for arm in (1, 2):
+        for seed in range(1, 6):
+            write(tmp_path / "logs", f"a{arm}_s{seed}.csv", "1,9", f"2,{arm + arm * seed / 99}")
+    for path in (tmp_path / "logs").iterdir():
+        path.write_text(path.read_text().replace("loss", metric))
+    assert normbench("import", str(tmp_path / "logs"), "--as", "mine", "--yes") == 0
+    output = capfd.readouterr().out
+    assert says in output and ("no winner" in output) == (word == "No winner")
+    assert normbench("compare", "imported/mine", "--split", "valid", "--metric", metric) == 0
+    assert f"\n{word}" in capfd.readouterr().out
+
+
 def test_a_run_whose_curve_begins_later_is_named(tmp_path: Path, normbench: Any, capfd: Any) -> None:
     write(tmp_path / "logs", "ln_s1.csv", "350,2", "360,1")
     write(tmp_path / "logs", "ln_s2.csv", "0,2", "360,1")

@@ -11,7 +11,10 @@ import pytest
 from rich.console import Console
 
 from normbench.commands import data, doctor, terminal
+from normbench.commands.judging import print_verdicts
 from normbench.commands.terminal import say, show_rows
+from normbench.papers import published
+from normbench.papers.page import ClaimText
 
 COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
 ROWS = (
@@ -53,3 +56,17 @@ def test_long_lines_go_on_below_their_beginning(command: Callable[[Path], object
     assert max(map(len, [line for line in lines if "://" not in line])) <= 80
     at = next(number for number, line in enumerate(lines) if "book_corpus" in line)
     assert lines[at + 1].startswith(" " * 11) and lines[at + 1].split()
+
+
+def test_a_verdict_is_a_line_of_a_pipe_and_on_a_terminal_a_line_for_each_thing_beside_it() -> None:
+    path = Path(__file__).parents[2] / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
+    (claim,) = [claim for claim in published.read_verdicts(path).claims if claim.id == "LN-F4"]
+    pieces = ClaimText.of(claim).pieces
+    printed = {}
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=2000, color_system=None)
+        print_verdicts([claim], console)
+        printed[is_terminal] = console.file.getvalue()
+    assert len(pieces) > 2 and printed[False].count("\n") == 2 and "; ".join(pieces) in printed[False]
+    lines = [line.strip() for line in printed[True].strip().splitlines()]
+    assert lines[1:] == pieces[1:] and lines[0].endswith(pieces[0])

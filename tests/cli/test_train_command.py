@@ -196,6 +196,22 @@ def test_runs_that_an_interrupt_left_are_one_line(normbench, capfd, tmp_path: Pa
     assert "39 runs missing\n" in out and out.count(" missing") == 1 and " done " in out
 
 
+@pytest.mark.parametrize(
+    ("words", "is_noted"),
+    [
+        (("norm=layer", "norm.sites={logits: batch}"), True),
+        (("norm=layer", "norm.sites={hidden: layer, logits: batch}"), False),
+        (("norm=layer", "norm.sites={logits: {eps: 1e-3}}"), False),
+        (("norm=none", "norm.sites={logits: batch}"), False),
+        (("norm=layer", "norm.sites=[logits]"), False),
+        (("norm=layer",), False),
+    ],
+)
+def test_a_normalizer_that_no_site_has_is_noted(words: tuple[str, ...], is_noted: bool, normbench, capfd) -> None:
+    assert normbench("train", "-m", "--dry-run", "model=mnist_mlp", "data=digits", *words) == 0
+    assert ("note: norm=layer stands nowhere" in capfd.readouterr().out) == is_noted
+
+
 def test_a_plan_says_which_normalizer_is_another_one(normbench, capfd) -> None:
     for words in (["--dry-run"], []):
         assert normbench(*TINY, "-m", "norm=layer,ghost_batch", "seed=1,2", "train.batch_size=100", *words) == 0

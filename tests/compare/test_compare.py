@@ -43,6 +43,16 @@ def test_an_option_differs_only_among_runs_of_its_choice() -> None:
     assert "norm.momentum" in configuration.differing(configurations)
 
 
+@pytest.mark.parametrize(("count", "others"), [(4, 0), (9, 3)])
+def test_many_pairs_without_a_word_are_counted_not_all_named(count: int, others: int) -> None:
+    names = ("layer", "batch", "rms", "dyt", "derf", "group", "scale", "ada", "power")[:count]
+    c = asked([*sweep({"none": 0.3, "weight": 0.3}), *sweep(dict.fromkeys(names, 0.3), seeds=2)])
+    _, lines = describe.group_sentences(c.groups[0], c)
+    (line,) = [line for line in lines if "n = 2: no verdict" in line]
+    assert line.count(" against ") == count - others
+    assert (f" and {others} further pairs: undecided" in line) == (others > 0)
+
+
 def test_runs_of_other_code_with_one_configuration_are_told() -> None:
     runs = sweep({"none": 0.3, "layer": 0.2})
     copied = dataclasses.replace(runs[-1], id="a run of other code")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from normbench import imports
 from normbench.core.keys import read as read_keys
 from normbench.errors import NormbenchError
+from normbench.imports.guess import OpenMap
 from normbench.imports.map_keys import Map
 from normbench.runs.run import Run
 
@@ -154,6 +157,149 @@ def test_arms_that_differ_in_two_things_are_never_guessed(tmp_path: Path) -> Non
     assert {(run.arm, run.axes["optim.lr"]) for run in runs} == {("ln", 1), ("ln", 2), ("bn", 1)}
     with pytest.raises(NormbenchError, match="both"):
         read(tmp_path, labels={"arm": {"path": "^([a-z]+)/"}})
+
+
+def table(folder: Path, *columns: str, lr: str = "0.1", ends: int = 3, name: str = "all.csv") -> Path:
+    """Two arms, three seeds, `ends` steps, in one file; the columns of which a row has the values."""
+    lines = []
+    for norm in ("ln", "dyt"):
+        for seed in (1, 2, 3):
+            for step in range(1, ends + 1):
+                loss = step + 10 * seed
+                status = "warn" if step == 2 else "ok"
+                row = {"norm": norm, "seed": seed, "run": f"{norm}-{seed}", "lr": lr, "status": status}
+                row |= {"when": f"day {len(lines)}", "split": "val", "metric": "loss"}
+                lines.append(",".join(str(row[column]) for column in columns) + f",{step},{loss}")
+    return write(folder, name, *lines, head=",".join([*columns, "step", "val_loss"]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [("norm", "seed"), ("run", "norm", "seed"), ("norm", "seed", "lr"), ("status", "norm", "seed"),
+     ("norm", "status", "seed"), ("when", "norm", "seed")],
+)  # fmt: skip
+def test_a_table_with_the_runs_below_each_other_needs_no_map(columns: tuple[str, ...], tmp_path: Path) -> None:
+    runs = read(table(tmp_path, *columns))
+    assert sorted((run.arm, run.seed) for run in runs) == [(a, s) for a in ("dyt", "ln") for s in (1, 2, 3)]
+    assert [steps(run) for run in runs] == [[1, 2, 3]] * 6
+    assert {record["loss"] for run in runs if run.seed == 2 for record in run.records} == {21, 22, 23}
+
+
+def test_a_table_of_final_numbers_needs_none_either(tmp_path: Path) -> None:
+    rows = [f"{norm},{seed},0.{seed}" for norm in ("ln", "dyt") for seed in (1, 2, 3)]
+    runs = read(write(tmp_path, "final.csv", *rows, head="norm,seed,test_loss"))
+    assert sorted((run.arm, run.seed) for run in runs) == [(a, s) for a in ("dyt", "ln") for s in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("form", ["split", "metric"])
+def test_a_row_for_each_split_or_metric_is_the_long_form(form: str, tmp_path: Path) -> None:
+    names = {"split": ("train", "val"), "metric": ("train_loss", "val_loss")}[form]
+    value = {"split": "loss", "metric": "value"}[form]
+    rows = [f"{arm},{s},{n},{name},{n + s}" for arm in ("a", "b") for s in (1, 2) for n in (1, 2) for name in names]
+    runs = read(write(tmp_path, "all.csv", *rows, head=f"norm,seed,step,{form},{value}"))
+    assert [(run.arm, run.seed) for run in runs] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert sorted((r["split"], r["step"], r["loss"]) for r in runs[1].records) == [
+        ("train", 1, 3), ("train", 2, 4), ("valid", 1, 3), ("valid", 2, 4)
+    ]  # fmt: skip
+    two = [row + ",1" for row in rows]  # of which metric is a row of a split?
+    with pytest.raises(OpenMap):
+        read(write(tmp_path / "two", "all.csv", *two, head=f"norm,seed,step,{form},loss,acc"))
+
+
+def test_rows_with_the_train_loss_and_others_with_the_validation_loss_are_one_run(tmp_path: Path) -> None:
+    rows = [f"{arm},{s},{n},{v}" for arm in ("a", "b") for s in (1, 2) for n in (1, 2) for v in ("5,", ",6")]
+    path = write(tmp_path, "all.csv", *rows, head="norm,seed,step,train_loss,val_loss")
+    with pytest.raises(OpenMap, match="blank: missing") as caught:
+        read(path)
+    runs = read(path, **yaml.safe_load(re.sub(r"(?m)^#(?!#)", "", caught.value.draft)))
+    assert [(run.arm, run.seed, len([*run.records])) for run in runs] == [
+        ("a", 1, 4), ("a", 2, 4), ("b", 1, 4), ("b", 2, 4)
+    ]  # fmt: skip
+
+
+def test_a_configuration_in_each_line_of_json_names_the_runs(tmp_path: Path) -> None:
+    (path := tmp_path / "log.jsonl").write_text(
+        "".join(
+            f'{{"config": {{"norm": "{arm}", "seed": {s}}}, "step": {n}, "val_loss": {n}}}\n'
+            for arm in ("a", "b") for s in (1, 2) for n in (1, 2)
+        )
+    )  # fmt: skip
+    assert [(run.arm, run.seed) for run in read(path)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("columns", [("norm", "seed", "split"), ("norm", "seed", "metric"), ("seed",), ("lr", "seed")])
+def test_rows_of_splits_of_metrics_or_of_one_step_are_no_runs(columns: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(OpenMap, match=r"seed has 1 and 2 and 3 by column: seed.*run: \[COLUMNS\]"):
+        read(table(tmp_path, *columns))
+
+
+def test_a_run_that_was_resumed_under_another_id_is_not_two(tmp_path: Path) -> None:
+    rows = [f"{norm}{seed}{step > 2},{norm},{seed},{step},1" for norm in "ab" for seed in (1, 2) for step in (1, 2, 3)]
+    with pytest.raises(OpenMap):
+        read(write(tmp_path, "all.csv", *rows, head="run,norm,seed,step,val_loss"))
+
+
+def test_one_run_with_a_text_in_each_row_is_one(tmp_path: Path) -> None:
+    (run,) = read(write(tmp_path, "ln_s1.csv", "ok,1,3", "warn,2,2", "ok,3,1", head="status,step,val_loss"))
+    assert (run.seed, steps(run)) == (1, [1, 2, 3])
+
+
+def test_of_two_columns_that_differ_neither_is_guessed_as_the_arm(tmp_path: Path) -> None:
+    table(tmp_path, "norm", "seed", "lr", name="low.csv")
+    rows = (tmp_path / "low.csv").read_text().splitlines()
+    high = [row.replace(",0.1,", ",0.2,") for row in rows[1:]]
+    with pytest.raises(OpenMap, match="column lr or column norm") as caught:
+        read(write(tmp_path / "both", "all.csv", *rows[1:], *high, head=rows[0]))
+    assert "column: norm" in caught.value.draft and "axes: {NAME: {column: KEY}}" in str(caught.value)
+    labels = {"arm": {"column": "norm"}, "axes": {"lr": {"column": "lr"}}}
+    assert len({(run.arm, run.seed, run.axes["lr"]) for run in read(tmp_path / "both", labels=labels)}) == 12
+
+
+@pytest.mark.parametrize("form", ["{arm}_{seed}", "{arm}-seed{seed}", "{arm} s{seed}"])
+def test_a_table_with_a_column_a_run_asks_for_its_split_and_metric_alone(form: str, tmp_path: Path) -> None:
+    names = [form.format(arm=arm, seed=seed) for arm in ("ln", "dyt") for seed in (1, 2)]
+    path = write(tmp_path, "wide.csv", "1,5,6,7,8", "2,1,2,3,4", head=",".join(["step", *names]))
+    with pytest.raises(OpenMap, match="are runs: of which split and metric") as caught:
+        read(path)
+    uncommented = re.sub(r"(?m)^#(?!#)", "", caught.value.draft)
+    runs = read(path, **yaml.safe_load(uncommented))
+    assert [(run.arm, run.seed, losses(run)) for run in runs] == [
+        ("dyt", 1, [7, 3]), ("dyt", 2, [8, 4]), ("ln", 1, [5, 1]), ("ln", 2, [6, 2])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("head", ["step,loss_1,loss_2", "step,ln_1,dyt_2", "step,ln_1,ln_2,dyt_1,dyt_2,note"])
+def test_columns_that_are_no_rectangle_of_arms_and_seeds_are_no_runs(head: str, tmp_path: Path) -> None:
+    with pytest.raises(OpenMap, match="no series names its split"):
+        read(write(tmp_path, "a.csv", "1" + ",1" * head.count(","), head=head))
+
+
+def test_a_number_at_the_end_of_a_name_is_asked_for(tmp_path: Path) -> None:
+    for name in ("ln-0", "ln-1", "dyt-0", "dyt-1"):
+        write(tmp_path, f"{name}.csv", "1,0.5", "2,0.4")
+    with pytest.raises(OpenMap, match="number at their ends") as caught:
+        read(tmp_path)
+    answered = yaml.safe_load(re.sub(r"(?m)^#(?!#)", "", caught.value.draft))
+    runs = read(tmp_path, **answered)
+    assert [(run.arm, run.seed) for run in runs] == [("dyt", 0), ("dyt", 1), ("ln", 0), ("ln", 1)]
+
+
+def test_an_epoch_with_several_values_is_not_the_clock_beside_a_step(tmp_path: Path) -> None:
+    rows = ["0,0,9,", "1,0,8,", "2,0,,7", "3,1,6,", "4,1,5,", "5,1,,4"]
+    path = write(tmp_path, "ln_s1.csv", *rows, head="_step,epoch,train/loss,val/loss")
+    (run,) = read(path, blank="missing")
+    assert sorted((r["split"], r["step"], r["epoch"]) for r in run.records) == [
+        ("train", 0, 0), ("train", 1, 0), ("train", 3, 1), ("train", 4, 1), ("valid", 2, 0), ("valid", 5, 1)
+    ]  # fmt: skip
+    once = ["0,0,9,7", "5,1,8,6"]
+    (run,) = read(write(tmp_path / "once", "ln_s1.csv", *once, head="_step,epoch,train/loss,val/loss"))
+    assert {r["step"] for r in run.records} == {0, 1}
+
+
+def test_a_seed_behind_a_dash_is_one(tmp_path: Path) -> None:
+    for name in ("ln-s0", "ln-s1", "dyt-s0", "dyt-s1"):
+        write(tmp_path, f"{name}.csv", "1,0.5", "2,0.4")
+    assert [(run.arm, run.seed) for run in read(tmp_path)] == [("dyt", 0), ("dyt", 1), ("ln", 0), ("ln", 1)]
 
 
 def test_a_glob_finds_no_clock(tmp_path: Path) -> None:

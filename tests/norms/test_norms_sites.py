@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from normbench.config.plan import train_specs
 from normbench.config.updates import refuse_batches_of_one, train_size
 from normbench.errors import NormbenchError
-from normbench.norms.patterns import matches, prefixes
+from normbench.norms.patterns import match_patterns, matches, prefixes
 from normbench.norms.sites import Choice, Site, assign, declared
 
 NORMS: dict[str, dict[str, Any]] = {
@@ -231,6 +231,14 @@ def test_a_tie_below_the_winner_is_no_tie(order: list[str]) -> None:
 def test_a_tie_is_refused_with_both_names(sites: dict[str, str]) -> None:
     message = refusal("none", sites)
     assert all(pattern in message for pattern in sites) and "both match site 'dense." in message
+
+
+def test_an_unknown_pattern_names_those_of_a_network_with_many_places() -> None:
+    paths = [f"block.{number}.{part}" for number in range(9) for part in ("attention", "mlp")]
+    with pytest.raises(
+        NormbenchError, match=r"has no site 'last'. \(it has block\.\*\.attention, block\.\*\.mlp, final\)"
+    ):
+        match_patterns("norm.sites", "net", "site", ["last"], [*paths, "final"])
 
 
 @pytest.mark.parametrize(
