@@ -1,7 +1,11 @@
-"""The style of figures: a normalizer has one colour everywhere; SVG bytes depend on the numbers alone."""
+"""The style of figures: colours, and files whose bytes depend on the numbers alone.
+
+A normalizer has one colour in all figures of papers. The curves of a user's own have colours that everybody tells apart.
+"""
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable
 from typing import Any, BinaryIO
@@ -41,6 +45,16 @@ ON_DARK = {  # the same hues where the page is dark
     "#00796b": "#4db6a4",
     "#5f6caf": "#a9b4ee",
 }
+# On a light page, on a dark one: of Paul Tol's schemes, purple of Okabe and Ito's. Each begins as far apart as it can,
+# for readers without red or green cones too, beside the grey of no normalization; tests/web/test_web_colours.py measures.
+DISTINCT = {
+    "#0077bb": "#33bbee",
+    "#997700": "#eecc66",
+    "#332288": "#aa4499",
+    "#cc79a7": "#ee3377",
+    "#117733": "#228833",
+    "#ee6677": "#ee8866",
+}
 REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}
 
@@ -56,9 +70,15 @@ def colours_of(norms: Iterable[str]) -> dict[str, str]:
     return colours
 
 
+def distinct_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour each, the most distant first; of more names than colours they repeat. Shipped normalizers come first."""
+    others = sorted({*names} - {"none"}, key=lambda name: (name not in COLOURS, [*COLOURS, name].index(name), name))
+    return {"none": COLOURS["none"], **dict(zip(others, itertools.cycle(DISTINCT), strict=False))}
+
+
 def on_dark(colour: str) -> str:
     """The colour where the page is dark."""
-    return ON_DARK.get(colour, colour)
+    return {**ON_DARK, **DISTINCT}.get(colour, colour)
 
 
 def pyplot() -> Any:

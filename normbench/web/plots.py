@@ -377,9 +377,8 @@ def sensitivity(board: Board) -> Figure | None:
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
         texts = [f"at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
-        trace = markers(
-            "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
-        )
+        style = board.arm_style(cells[0])
+        trace = markers("setting", key_of(board.question.arm(cells[0])), style.colour, rates, texts)
         name = joined(*arm)
         lines = map(label, textwrap.wrap(name, NARROW, break_on_hyphens=False))  # the whole has no room
         hover = "<br>".join([*lines, "%{customdata}<extra></extra>"])
@@ -387,7 +386,8 @@ def sensitivity(board: Board) -> Figure | None:
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         sure = [row.at.interval if row.at.n >= 3 else None for row in rows]  # as a curve's band
         errors = error_of(means, sure, 1.2)
-        line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
+        marker = {"size": sizes, "symbol": style.symbol, "line": {"width": 0}}
+        line = {"line": {"width": 1.6, "dash": style.dash}, "marker": marker, "error_y": errors}
         data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:
         return None

@@ -18,7 +18,7 @@ from normbench.compare.answer import compare
 from normbench.compare.configuration import select
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
-from normbench.draw.style import COLOURS, colours_of
+from normbench.draw.style import COLOURS, colours_of, distinct_colours
 from normbench.runs.run import Run
 from normbench.stats.series import aggregate
 from normbench.web import plots
@@ -63,6 +63,7 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
     question = Question.of(task, {})
     rows = {row.cell.key: row for group in compare(task, question).groups for row in group.rows}
     assert [cell["label"] for cell in found["cells"]] == ["none", "batch", "layer"]  # the baseline first
+    colours = distinct_colours(["none", "batch", "layer"])
     for cell, mean in zip(found["cells"], traces(found, "mean"), strict=True):
         row = rows[cell["key"]]
         assert (cell["n"], cell["mean"], tuple(cell["interval"])) == (5, row.at.mean, row.at.interval)
@@ -70,7 +71,7 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
         assert last.mean is not None
         assert mean["meta"]["arm"] == cell["key"] and mean["y"][-1] == pytest.approx(100 * last.mean, rel=1e-5)
         assert mean["y"][-1] == pytest.approx(cell["mean"], rel=1e-5)
-        assert cell["colour"] == COLOURS[cell["label"]]
+        assert cell["colour"] == colours[cell["label"]]
     assert len(traces(found, "seed")) == 15 and len(traces(found, "band")) == 3
     effects = {trace["meta"]["arm"]: trace["x"][0] for trace in traces(found, "effect", "forest")}
     expected = {row.cell.key: row.difference.mean for row in rows.values() if row.difference}
