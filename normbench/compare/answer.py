@@ -141,7 +141,7 @@ class Comparison:
 def compare(task: Task, question: Question) -> Comparison:
     """Compare the cells of a task by facets, and with several learning rates also each arm at its own best one."""
     places: dict[str, list[Cell]] = {}
-    for cell in task.cells:
+    for cell in sorted(task.cells, key=question.place_order):
         places.setdefault(question.place(cell), []).append(cell)
     groups = [_group(cells, place, question) for place, cells in places.items()]
     return Comparison(task, question, [*groups, *(_tuned(task, question) if TUNED in question.facets else ())])
@@ -204,7 +204,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
     """Groups with each arm at the learning rate that is best by the monitored metric."""
     question = replace(question, facets=tuple(key for key in question.facets if key != TUNED))
     places: dict[str, dict[str, list[Cell]]] = {}
-    for cell in task.cells:
+    for cell in sorted(task.cells, key=question.place_order):
         places.setdefault(question.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
     groups = []
     for place, arms in places.items():

@@ -51,6 +51,10 @@ class Question:
         """The facets of a cell: only cells of one place are compared."""
         return cell.label(self.facets)
 
+    def place_order(self, cell: Cell) -> list[tuple[bool, float, str]]:
+        """Sort key of places: numbers by size."""
+        return [rank(cell.values.get(key)) for key in self.facets]
+
     def curve(self, run: Run) -> Series:
         """The metric over the budget's clock, as logged."""
         return series(run, *self.where, x=self.clock)

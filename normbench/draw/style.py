@@ -1,6 +1,6 @@
 """The style of figures: colours, and files whose bytes depend on the numbers alone.
 
-A normalizer has one colour in all figures of papers. The curves of a user's own have colours that everybody tells apart.
+A normalizer has one colour in all figures of papers. The arms of a comparison have colours that everybody tells apart.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ ON_DARK = {  # the same hues where the page is dark
     "#00796b": "#4db6a4",
     "#5f6caf": "#a9b4ee",
 }
-# On a light page, on a dark one: of Paul Tol's schemes, purple of Okabe and Ito's. Each begins as far apart as it can,
-# for readers without red or green cones too, beside the grey of no normalization; tests/web/test_web_colours.py measures.
+# On a light page, on a dark one: of Paul Tol's schemes, purple of Okabe and Ito's. The first are the most distant ones,
+# for readers without red or green cones too, beside the grey of no normalization: tests/web/test_web_colours.py
 DISTINCT = {
     "#0077bb": "#33bbee",
     "#997700": "#eecc66",

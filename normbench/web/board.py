@@ -107,8 +107,7 @@ class Board:
         self.best = {row.cell.key for group in groups if group.tuned for row in group.rows}
         arms = list(dict.fromkeys(map(question.arm, task.cells)))
         arms.sort(key=lambda arm: arm != question.against)  # the baseline first
-        settings = {c.key: tuple(configuration.rank(c.values.get(key)) for key in question.facets) for c in task.cells}
-        self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), settings[cell.key]))
+        self.cells = sorted(task.cells, key=lambda cell: (arms.index(question.arm(cell)), question.place_order(cell)))
         self.plot = query["plot"] if query.get("plot") in self._plots() else ""
         self.dash = query["dash"] if query.get("dash") in self.dashes else next(iter(self.dashes), "")
 

@@ -246,7 +246,7 @@ def test_batch_sizes_are_facets_and_learning_rates_are_chosen_on_validation() ->
     assert best.tuned and [row.arm for row in best.rows] == ["layer optim.lr=0.001", "none optim.lr=0.003"]
     assert best.rows[0].difference is not None and best.rows[0].difference.second == "none optim.lr=0.003"
     sizes = asked([*sweep({"none": 0.2, "layer": 0.1}), *sweep({"none": 0.2, "layer": 0.1}, batch_size=4)])
-    assert [group.place for group in sizes.groups] == ["train.batch_size=128", "train.batch_size=4"]
+    assert [group.place for group in sizes.groups] == ["train.batch_size=4", "train.batch_size=128"]
 
 
 def test_what_makes_learning_rates_unfair_is_told() -> None:

@@ -89,7 +89,7 @@ def test_a_colour_depends_on_the_normalizers_beside_it_and_not_on_their_order():
     some = distinct_colours(["none", "mine", "layer", "batch"])
     assert some == distinct_colours(["batch", "none", "mine", "layer"])
     assert [*distinct_colours(COLOURS)][:3] == ["none", "batch", "layer"] == [*some][:3]
-    assert distinct_colours(["layer"])["layer"] == [*DISTINCT][0] and some["none"] == COLOURS["none"]
+    assert distinct_colours(["layer"])["layer"] == next(iter(DISTINCT)) and some["none"] == COLOURS["none"]
 
 
 def test_more_arms_than_colours_differ_in_dash_and_mark():

@@ -331,11 +331,13 @@
   function answer() {
     const groups = view.answer ? view.answer.groups.filter((group) => group.size > 1) : [];
     const first = groups[0] || { place: "", sentence: view.heading, rest: "" };
-    const others = groups.slice(1).map((group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" "));
+    const said = (group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" ");
+    const others = groups.slice(1).map(said);
     const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
       ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
+      ...(view.answer ? [nb.el("span", { class: "copy" }, nb.copy(said(first), "Copy"))] : []),
       ...(first.place ? [nb.el("small", { title: first.whole }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
       ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
     ]);
@@ -454,7 +456,7 @@
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
     at("task").title = at("task").selectedOptions.length ? at("task").selectedOptions[0].label : "";
-    if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
+    if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: [...new Set(`${query.filter || ""} ${task.filter}`.trim().split(/\s+/))].join(" ") })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
     nb.say(at("caption"), `${view.caption} ${counted()}`.trim());
