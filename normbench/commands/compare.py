@@ -11,18 +11,25 @@ from typing import Annotated, Literal
 from rich.console import Console
 
 from normbench.commands import format, terminal
-from normbench.commands.options import ConfigDir, Filters, Json, Results, option
+from normbench.commands.options import ConfigDir, Filters, FontSize, Json, Results, Width, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group
 from normbench.compare.paper_table import paper_table
 from normbench.compare.question import END, Question
+from normbench.draw import captions
+from normbench.draw.figure import paper_figure
+from normbench.draw.panels import Panel
+from normbench.draw.style import METADATA
 from normbench.errors import BadInput
-from normbench.runs import choices
+from normbench.files.reading import place
+from normbench.runs import choices, files
 from normbench.runs.run import EVALUATED, FINISHED, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
+from normbench.web.board import Board
+from normbench.web.paper_figure import of_groups
 
 EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
@@ -30,6 +37,7 @@ EPILOG = """examples:
   normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare model=mnist_mlp --form latex > table.tex     a table for a paper
+  normbench compare model=mnist_mlp --figure curves.pdf --width 6.75in --font-size 9pt
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
@@ -59,6 +67,7 @@ there is a verdict, false verdicts are more frequent.
 """
 MOST_TASKS = 3  # tasks; more are only listed
 MOST_REFERENCES = 12
+MOST_PANELS = 12
 ROWS = 40  # of the list of tasks
 
 
@@ -110,11 +119,20 @@ def command(
         ),
     ] = None,
     form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
+    figure: Annotated[
+        Path | None, option("draw the curves for a paper: .pdf, .svg or .png", "FILE", parser=place)
+    ] = None,
+    width: Width = None,
+    font_size: FontSize = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
     options = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by}
     question = {name: value for name, value in (options | {"level": level}).items() if value}
+    if figure is None and (width or font_size):
+        raise BadInput("--width and --font-size are of a figure: --figure FILE.pdf.")
+    if figure is not None and figure.suffix[1:] not in METADATA:
+        raise BadInput(f"--figure {figure} does not end in .pdf, .svg or .png.")
     console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)
     for note in notes:
@@ -131,6 +149,10 @@ def command(
     ]
     if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
+    if figure is not None:
+        boards = [Board(task, Question.of(task, question), {}) for task in compared]
+        caption = _draw(figure, [panel for board in boards for panel in of_groups(board)], width, font_size)
+        say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
     if form:
         print(paper_table([_compare(task, question) for task in compared], form), end="")
     elif as_json:
@@ -141,6 +163,16 @@ def command(
     else:
         for task in compared:
             show(_compare(task, question), filters, console, results, config_dir)
+
+
+def _draw(path: Path, panels: Sequence[Panel], width: float | None, font_size: float | None) -> str:
+    """Write the figure; returns what its caption has to say."""
+    if not 0 < len(panels) <= MOST_PANELS:
+        raise BadInput(f"--figure would have {len(panels)} panels, of 1 to {MOST_PANELS}. Choose runs by a filter.")
+    files.make_folder(path.parent, "--figure")
+    with files.atomic(path) as target:
+        paper_figure(panels, target, path.suffix[1:], width or 3.25, font_size or 8.0)
+    return captions.of_figure(panels)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

@@ -5,7 +5,9 @@ A normalizer has one colour in all figures of papers. The arms of a comparison h
 
 from __future__ import annotations
 
+import io
 import itertools
+import re
 import zlib
 from collections.abc import Iterable
 from typing import Any, BinaryIO
@@ -56,6 +58,12 @@ DISTINCT = {
     "#ee6677": "#ee8866",
 }
 REFERENCE = "#a0a0a0"
+METADATA = {
+    "svg": {"Date": None, "Creator": "normbench"},
+    "pdf": {"CreationDate": None, "Creator": "normbench"},
+    "png": {"Software": "normbench"},
+}
+DOTS = 300  # an inch of a PNG
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}
 
 
@@ -92,6 +100,7 @@ def pyplot() -> Any:
         {
             "svg.hashsalt": "normbench",  # ids inside the file; random otherwise
             "svg.fonttype": "none",
+            "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's Type 3
             "axes.formatter.useoffset": False,
             "font.family": "sans-serif",
             "font.size": 9,
@@ -106,7 +115,13 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, target: BinaryIO) -> None:
-    """Write the SVG without a date."""
-    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": "normbench"}, bbox_inches="tight")
+def save(figure: Any, target: BinaryIO, form: str = "svg", tight: bool = True) -> None:
+    """Write the file without a date, cut to what is drawn, or exactly as large as the figure is."""
+    box = {"bbox_inches": "tight"} if tight else {}
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=form, metadata=METADATA[form], dpi=DOTS, **box)
     pyplot().close(figure)
+    content = drawn.getvalue()
+    if form == "pdf":  # matplotlib begins an embedded font's name with a hash that is another one in each process
+        content = re.sub(rb"/[A-Z]{6}\+(?=[\w-]+)", b"/NORMBE+", content)
+    target.write(content)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
-from normbench.compare.answer import Group, Row, compare
+from normbench.compare.answer import Comparison, Group, Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.difference import difference_of
 from normbench.compare.groups import Cell, Task
@@ -47,6 +47,7 @@ SYMBOLS = {  # of a point, by the dash of its line
 DASHES = tuple(SYMBOLS)
 LONGEST = 33  # characters of a label in the list of cells
 FEW = 3  # names of many
+MANY = 12  # cells: of more, a page shows bands and other learning rates only on wish; as in dashboard.js
 MOST = 1000  # results in the cache
 
 
@@ -152,6 +153,24 @@ class Board:
                     shortest = shorter
             names[arm] = " ".join(option.removeprefix(f"{configuration.ARM_GROUP}.") for option in shortest)
         return names
+
+    def shown(self, query: Mapping[str, str]) -> list[Cell]:
+        """The cells that a page shows: not switched off, alone or by arm or value; of many the best rates alone."""
+        off = {*query.get("off", "").split("|")}
+        best_alone = query.get("rate", "best" if len(self.cells) > MANY else "") == "best"
+        rows = {cell["key"]: cell for cell in self._cells()}
+        hidden = {
+            key
+            for key, row in rows.items()
+            if off & {key, row["arm"], *row["place"]} or (best_alone and row["other_rate"])
+        }
+        return [cell for cell in self.cells if cell.key not in hidden]
+
+    def comparison_on_show(self, query: Mapping[str, str]) -> Comparison:
+        """The answer without the arms that are switched off; what is said of the others stays as it was."""
+        keys = {cell.key for cell in self.shown({**query, "rate": "all"})}
+        groups = [replace(g, rows=[row for row in g.rows if row.cell.key in keys]) for g in self.comparison.groups]
+        return replace(self.comparison, groups=[group for group in groups if group.rows])
 
     @property
     def untuned(self) -> list[str]:

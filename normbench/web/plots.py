@@ -129,7 +129,7 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
 
     columns: so many that points are thinned to.
     """
-    q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell, columns)).points]
+    q, lines = board.question, [line for cell in board.cells if (line := line_of(board, cell, columns)).points]
     data = [trace for line in lines for trace in _traces(board, line)]
     if board.clock == q.clock and lines:
         data += map(reference_trace, paper_references.references(board.comparison))
@@ -162,7 +162,7 @@ def metric_name(board: Board) -> str:
     return f"{board.question.split} {board.question.metric.title}{unit_of(board.question, ', ')}"
 
 
-def _line(board: Board, cell: Cell, columns: int) -> Line:
+def line_of(board: Board, cell: Cell, columns: int = COLUMNS) -> Line:
     """Mean, interval and seeds of a cell in displayed units, over all its runs with records, thinned for the plot."""
     q, stretch = board.question, board.stretch(cell)
     runs = [run for run in cell.runs if run.records] if stretch else []
@@ -180,7 +180,13 @@ def _line(board: Board, cell: Cell, columns: int) -> Line:
     name = ("line", cell.key, q.where, board.clock, board.task.budget)
     points, seeds = CACHE.get(name, (stamp(runs), q.metric.factor, stretch, columns, of_seeds), computed)
     style = board.styles[cell.key]
-    return Line(cell.key, Look(style.name, style.colour), points, seeds, sum(run.status == "diverged" for run in runs))
+    return Line(
+        cell.key,
+        Look(style.name, style.colour, dash=style.dash),
+        points,
+        seeds,
+        sum(run.status == "diverged" for run in runs),
+    )
 
 
 def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
@@ -189,8 +195,6 @@ def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
     traces = []
     for trace in line_traces(replace(line, seeds=[]) if alone else line):
         role = trace["meta"]["role"]
-        if role != "band":
-            trace["line"]["dash"] = board.styles[line.arm].dash
         if role == "seed":
             trace |= {"hoverinfo": "skip", "opacity": 0.45, "hovertemplate": None}
         elif role == "mean" and alone:
@@ -317,7 +321,7 @@ def _effect(
     x, mark = _within(mean, limit), {"size": 9, "opacity": float(abs(mean) <= limit)}
     goes_on = low < -limit, high > limit
     error = error_of([x], [ends], 1.8) | ({"width": 0} if any(goes_on) else {})  # a bar would look like an end
-    marks = [("effect", x, mark, {"error_x": error})]
+    marks: list[tuple[str, float, dict[str, Any], dict[str, Any]]] = [("effect", x, mark, {"error_x": error})]
     for edge, end, is_beyond, symbol in zip((-limit, limit), (low, high), goes_on, ARROWS, strict=True):
         if is_beyond:
             marks.append(("cut", edge, {"size": 11, "symbol": symbol}, {}))

@@ -65,6 +65,32 @@ def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, comm
     assert [line.split()[0] for line in lines[2:4]] == ["norm", "layer"]
 
 
+@pytest.mark.parametrize("form", ["pdf", "svg", "png"])
+def test_a_figure_for_a_paper_is_written_beside_the_answer(form: str, results: Path, command: Run) -> None:
+    pytest.importorskip("matplotlib")
+    path = results / "figures" / f"curves.{form}"
+    output = command(
+        "compare", "--results", str(results), "--figure", str(path), "--width", "8cm", "--font-size", "7pt"
+    )
+    assert f"figure    {path}" in output and "Seeds 1–2." in output and "against none" in output
+    assert path.read_bytes()[:4] in (b"%PDF", b"<?xm", b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--figure", "curves.jpg"), "curves.jpg"),
+        (("--figure", "curves"), ".pdf"),
+        (("--width", "3in"), "--figure"),
+        (("--figure", "curves.pdf", "--width", "3"), "--width 3"),
+        (("--figure", "curves.pdf", "--font-size", "1in"), "--font-size 1in"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_one_line(words: tuple[str, ...], part: str, results: Path, command: Run) -> None:
+    output = command("compare", "--results", str(results), *words, code=2)
+    assert part in output and len(output.strip().splitlines()) == 1 and not Path("curves.pdf").exists()
+
+
 def test_json_has_the_same_numbers(results: Path, command: Run) -> None:
     (content,) = json.loads(command("compare", "--json", "--results", str(results)))
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}

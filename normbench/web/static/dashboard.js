@@ -478,6 +478,10 @@
     if (!nb.source.shared) {
       at("share-html").href = nb.source.file(query);
       for (const form of ["latex", "markdown", "csv"]) at(`share-${form}`).href = nb.source.table(query, form);
+      for (const columns of at("share-pdf-1") ? [1, 2] : []) {
+        at(`share-pdf-${columns}`).href = nb.source.figure(query, columns);
+        at(`share-pdf-${columns}`).hidden = Boolean(view.swept) || !view.curves;
+      }
     }
     details(query.run || "");
   }
