@@ -10,20 +10,15 @@ from typing import Annotated, Literal
 
 from rich.console import Console
 
-from normbench.commands import format, terminal
-from normbench.commands.options import ConfigDir, Filters, FontSize, Json, Results, Width, option
+from normbench.commands import format, paper, terminal
+from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import answer, configuration, describe, groups, metrics, paper_references, suggested_seeds
 from normbench.compare.answer import Comparison, Group
 from normbench.compare.paper_table import paper_table
 from normbench.compare.question import END, Question
-from normbench.draw import captions
-from normbench.draw.figure import paper_figure
-from normbench.draw.panels import Panel
-from normbench.draw.style import METADATA
 from normbench.errors import BadInput
-from normbench.files.reading import place
-from normbench.runs import choices, files
+from normbench.runs import choices
 from normbench.runs.run import EVALUATED, FINISHED, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
@@ -67,7 +62,6 @@ there is a verdict, false verdicts are more frequent.
 """
 MOST_TASKS = 3  # tasks; more are only listed
 MOST_REFERENCES = 12
-MOST_PANELS = 12
 ROWS = 40  # of the list of tasks
 
 
@@ -119,20 +113,15 @@ def command(
         ),
     ] = None,
     form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
-    figure: Annotated[
-        Path | None, option("draw the curves for a paper: .pdf, .svg or .png", "FILE", parser=place)
-    ] = None,
-    width: Width = None,
-    font_size: FontSize = None,
+    figure: paper.Figure = None,
+    width: paper.Width = None,
+    font_size: paper.FontSize = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
     options = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by}
     question = {name: value for name, value in (options | {"level": level}).items() if value}
-    if figure is None and (width or font_size):
-        raise BadInput("--width and --font-size are of a figure: --figure FILE.pdf.")
-    if figure is not None and figure.suffix[1:] not in METADATA:
-        raise BadInput(f"--figure {figure} does not end in .pdf, .svg or .png.")
+    paper.check(figure, width, font_size)
     console, config_dir = terminal.console(), choices(results, config_dir)
     runs, every, notes = _selected(filters, results)
     for note in notes:
@@ -151,7 +140,7 @@ def command(
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if figure is not None:
         boards = [Board(task, Question.of(task, question), {}) for task in compared]
-        caption = _draw(figure, [panel for board in boards for panel in of_groups(board)], width, font_size)
+        caption = paper.write(figure, [panel for b in boards for panel in of_groups(b)], width, font_size)
         say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
     if form:
         print(paper_table([_compare(task, question) for task in compared], form), end="")
@@ -163,16 +152,6 @@ def command(
     else:
         for task in compared:
             show(_compare(task, question), filters, console, results, config_dir)
-
-
-def _draw(path: Path, panels: Sequence[Panel], width: float | None, font_size: float | None) -> str:
-    """Write the figure; returns what its caption has to say."""
-    if not 0 < len(panels) <= MOST_PANELS:
-        raise BadInput(f"--figure would have {len(panels)} panels, of 1 to {MOST_PANELS}. Choose runs by a filter.")
-    files.make_folder(path.parent, "--figure")
-    with files.atomic(path) as target:
-        paper_figure(panels, target, path.suffix[1:], width or 3.25, font_size or 8.0)
-    return captions.of_figure(panels)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

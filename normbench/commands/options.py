@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from normbench import runs
-from normbench.commands import format, terminal
+from normbench.commands import terminal
 from normbench.config import FIDELITY_HELP
 from normbench.errors import BadInput
 from normbench.files import reading
@@ -85,12 +85,6 @@ Filters = Annotated[
     argument(
         "KEY=VALUE[,VALUE], KEY!=VALUE, 'KEY>VALUE': which runs", "FILTER", default_factory=list, show_default=False
     ),
-]
-Width = Annotated[
-    float | None, option("the figure's width in in, cm, mm, pt", "LENGTH", parser=format.inches, show_default="3.25in")
-]
-FontSize = Annotated[
-    float | None, option("the size of all its text", "LENGTH", parser=format.points, show_default="8pt")
 ]
 Fidelity = Annotated[Literal["paper", "reduced", "proxy", "smoke"], option(FIDELITY_HELP)]
 Jobs = Annotated[int, option("number of processes", "N", min=0, show_default="one per core")]

@@ -66,11 +66,11 @@ def _panel(
     low, high = zoom or (0.0, math.inf)
     lines = []
     for cell in cells:
-        line, look = line_of(board, cell), style(cell)
+        line, of_cell = line_of(board, cell), style(cell)
         means = [p for p in line.points if p.mean is not None and math.isfinite(p.mean)]
         points = [p for p in means if p.x > 0 and low <= p.x <= high]
         if points:
-            named = replace(line.look, name=look.name, dash=look.dash)
+            named = replace(line.look, name=of_cell.name, dash=of_cell.dash)
             lines.append(replace(line, points=points, look=named))
     q = board.question
     log = query["log"] == "1" if query.get("log") else q.metric.loss
