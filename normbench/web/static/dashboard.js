@@ -337,9 +337,9 @@
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
       ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
-      ...(view.answer ? [nb.el("span", { class: "copy" }, nb.copy(said(first), "Copy"))] : []),
       ...(first.place ? [nb.el("small", { title: first.whole }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
-      ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
+      ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : []),
+      ...(view.answer ? [nb.el("span", {}, ...(long || !first.rest ? [] : [first.rest, " "]), nb.copy(said(first)))] : []),
     ]);
     nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
     const cells = new Set(shown().map((cell) => cell.key));
