@@ -123,5 +123,5 @@ def save(figure: Any, target: BinaryIO, form: str = "svg", tight: bool = True) -
     pyplot().close(figure)
     content = drawn.getvalue()
     if form == "pdf":  # matplotlib begins an embedded font's name with a hash that is another one in each process
-        content = re.sub(rb"/[A-Z]{6}\+(?=[\w-]+)", b"/NORMBE+", content)
+        content = re.sub(rb"(?<=/(?:BaseFont|FontName) /)[A-Z]{6}\+", b"NORMBE+", content)
     target.write(content)
