@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from rich.console import Console
 
-from normbench.commands import format, terminal
+from normbench.commands import format, paper, terminal
 from normbench.commands.options import ConfigDir, Filters, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import (
@@ -28,12 +28,15 @@ from normbench.compare import (
 from normbench.compare.answer import Comparison, Group
 from normbench.compare.question import END, Question
 from normbench.compare.ranking import Ranking
+from normbench.draw.panels import Panel, profile
 from normbench.errors import BadInput
 from normbench.runs import choices
 from normbench.runs.run import EVALUATED, FINISHED, Run
 from normbench.runs.table import Runs
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
+from normbench.web.board import Board
+from normbench.web.paper_figure import of_groups
 
 EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
@@ -42,7 +45,8 @@ EPILOG = """examples:
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare model=mnist_mlp --form latex > table.tex     a table for a paper
   normbench compare experiment=adhoc --over model,data           which arm is best over all tasks
-  normbench compare experiment=adhoc --over model,data --form svg > profile.svg
+  normbench compare experiment=adhoc --over model,data --figure profile.pdf
+  normbench compare model=mnist_mlp --figure curves.pdf --width 6.75in --font-size 9pt
   normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run,
@@ -138,15 +142,16 @@ def command(
             show_default="95 % of the way from the worst start to the best value",
         ),
     ] = None,
-    form: Annotated[
-        Literal["latex", "markdown", "csv", "svg"] | None,
-        option("print tables for a paper instead; svg: with --over its performance profile"),
-    ] = None,
+    form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
+    figure: paper.Figure = None,
+    width: paper.Width = None,
+    font_size: paper.FontSize = None,
     as_json: Json = False,
 ) -> None:
     """Compare every task among the runs that fit; where there are many, list them with their filters."""
     options = {"metric": metric, "better": better, "split": split, "at": at, "against": against, "by": by}
     question = {name: value for name, value in (options | {"level": level}).items() if value}
+    paper.check(figure, width, font_size)
     if form and as_json:
         raise BadInput("--json and --form both print an answer. Give one of them.")
     console, config_dir = terminal.console(), choices(results, config_dir)
@@ -165,13 +170,16 @@ def command(
     ]
     if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
-    pairs = [(task, _about(task, question, compared)) for task in compared]
     if over and (level or form == "csv"):
         raise BadInput("--level and --form csv have no meaning beside --over.")
-    if over:
-        show_ranking(ranking.over(compared, question, over.split(",")), console, form, as_json)
-    elif form == "svg":
-        raise BadInput("--form svg needs --over: it is the performance profile of several tasks.")
+    ranks = ranking.over(compared, question, over.split(",")) if over else None
+    if figure is not None:
+        panels = [_profile(ranks)] if ranks else [panel for task in compared for panel in _panels(task, question)]
+        caption = paper.write(figure, panels, width, font_size)
+        say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
+    pairs = [(task, _about(task, question, compared)) for task in compared]
+    if ranks:
+        show_ranking(ranks, console, form, as_json)
     elif form:
         print(paper_table.paper_table([_compare(*pair) for pair in pairs], form), end="")
     elif as_json:
@@ -186,12 +194,6 @@ def command(
 
 def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) -> None:
     """Print what is compared in each task, the ranks and the notes; or all of it in another form."""
-    if form == "svg":
-        if not any(r.ranked.values()):
-            raise BadInput("--form svg: no task has all arms. Choose arms, such as norm=none,layer.")
-        from normbench.draw import figure, panels  # imports matplotlib
-
-        return figure.figure([panels.profile(r.scores)], sys.stdout.buffer)
     if form:
         return print(paper_table.of_rows(ranking.title(r), ranking.LEGEND, ranking.table(r), form), end="")
     if as_json:
@@ -204,6 +206,16 @@ def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) 
     say_under(console, "", r.sentence)
     for note in (*r.notes, ranking.LEGEND):
         say_under(console, "note      ", note)
+
+
+def _panels(task: groups.Task, question: Mapping[str, str]) -> list[Panel]:
+    return of_groups(Board(task, Question.of(task, question), {}))
+
+
+def _profile(ranks: Ranking) -> Panel:
+    if not any(ranks.ranked.values()):
+        raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
+    return profile(ranks.scores)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

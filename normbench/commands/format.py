@@ -10,6 +10,7 @@ from normbench import runs
 from normbench.errors import BadInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
+LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4, "pt": 72.27}  # in an inch
 
 
 def repeated(results: Path, config_dir: Path | None) -> list[str]:
@@ -41,6 +42,26 @@ def seconds(text: str, name: str = "--max-time") -> float:
     if not match:
         raise BadInput(f"{name} {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
     return float(match[1]) * UNITS[match[2] or "m"]
+
+
+def inches(text: str) -> float:
+    """A width such as 3.25in, 8.3cm, 83mm; in points of TeX, of which LaTeX's \\columnwidth is: 235pt."""
+    if not 1 <= (width := _length(text)) <= 20:
+        raise BadInput(f"--width {text} is not a width from 1in to 20in. Write 3.25in, 8.3cm, 83mm or 235pt.")
+    return width
+
+
+def points(text: str) -> float:
+    """A size of text such as 8pt, in points of 1/72 inch."""
+    if not 3.98 <= (size := 72 * _length(text)) <= 36:
+        raise BadInput(f"--font-size {text} is not a size from 4pt to 36pt. Write 8pt.")
+    return size
+
+
+def _length(text: str) -> float:
+    """In inches; 0 for what is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|cm|mm|pt)", text)
+    return float(match[1]) / LENGTHS[match[2]] if match else 0.0
 
 
 def seeds(text: str) -> int | range:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from normbench import runs
-from normbench.commands import format, terminal, training
+from normbench.commands import format, paper, terminal, training
 from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import ConfigDir, Device, Fidelity, Jobs, argument, flag, option, repeatable
 from normbench.commands.terminal import show_rows
@@ -45,6 +45,7 @@ EPILOG = """examples:
   normbench reproduce ln2016/fig6 --max-time 0 --from DIR           judge a colleague's runs here
   normbench reproduce ln2016 --max-time 0 --fail-on fails --markdown verdicts.md      for CI: docs/ci.md
   normbench reproduce ln2016/fig6 --max-time 0 --form latex > claims.tex      a table of its claims for a paper
+  normbench reproduce ln2016/fig6 --max-time 0 --figure fig6.pdf --width 6.75in --font-size 8pt
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          log to W&B files below results/wandb
 
@@ -85,6 +86,9 @@ class Reproduce(Judging):
         list[Path],
         repeatable("take runs from this results folder too", "DIR", "--from", parser=format.existing_results),
     ]
+    figure: paper.Figure = None
+    width: paper.Width = None
+    font_size: paper.FontSize = None
 
     @property
     def asked(self) -> str:
@@ -100,6 +104,8 @@ class Reproduce(Judging):
         logger = plan.command_options("logger", words, self.config_dir)
         launcher, watch = training.watched(self.console, logger, self.results, launcher)
         plans = [artifacts.Plan(artifact, self.fidelity) for artifact in self._chosen(names)]
+        if self.figure and (self.dry_run or len(plans) > 1):
+            raise BadInput("--figure is of one artifact, and not of --dry-run. (normbench list artifacts)")
         specs = [self.planned_specs(planned) for planned in plans]
         self._bring_shipped(plans)
         answers: list[dict[str, Any]] = []
@@ -133,6 +139,7 @@ class Reproduce(Judging):
             raise BadInput("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
         if self.control and self.controls:
             raise BadInput("--controls runs all controls, --control one alone. Give one of the two.")
+        paper.check(self.figure, self.width, self.font_size)
         for word in words:
             if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
                 raise BadInput(
@@ -257,6 +264,9 @@ class Reproduce(Judging):
         files = {name: str(place / file) for name, file in named.items() if (place / file).exists()}
         for name, file in files.items():
             self.say(f"  {name:<9} {file}")
+        if self.figure:
+            caption = paper.write(self.figure, published.drawn.panels, self.width, self.font_size)
+            self.say(f"  {self.figure}: {caption}")
         return published, files
 
     def _report(self, only: Sequence[str]) -> str | None:

@@ -204,7 +204,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
     """Groups with each arm at the learning rate that is best by the monitored metric."""
     question = replace(question, facets=tuple(key for key in question.facets if key != TUNED))
     places: dict[str, dict[str, list[Cell]]] = {}
-    for cell in task.cells:
+    for cell in sorted(task.cells, key=question.order):
         places.setdefault(question.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
     groups = []
     for place, arms in places.items():

@@ -1,4 +1,4 @@
-"""Panels as the published SVG, by matplotlib."""
+"""Panels as the published SVG, and as a figure for a paper, by matplotlib."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from normbench.draw.panels import Line, Panel, layout
 from normbench.draw.style import WIDTH, pyplot, save
 from normbench.draw.text import minus, visible
 
-DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+DASHES: dict[str, Any] = {
+    "solid": "-", "dash": "--", "dot": ":", "dashdot": "-.",
+    "longdash": (0, (8, 3)), "longdashdot": (0, (8, 3, 2, 3)),
+}  # fmt: skip
 FULL, LETTER, LINE = 8.4, 0.066, 0.17  # inches: a figure's width, a letter of the legend, a line of it
 GREY = {"color": "#666666", "fontsize": 8}
+LEAST = 14  # letters' heights: a panel is not narrower where there are several
+TEXTS = ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 
 
 def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
@@ -44,13 +49,52 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
     save(fig, target)
 
 
+def paper_figure(panels: Sequence[Panel], target: BinaryIO, form: str, width: float, font_size: float) -> None:
+    """A figure exactly so many inches wide, all its text in one size in points; its caption is the paper's.
+
+    form: pdf, svg or png.
+    """
+    plt, inch = pyplot(), 72 / font_size  # letters' heights in one
+    rows = [(block, row) for block in layout(panels, max(1, int(width * inch / LEAST))) for row in block]
+    across = max(len(row) for _, row in rows)
+    of_panel = width / across, min(0.75 * width / across, 30 / inch)
+    conditions = len({panel.column for panel in panels})
+    with plt.rc_context({name: font_size for name in TEXTS} | {"axes.linewidth": 0.6, "legend.handlelength": 2.4}):
+        size = (width, of_panel[1] * len(rows))
+        fig, axes = plt.subplots(len(rows), across, figsize=size, squeeze=False, layout="constrained")
+        for row_axes, (block, row) in zip(axes, rows, strict=True):
+            for axis, panel in zip(row_axes, row, strict=False):
+                _draw(axis, panel)
+                title = _lines(panel.column, of_panel[0], font_size) if conditions > 1 and row is block[0] else ""
+                _finish(axis, panel, title, "", last=row is block[-1], most_ticks=5)
+                axis.set_ylabel(_lines(panel.quantity.name, of_panel[1], font_size))
+                for line in axis.lines:
+                    line.set_linewidth(line.get_linewidth() / 12 * font_size)
+            for axis in row_axes[len(row) :]:
+                axis.set_axis_off()
+        _legend_below(fig, width, font_size)
+        save(fig, target, form, tight=False)
+
+
+def _legend_below(fig: Any, width: float, font_size: float) -> None:
+    """Each name once, in as many columns as the figure has room for; it grows by the height that they take."""
+    handles = {text: line for axis in fig.axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    names = [textwrap.fill(text, int(9 * (width - 0.4) / (LETTER * font_size))) for text in handles]
+    for columns in range(len(names), 0, -1):
+        legend = fig.legend(handles.values(), names, loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= fig.bbox.width:
+            fig.set_figheight(fig.get_figheight() + legend.get_window_extent().height / fig.dpi)
+            return
+        legend.remove()
+
+
 def literal_text(text: str) -> str:
     """Text that matplotlib shows as it is: to it dollar signs are mathematics, and a label with a leading _ is none."""
     printable = visible(text).replace("$", r"\$")
     return f" {printable}" if printable.startswith("_") else printable
 
 
-def _lines(text: str, width: float, size: int) -> str:
+def _lines(text: str, width: float, size: float) -> str:
     """The text in lines that fit into so many inches."""
     return (
         literal_text(text)
@@ -97,7 +141,7 @@ def _draw_points(axis: Any, line: Line) -> None:
 
 def _draw_line(axis: Any, line: Line, each_seed: bool) -> None:
     look = line.look
-    style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
+    style, width = DASHES[look.line_dash], WIDTH["paper" if look.in_paper else "extra"]
     for _, _, curve in line.seeds if each_seed else ():
         axis.plot([x for x, _ in curve], [y for _, y in curve], style, color=look.colour, lw=0.6, alpha=0.5)
     x = [point.x for point in line.points]
@@ -109,7 +153,7 @@ def _draw_line(axis: Any, line: Line, each_seed: bool) -> None:
         axis.fill_between(*zip(*band, strict=True), color=look.colour, alpha=0.12, lw=0)
 
 
-def _finish(axis: Any, panel: Panel, title: str, coincide: str, last: bool) -> None:
+def _finish(axis: Any, panel: Panel, title: str, coincide: str, last: bool, most_ticks: int = 9) -> None:
     """Names and scales of the axes; between title and axes, never over a curve, which lines coincide."""
     axis.set_ylabel(literal_text(panel.quantity.name))
     axis.set_title(title, pad=6 + 11 * len(coincide.splitlines()))
@@ -132,6 +176,6 @@ def _finish(axis: Any, panel: Panel, title: str, coincide: str, last: bool) -> N
     limits = panel.view()
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
-    if ticks := panel.ticks():
+    if ticks := panel.ticks(most_ticks):
         axis.set_yticks(ticks, [minus(f"{tick:.3g}") for tick in ticks])
         axis.set_yticks([], minor=True)

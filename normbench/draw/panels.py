@@ -18,11 +18,19 @@ AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # label of a
 
 @dataclass(frozen=True)
 class Look:
-    """The look of an arm: name, its normalizer's colour, whether it is the paper's own arm, which is drawn solid."""
+    """The look of an arm: name, its normalizer's colour, whether it is the paper's own arm, which is drawn solid.
+
+    `dash`: of arms that share a colour.
+    """
 
     name: str
     colour: str
     in_paper: bool = True
+    dash: str = ""
+
+    @property
+    def line_dash(self) -> str:
+        return self.dash or ("solid" if self.in_paper else "dash")
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Panel:
     """One pair of axes: `quantity`, in the column called `column`; `references` lie under the lines.
 
     With `categories` the places 1, 2, ... have these names, and are points: no line leads from one to another.
-    `note` says what a reader needs in order to read the axes.
+    `note` says what a reader needs in order to read the axes; `limits` are where a reader has zoomed in on.
     """
 
     column: str
@@ -91,6 +99,7 @@ class Panel:
     references: Sequence[Reference] = ()
     categories: Sequence[str] = ()
     note: str = ""
+    limits: tuple[float, float] | None = None
 
     def means(self) -> list[float]:
         """Of all lines, at all places."""
@@ -101,6 +110,8 @@ class Panel:
 
         A linear axis leaves out the first tenth of the epochs, where a slow arm would flatten everything else.
         """
+        if self.limits:
+            return self.limits
         if self.quantity.log:
             means = self.means()
             room = max(1.1, (max(means) / min(means)) ** 0.15)
@@ -108,10 +119,10 @@ class Panel:
         late = [p.mean for line in self.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
         return min(late) - 0.1 * abs(min(late)), max(late) + 0.05 * abs(max(late))
 
-    def ticks(self) -> list[float]:
+    def ticks(self, most: int = 9) -> list[float]:
         """Of a logarithmic axis where powers of ten alone would leave one label, or none; else empty."""
         low, high = self.view()
-        return log_ticks(low, high) if self.quantity.log and high < 100 * low else []
+        return log_ticks(low, high, most) if self.quantity.log and high < 100 * low else []
 
 
 def log_ticks(low: float, high: float, most: int = 9) -> list[float]:
@@ -140,22 +151,23 @@ def linear_ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def layout(panels: Sequence[Panel]) -> list[list[list[Panel]]]:
+def layout(panels: Sequence[Panel], most: int = 4) -> list[list[list[Panel]]]:
     """Blocks of rows: a row per quantity, a column per condition. Of one condition, the quantities are side by side.
 
-    Up to four are in one row; of more three, and the others in the blocks below.
+    Up to four are in one row; of more three, and the others in the blocks below. No row has more than `most`.
     """
     columns = list(dict.fromkeys(panel.column for panel in panels))
     quantities = list(dict.fromkeys(panel.quantity for panel in panels))
     if len(columns) == 1:
-        return [[row] for row in _in_rows(panels)]
+        return [[row] for row in _in_rows(panels, most)]
     return [
-        [[p for p in panels if p.quantity == q and p.column in row] for q in quantities] for row in _in_rows(columns)
+        [[p for p in panels if p.quantity == q and p.column in row] for q in quantities]
+        for row in _in_rows(columns, most)
     ]
 
 
-def _in_rows(items: Sequence[Any]) -> list[list[Any]]:
-    across = 4 if len(items) <= 4 else 3
+def _in_rows(items: Sequence[Any], most: int) -> list[list[Any]]:
+    across = min(most, 4 if len(items) <= 4 else 3)
     return [list(items[i : i + across]) for i in range(0, len(items), across)]
 
 

@@ -1,7 +1,13 @@
-"""The style of figures: a normalizer has one colour everywhere; SVG bytes depend on the numbers alone."""
+"""The style of figures: colours, and files whose bytes depend on the numbers alone.
+
+A normalizer has one colour in all figures of papers. The arms of a comparison have colours that everybody tells apart.
+"""
 
 from __future__ import annotations
 
+import io
+import itertools
+import re
 import zlib
 from collections.abc import Iterable
 from typing import Any, BinaryIO
@@ -41,7 +47,23 @@ ON_DARK = {  # the same hues where the page is dark
     "#00796b": "#4db6a4",
     "#5f6caf": "#a9b4ee",
 }
+# On a light page, on a dark one: of Paul Tol's schemes, purple of Okabe and Ito's. The first are the most distant ones,
+# for readers without red or green cones too, beside the grey of no normalization: tests/web/test_web_colours.py
+DISTINCT = {
+    "#0077bb": "#33bbee",
+    "#997700": "#eecc66",
+    "#332288": "#aa4499",
+    "#cc79a7": "#ee3377",
+    "#117733": "#228833",
+    "#ee6677": "#ee8866",
+}
 REFERENCE = "#a0a0a0"
+METADATA = {
+    "svg": {"Date": None, "Creator": "normbench"},
+    "pdf": {"CreationDate": None, "Creator": "normbench"},
+    "png": {"Software": "normbench"},
+}
+DOTS = 300  # an inch of a PNG
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 1.1}
 
 
@@ -56,9 +78,15 @@ def colours_of(norms: Iterable[str]) -> dict[str, str]:
     return colours
 
 
+def distinct_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour each, the most distant first; of more names than colours they repeat. Shipped normalizers come first."""
+    others = sorted({*names} - {"none"}, key=lambda name: (name not in COLOURS, [*COLOURS, name].index(name), name))
+    return {"none": COLOURS["none"], **dict(zip(others, itertools.cycle(DISTINCT), strict=False))}
+
+
 def on_dark(colour: str) -> str:
     """The colour where the page is dark."""
-    return ON_DARK.get(colour, colour)
+    return {**ON_DARK, **DISTINCT}.get(colour, colour)
 
 
 def pyplot() -> Any:
@@ -72,6 +100,7 @@ def pyplot() -> Any:
         {
             "svg.hashsalt": "normbench",  # ids inside the file; random otherwise
             "svg.fonttype": "none",
+            "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's Type 3
             "axes.formatter.useoffset": False,
             "font.family": "sans-serif",
             "font.size": 9,
@@ -86,7 +115,13 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, target: BinaryIO) -> None:
-    """Write the SVG without a date."""
-    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": "normbench"}, bbox_inches="tight")
+def save(figure: Any, target: BinaryIO, form: str = "svg", tight: bool = True) -> None:
+    """Write the file without a date, cut to what is drawn, or exactly as large as the figure is."""
+    box = {"bbox_inches": "tight"} if tight else {}
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=form, metadata=METADATA[form], dpi=DOTS, **box)
     pyplot().close(figure)
+    content = drawn.getvalue()
+    if form == "pdf":  # matplotlib begins an embedded font's name with a hash that is another one in each process
+        content = re.sub(rb"(?<=/(?:BaseFont|FontName) /)[A-Z]{6}\+", b"NORMBE+", content)
+    target.write(content)

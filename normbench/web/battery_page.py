@@ -12,7 +12,7 @@ from normbench.battery.answer import Comparison, Outcome
 from normbench.compare.metrics import format_metric
 from normbench.draw import captions
 from normbench.draw.panels import Look, Quantity, panels
-from normbench.draw.style import colours_of, on_dark
+from normbench.draw.style import distinct_colours, on_dark
 from normbench.draw.tables import final_entry, grid
 from normbench.web import figures, forest, site
 
@@ -22,7 +22,7 @@ CHIPS = {answer.BETTER: "good", answer.WORSE: "bad", answer.UNDECIDED: "open", a
 def write(card: Mapping[str, Any], outcomes: Sequence[Outcome], target: Path) -> Path:
     """The page below `target`, which is replaced as a whole; `outcomes`: those of the card's trials, in their order."""
     names = dict.fromkeys([card["norm"], *(name for o in outcomes for name in o.trial.specs)])
-    colours = colours_of(names)
+    colours = distinct_colours(names)
     looks = {name: Look(name, colours[name]) for name in names}
     sections = [
         {"trial": trial, **_drawn(outcome, looks)}

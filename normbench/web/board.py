@@ -17,13 +17,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from normbench.compare import configuration, describe, metrics
-from normbench.compare.answer import Group, Row, compare
+from normbench.compare.answer import Comparison, Group, Row, compare
 from normbench.compare.describe import NO_TEXTS, Texts
 from normbench.compare.difference import difference_of
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.compare.question import BEST, END, TUNED, Question, difference_curve
-from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
+from normbench.draw.style import distinct_colours, on_dark
 from normbench.draw.text import told_apart
 from normbench.runs.run import Run
 from normbench.stats.series import CLOCKS, Point
@@ -36,9 +36,18 @@ MEANS = "Means over all seeds of a cell."
 POINTS = "Large marks: means over all seeds of a cell{}. Small marks: runs."
 LINES = "A line for each cell, to its mean over all seeds."
 ARM = "arm"  # what a dash may stand for
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = {  # of a point, by the dash of its line
+    "solid": "circle",
+    "dash": "square",
+    "dot": "diamond",
+    "dashdot": "cross",
+    "longdash": "pentagon",
+    "longdashdot": "star",
+}
+DASHES = tuple(SYMBOLS)
 LONGEST = 33  # characters of a label in the list of cells
 FEW = 3  # names of many
+MANY = 12  # cells: of more, a page shows bands and other learning rates only on wish; as in dashboard.js
 MOST = 1000  # results in the cache
 
 
@@ -75,6 +84,10 @@ class Style:
     name: str
     colour: str
     dash: str = "solid"
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.dash]
 
     @property
     def mark(self) -> dict[str, str]:
@@ -141,6 +154,24 @@ class Board:
             names[arm] = " ".join(option.removeprefix(f"{configuration.ARM_GROUP}.") for option in shortest)
         return names
 
+    def shown(self, query: Mapping[str, str]) -> list[Cell]:
+        """The cells that a page shows: not switched off, alone or by arm or value; of many the best rates alone."""
+        off = {*query.get("off", "").split("|")}
+        best_alone = query.get("rate", "best" if len(self.cells) > MANY else "") == "best"
+        rows = {cell["key"]: cell for cell in self._cells()}
+        hidden = {
+            key
+            for key, row in rows.items()
+            if off & {key, row["arm"], *row["place"]} or (best_alone and row["other_rate"])
+        }
+        return [cell for cell in self.cells if cell.key not in hidden]
+
+    def comparison_on_show(self, query: Mapping[str, str]) -> Comparison:
+        """The answer without the arms that are switched off; what is said of the others stays as it was."""
+        keys = {cell.key for cell in self.shown({**query, "rate": "all"})}
+        groups = [replace(g, rows=[row for row in g.rows if row.cell.key in keys]) for g in self.comparison.groups]
+        return replace(self.comparison, groups=[group for group in groups if group.rows])
+
     @property
     def untuned(self) -> list[str]:
         return [key for key in self.question.facets if key != TUNED]
@@ -165,11 +196,11 @@ class Board:
     @cached_property
     def colours(self) -> dict[str, str]:
         """By cell the colour of its normalizer; with one normalizer in the whole task, each arm has its own."""
-        arm, colours = self.question.arm, colours_of(cell.norm for cell in self.task.cells)
-        arms = list(dict.fromkeys(map(arm, self.task.cells)))
-        if len(colours) == 1 and len(arms) > 1:
-            return {c.key: EXTRA_COLOURS[arms.index(arm(c)) % len(EXTRA_COLOURS)] for c in self.task.cells}
-        return {cell.key: colours[cell.norm] for cell in self.task.cells}
+        norms = {cell.key: cell.norm for cell in self.task.cells}
+        arms = {cell.key: self.question.arm(cell) for cell in self.task.cells}
+        names = norms if len({*norms.values()}) > 1 else arms
+        colours = distinct_colours(names.values())
+        return {key: colours[name] for key, name in names.items()}
 
     @property
     def dashes(self) -> list[str]:
@@ -177,6 +208,11 @@ class Board:
         arms = {(self.colours[cell.key], self.question.arm(cell)) for cell in self.task.cells}
         shared = len(arms) > len({colour for colour, _ in arms})
         return [*([ARM] if shared else []), *sorted(self.question.facets, key=lambda key: key != TUNED)]
+
+    def arm_style(self, cell: Cell) -> Style:
+        """The style of a cell's arm, where its place says all the rest."""
+        style = self.styles[cell.key]
+        return style if self.dash == ARM else replace(style, dash=DASHES[0])
 
     def _dash(self, cell: Cell) -> str:
         """The dash of a cell's arm among those of its colour, or of its value of a facet; dashes repeat."""
@@ -224,18 +260,9 @@ class Board:
         }
 
     def _arms(self) -> list[dict[str, Any]]:
-        styles: dict[str, list[Style]] = {}
-        for cell in self.cells:
-            styles.setdefault(self.question.arm(cell), []).append(self.styles[cell.key])
+        styles = {self.question.arm(cell): self.arm_style(cell) for cell in self.cells}
         return [
-            {
-                "key": key_of(arm),
-                "label": self.names[arm],
-                "whole": arm,
-                **of_arm[0].mark,
-                **({} if self.dash == ARM else {"dash": "solid"}),
-            }
-            for arm, of_arm in styles.items()
+            {"key": key_of(arm), "label": self.names[arm], "whole": arm, **style.mark} for arm, style in styles.items()
         ]
 
     def _facets(self) -> list[dict[str, Any]]:
@@ -423,7 +450,7 @@ def cell_json(cell: Cell, style: Style, row: Row | None = None, texts: Texts = N
 
 def waiting(task: Task) -> list[dict[str, Any]]:
     """The cells of a task before any curve is read."""
-    colours = colours_of(cell.norm for cell in task.cells)
+    colours = distinct_colours(cell.norm for cell in task.cells)
     names = {cell.key: cell.label(task.differing) or cell.norm or "all" for cell in task.cells}
     return _with_room([cell_json(cell, Style(names[cell.key], colours[cell.norm])) for cell in task.cells])
 

@@ -130,7 +130,7 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
     """Band, mean and seeds of one arm; hovering over a mean displays its interval and n."""
     style, x = line.look, [point.x for point in line.points]
     arm_meta = meta(line.arm, style.colour)
-    dash = "solid" if style.in_paper else "dash"
+    dash = style.line_dash
     traces: list[dict[str, Any]] = []
     if ends := line.band():
         traces.append(

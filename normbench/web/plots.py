@@ -39,10 +39,13 @@ UNTRAINED = 0.04  # of the longest curve
 ROW = 46  # pixels of its row: a line of text, and the interval below it
 LINE = 16  # pixels of a further line
 HEADING = 0.5  # of a row: the name of a place above its rows
+ZERO = {"type": "line", "x0": 0, "x1": 0, "layer": "between", "line": {"width": 1}, "name": "--muted"}
+ROOM_ABOVE, ROOM_BELOW = 5, 24  # pixels of the line at zero about an interval: it stops where numbers stand
 LONGEST = 44  # characters of a label within a plot
 NARROW = 34  # the same of what hovering says in a small one
 CONFIGURATION = "configuration"  # the option whose values make a map of variants
 MOST_COLUMNS = 10
+ARROWS = ("triangle-left", "triangle-right")
 
 
 # --- fewer points ----------------------------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ def curves(board: Board, columns: int = COLUMNS) -> Figure:
 
     columns: so many that points are thinned to.
     """
-    q, lines = board.question, [line for cell in board.cells if (line := _line(board, cell, columns)).points]
+    q, lines = board.question, [line for cell in board.cells if (line := line_of(board, cell, columns)).points]
     data = [trace for line in lines for trace in _traces(board, line)]
     if board.clock == q.clock and lines:
         data += map(reference_trace, paper_references.references(board.comparison))
@@ -159,7 +162,7 @@ def metric_name(board: Board) -> str:
     return f"{board.question.split} {board.question.metric.title}{unit_of(board.question, ', ')}"
 
 
-def _line(board: Board, cell: Cell, columns: int) -> Line:
+def line_of(board: Board, cell: Cell, columns: int = COLUMNS) -> Line:
     """Mean, interval and seeds of a cell in displayed units, over all its runs with records, thinned for the plot."""
     q, stretch = board.question, board.stretch(cell)
     runs = [run for run in cell.runs if run.records] if stretch else []
@@ -177,7 +180,13 @@ def _line(board: Board, cell: Cell, columns: int) -> Line:
     name = ("line", cell.key, q.where, board.clock, board.task.budget)
     points, seeds = CACHE.get(name, (stamp(runs), q.metric.factor, stretch, columns, of_seeds), computed)
     style = board.styles[cell.key]
-    return Line(cell.key, Look(style.name, style.colour), points, seeds, sum(run.status == "diverged" for run in runs))
+    return Line(
+        cell.key,
+        Look(style.name, style.colour, dash=style.dash),
+        points,
+        seeds,
+        sum(run.status == "diverged" for run in runs),
+    )
 
 
 def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
@@ -186,8 +195,6 @@ def _traces(board: Board, line: Line) -> list[dict[str, Any]]:
     traces = []
     for trace in line_traces(replace(line, seeds=[]) if alone else line):
         role = trace["meta"]["role"]
-        if role != "band":
-            trace["line"]["dash"] = board.styles[line.arm].dash
         if role == "seed":
             trace |= {"hoverinfo": "skip", "opacity": 0.45, "hovertemplate": None}
         elif role == "mean" and alone:
@@ -272,10 +279,11 @@ def forest(board: Board) -> Figure | None:
         return None
     leading = [d for group, _, d in rows if group is headline] or [d for _, _, d in rows]  # others may be cut
     limit = _limit([(d.mean or 0.0, d.interval) for d in leading])
-    data, notes, number, place = [], [], -1.0, ""
+    data, notes, zeros, number, place = [], [], [], -1.0, ""
     texts = [cells.difference for cells in describe.table([row for _, row, _ in rows], board.comparison)]
     names = [_name(board, group, row, d, bool(leads)) for group, row, d in rows]
     two = any(len(name) + len(text) > LONGEST for name, text in zip(names, texts, strict=True))  # lines above a mark
+    pitch = ROW + LINE * two
     for (group, row, d), text, name, short in zip(rows, texts, names, told_apart(names, LONGEST), strict=True):
         number += 1
         tuned = group.tuned
@@ -291,15 +299,16 @@ def forest(board: Board) -> Figure | None:
         data += _effect(row.cell.key, colour, mean, d.interval, limit, -number, hover)
         notes.append(note(-limit, -number, "left", short, "--text", name, two))
         notes.append(note(limit, -number, "right", text, "--muted"))
+        zeros.append({**ZERO, "y0": -number - ROOM_BELOW / pitch, "y1": -number + ROOM_ABOVE / pitch})
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
     title = f"difference{'' if leads else f' from {cut(board.names[q.against], 24)}'}{unit}"
-    x_axis = axis_of(title, range=[-limit, limit], zeroline=True, nticks=5, fixedrange=True)
+    x_axis = axis_of(title, range=[-limit, limit], nticks=5, fixedrange=True)
     if q.metric.rising is not None:
         x_axis["title"]["text"] += f"<br>{'right' if q.metric.rising else 'left'} is better"
-    y_axis = axis_of("", range=[-0.25 - number, 0.72], showticklabels=False, showgrid=False, ticks="", fixedrange=True)
-    height = round((ROW + LINE * two) * (number + 1)) + 78
-    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": height}
-    return {"data": data, "layout": {**bare(8, 8, 4, 68), **axes, "annotations": notes}}
+    bare_axis = {"showticklabels": False, "showgrid": False, "showline": False, "ticks": ""}
+    y_axis = axis_of("", range=[-0.25 - number, 0.72], fixedrange=True, **bare_axis)
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "height": round(pitch * (number + 1)) + 78}
+    return {"data": data, "layout": {**bare(8, 8, 4, 68), **axes, "annotations": notes, "shapes": zeros}}
 
 
 def _effect(
@@ -310,15 +319,18 @@ def _effect(
     is_inside = low < limit and high > -limit
     ends = (_within(low, limit), _within(high, limit)) if interval and is_inside else None
     x, mark = _within(mean, limit), {"size": 9, "opacity": float(abs(mean) <= limit)}
-    traces = [
-        markers("effect", arm, colour, [x], [text], y=[y], marker=mark, cliponaxis=False,
-                error_x=error_of([x], [ends], 1.8))
-    ]  # fmt: skip
-    for edge, goes_on, symbol in ((-limit, low < -limit, "triangle-left"), (limit, high > limit, "triangle-right")):
-        if goes_on:
-            arrow = {"size": 9, "symbol": symbol}
-            traces.append(markers("cut", arm, colour, [edge], [text], y=[y], marker=arrow, cliponaxis=False))
-    return traces
+    goes_on = low < -limit, high > limit
+    error = error_of([x], [ends], 1.8) | ({"width": 0} if any(goes_on) else {})  # a bar would look like an end
+    marks: list[tuple[str, float, dict[str, Any], dict[str, Any]]] = [("effect", x, mark, {"error_x": error})]
+    for edge, end, is_beyond, symbol in zip((-limit, limit), (low, high), goes_on, ARROWS, strict=True):
+        if is_beyond:
+            marks.append(("cut", edge, {"size": 11, "symbol": symbol}, {}))
+        elif ends and any(goes_on):
+            marks.append(("end", end, {"size": 8, "symbol": "line-ns-open", "line": {"width": 1.8}}, {}))
+    return [
+        markers(role, arm, colour, [place], [text], y=[y], marker=marker, cliponaxis=False, **rest)
+        for role, place, marker, rest in marks
+    ]
 
 
 def _name(board: Board, group: Group, row: Row, d: Difference, lead: bool) -> str:
@@ -377,9 +389,8 @@ def sensitivity(board: Board) -> Figure | None:
         lowest = min(lowest, *means)
         unit = unit_of(board.question)
         texts = [f"at {rate:g}: {row.at.text()}{unit}" for rate, row in zip(rates, rows, strict=True)]
-        trace = markers(
-            "setting", key_of(board.question.arm(cells[0])), board.styles[cells[0].key].colour, rates, texts
-        )
+        style = board.arm_style(cells[0])
+        trace = markers("setting", key_of(board.question.arm(cells[0])), style.colour, rates, texts)
         name = joined(*arm)
         lines = map(label, textwrap.wrap(name, NARROW, break_on_hyphens=False))  # the whole has no room
         hover = "<br>".join([*lines, "%{customdata}<extra></extra>"])
@@ -387,7 +398,8 @@ def sensitivity(board: Board) -> Figure | None:
         sizes = [11 if cell.key in board.best else 6 for cell in cells]
         sure = [row.at.interval if row.at.n >= 3 else None for row in rows]  # as a curve's band
         errors = error_of(means, sure, 1.2)
-        line = {"line": {"width": 1.6}, "marker": {"size": sizes, "line": {"width": 0}}, "error_y": errors}
+        marker = {"size": sizes, "symbol": style.symbol, "line": {"width": 0}}
+        line = {"line": {"width": 1.6, "dash": style.dash}, "marker": marker, "error_y": errors}
         data.append({**trace, **line, "y": list(map(_digits, means))})
     if not data:
         return None

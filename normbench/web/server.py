@@ -7,6 +7,8 @@ index, samples in the run's list.
 from __future__ import annotations
 
 import asyncio
+import io
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -22,13 +24,14 @@ from starlette.staticfiles import StaticFiles
 from normbench.compare.answer import Comparison
 from normbench.compare.paper_table import paper_table
 from normbench.compare.suggested_seeds import suggested_commands
+from normbench.draw import figure as draw
 from normbench.draw.text import visible
 from normbench.draw.typeset import Form
 from normbench.errors import NormbenchError
 from normbench.files import reading
 from normbench.runs import samples
 from normbench.runs.run import Run
-from normbench.web import runs_table, share, view
+from normbench.web import paper_figure, runs_table, share, view
 from normbench.web.guard import guard
 from normbench.web.index import Index
 from normbench.web.json_safe import dumped, json_safe
@@ -40,6 +43,9 @@ PAUSE = 0.5  # s between two looks at the runs
 SLOWEST = 1.5  # s, the longest pause where a look takes long
 LARGEST = 1 << 20  # bytes of a request's body
 SUFFIXES: dict[Form, str] = {"latex": "tex", "markdown": "md", "csv": "csv"}  # of tables
+COLUMNS = {"1": 3.25, "2": 6.75}  # inches: the widths of most papers
+FONT_SIZE = 8.0  # points
+DRAWING = threading.Lock()  # pyplot is for one thread at a time
 BEAT = 15.0  # s without news until a comment checks the connection
 
 
@@ -106,7 +112,20 @@ def app(
         if form not in SUFFIXES or board is None:
             raise HTTPException(400, f"A table has runs, and the form {', '.join(SUFFIXES)}.")
         headers = {"Content-Disposition": f'attachment; filename="normbench-table.{SUFFIXES[form]}"'}
-        return Response(paper_table([board.comparison], form), headers=headers, media_type="text/plain")
+        return Response(paper_table([board.comparison_on_show(query)], form), headers=headers, media_type="text/plain")
+
+    def figure(request: Request) -> Response:
+        """The curves on show as a PDF for a paper, one or two of its columns wide; hidden arms are not in it."""
+        heads, query = heads_and_query(request)
+        board = view.Selection(heads, query).board(index.load)
+        panels = paper_figure.on_show(board, query) if board else []
+        if query.get("columns") not in COLUMNS or not panels:
+            raise HTTPException(400, f"A figure has curves, and columns={' or '.join(COLUMNS)}.")
+        content = io.BytesIO()
+        with DRAWING:
+            draw.paper_figure(panels, content, "pdf", COLUMNS[query["columns"]], FONT_SIZE)
+        headers = {"Content-Disposition": 'attachment; filename="normbench-curves.pdf"'}
+        return Response(content.getvalue(), headers=headers, media_type="application/pdf")
 
     def run(request: Request) -> Response:
         """What a run is made of and wrote, without its curve."""
@@ -156,7 +175,8 @@ def app(
         return StreamingResponse(news(_query(request)), media_type="text/event-stream")
 
     parts = {"view": content, "run": run, "sample": sample, "events": events, "link": link, "share": shared}
-    api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs, "table": table}.items()]
+    parts |= {"table": table, "figure": figure}
+    api = [Route(f"/api/{name}", endpoint) for name, endpoint in {**parts, "runs": runs}.items()]
     api.append(Route("/api/mark", mark, methods=["POST"]))
     static = StaticFiles(packages=[("normbench.web", "static"), ("plotly", "package_data")])
     return Starlette(

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from normbench.compare.suggested_seeds import suggested_commands
+from normbench.core import extras
 from normbench.runs.run import Run
 from normbench.web import plots, site
 from normbench.web.json_safe import dumped
@@ -33,7 +34,8 @@ FEWEST_COLUMNS = 25  # to which curves are thinned where they would need more
 def page() -> str:
     """The page that loads its data from the server; without inline scripts."""
     template = site.environment().get_template("dashboard.html")
-    return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS, late=PLOTLY)
+    pdf = extras.is_installed("matplotlib")
+    return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS, late=PLOTLY, pdf=pdf)
 
 
 def static(name: str) -> bytes:
@@ -69,6 +71,7 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
         title=f"{title} · normbench",
         styles=Markup(styles),
         scripts=[Markup(text) for text in scripts],
+        pdf=False,  # the server draws it
         allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),
     ).encode()
 

@@ -73,19 +73,19 @@ def points(board: Board, cells: Sequence[Cell], key: str) -> Figure:
     log, low, high = _ends([board.rows[cell.key] for cell in cells], board.question.metric.loss)
     data: list[dict[str, Any]] = []
     for cell, value in zip(cells, values, strict=True):
-        row, style = board.rows[cell.key], board.styles[cell.key]
+        row, style = board.rows[cell.key], board.arm_style(cell)
         beside = scale.ordinal and key not in board.question.by  # arms of one value side by side
         offset = (arms.index(row.arm) + 0.5) / len(arms) - 0.5 if beside else 0.0
         x, mean = scale.place(value) + WIDTH * offset, row.at.mean or 0.0
         of_seeds = {seed: number for seed, number in row.values.items() if number is not None}
         texts = [f"{style.name}, seed {seed}: {minus(f'{number:.4g}')}{unit}" for seed, number in of_seeds.items()]
-        small = {"y": [*of_seeds.values()], "marker": {"size": 6}, "opacity": 0.55}
+        small = {"y": [*of_seeds.values()], "marker": {"size": 6, "symbol": style.symbol}, "opacity": 0.55}
         data.append(markers("run", cell.key, style.colour, [x] * len(of_seeds), texts, **small))
         text = f"{style.name}: {row.at.text()}{unit}"
         interval = row.at.interval or (mean, mean)
         visible = max(interval[0], low), min(interval[1], high)
         error = error_of([mean], [row.at.interval and visible], 1.6)
-        large = {"y": [mean], "marker": {"size": 10}, "error_y": error}
+        large = {"y": [mean], "marker": {"size": 10, "symbol": style.symbol}, "error_y": error}
         data.append({**markers("point", cell.key, style.colour, [x], [text], **large), "name": label(style.name)})
         for end, shown, mark in zip(interval, visible, ("down", "up"), strict=True):
             if shown != end:

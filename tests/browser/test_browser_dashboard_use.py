@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import compared
 import pytest
@@ -196,6 +197,38 @@ def test_a_copied_link_opens_this_view_in_another_browser(chromium: Any, served:
     other = opened(chromium, it.page.evaluate("navigator.clipboard.readText()"))
     assert other.page.url == it.page.url and "off=batch" in other.page.url
     assert it.messages == [] and other.messages == []
+
+
+def test_the_sentence_of_the_verdict_is_copied_whole(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    it.page.locator("#sentence").get_by_role("button", name="Copy").click()
+    it.page.locator("#sentence").get_by_role("button", name="Copied").wait_for()
+    copied = it.page.evaluate("navigator.clipboard.readText()")
+    place, sentence = (it.page.locator(f"#sentence {part}").inner_text() for part in ("small", "strong"))
+    assert (
+        copied.startswith(f"{place}: {sentence}")
+        and not copied.endswith(" ")
+        and "Copy" not in copied
+        and it.messages == []
+    )
+
+
+def test_the_runs_of_a_task_are_filtered_by_each_word_once(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "filter=model%3Dmnist_mlp+norm%3Dlayer")
+    words = parse_qs(urlsplit(it.page.locator("#to-runs").get_attribute("href")).query)["filter"][0].split()
+    assert len(words) == len({*words}) and {"model=mnist_mlp", "norm=layer", "data=digits"} <= {*words}
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_choice_is_cut_off_in_its_box(width: int, chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "at=best&metric=nll", width=width)
+    cut_off = """() => [...document.querySelectorAll('#choices select')].filter(e => e.checkVisibility()).filter(e => {
+        const text = e.selectedOptions[0].label, pen = document.createElement('canvas').getContext('2d');
+        pen.font = getComputedStyle(e).font;
+        return pen.measureText(text).width + 30 > e.clientWidth;
+    }).map(e => e.id)"""
+    assert it.page.locator("#choice-at").input_value() == "best" and it.page.evaluate(cut_off) == []
 
 
 def test_y_is_over_what_is_shown_and_its_logarithmic_ticks_follow_a_zoom(chromium: Any, served: Served):

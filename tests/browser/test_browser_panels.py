@@ -179,6 +179,12 @@ def test_each_panel_is_saved_as_a_picture_and_all_as_a_table(chromium: Any, addr
     alone = opened(chromium, address)
     alone.page.locator("#share summary").click()
     assert saved("PNG of the curves", alone.page)[0] == "curves-test-error.png"
+    alone.page.locator("#share summary").click()  # saving a picture closes the menu
+    name, whole = saved("PDF, one column of a paper (3.25 in)", alone.page)
+    assert name == "normbench-curves.pdf" and b"/MediaBox [ 0 0 234 " in whole
+    alone.page.get_by_role("group", name="arms").get_by_role("button").first.click()
+    alone.page.locator("#share summary").click()
+    assert len(saved("PDF, one column of a paper (3.25 in)", alone.page)[1]) < len(whole), "of one arm less"
     assert it.messages == [] and alone.messages == []
 
 

@@ -26,6 +26,20 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "results"
 OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz", "contrasts.npz"}
 
 
+def test_the_figure_of_an_artifact_is_drawn_for_a_paper(normbench, capfd, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "results").mkdir()
+    shutil.copytree(PUBLISHED / "bln2022" / "fig2", tmp_path / "results" / "bln2022" / "fig2")
+    asked = ("reproduce", "bln2022/fig2", "--max-time", "0", "--results", str(tmp_path / "results"))
+    path = tmp_path / "fig2.pdf"
+    assert normbench(*asked, "--figure", str(path), "--width", "6.75in") == 0
+    assert f"{path}: " in capfd.readouterr().out and b"/MediaBox [ 0 0 486 " in path.read_bytes()
+    for words in (("--dry-run",), ("ln2016/geometry",)):
+        assert normbench(*asked, *words, "--figure", str(path)) == 2
+        assert "--figure" in capfd.readouterr().err
+    assert normbench(*asked, "--width", "3in") == 2
+
+
 @pytest.mark.slow
 def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fig6, tmp_path: Path):
     own = ("--config-dir", str(small_fig6))

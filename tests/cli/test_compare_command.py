@@ -56,7 +56,7 @@ def test_a_table_a_word_and_the_commands_that_go_on(results: Path, command: Run)
     assert output.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
 
 
-def test_arms_are_ranked_over_tasks(results: Path, command: Run) -> None:
+def test_arms_are_ranked_over_tasks(results: Path, command: Run, tmp_path: Path) -> None:
     for norm, seed in itertools.product(("none", "layer"), (1, 2)):
         fake.directory(results / "runs", tiny.spec(f"norm={norm}", f"seed={seed}", "train.batch_size=7"))
     words = ("compare", "--over", "train.batch_size", "--results", str(results))
@@ -67,14 +67,14 @@ def test_arms_are_ranked_over_tasks(results: Path, command: Run) -> None:
     json_examples.check("compare", [content])
     assert [arm["rank"] for arm in content["arms"]] == [1.5, 1.5] and content["pairs"][0]["share"] == 0.5
     assert command(*words, "--form", "latex").count("\\\\\n") == 3
-    assert "<svg" in command(*words, "--form", "svg")
+    command(*words, "--figure", str(tmp_path / "profile.svg"))
+    assert "score τ" in (tmp_path / "profile.svg").read_text()
     for more in (["--level", "1"], ["--form", "csv"]):
         command(*words, *more, code=2)
-    command("compare", "--form", "svg", "--results", str(results), code=2)
     for norm in ("none", "batch"):
         fake.directory(results / "runs", tiny.spec(f"norm={norm}", "train.batch_size=9"))
     assert "P(better than none)" in command(*words, "train.batch_size=9,7")
-    command(*words, "train.batch_size=9,7", "--form", "svg", code=2)
+    command(*words, "train.batch_size=9,7", "--figure", str(tmp_path / "none.svg"), code=2)
 
 
 def test_seeds_that_the_filter_leaves_out_are_no_command(results: Path, command: Run) -> None:
@@ -86,6 +86,32 @@ def test_seeds_that_the_filter_leaves_out_are_no_command(results: Path, command:
 def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, command: Run) -> None:
     lines = command("compare", "norm=layer", "seed=1", "--results", str(results)).splitlines()
     assert [line.split()[0] for line in lines[2:4]] == ["norm", "layer"]
+
+
+@pytest.mark.parametrize("form", ["pdf", "svg", "png"])
+def test_a_figure_for_a_paper_is_written_beside_the_answer(form: str, results: Path, command: Run) -> None:
+    pytest.importorskip("matplotlib")
+    path = results / "figures" / f"curves.{form}"
+    output = command(
+        "compare", "--results", str(results), "--figure", str(path), "--width", "8cm", "--font-size", "7pt"
+    )
+    assert f"figure    {path}" in output and "Seeds 1–2." in output and "against none" in output
+    assert path.read_bytes()[:4] in (b"%PDF", b"<?xm", b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--figure", "curves.jpg"), "curves.jpg"),
+        (("--figure", "curves"), ".pdf"),
+        (("--width", "3in"), "--figure"),
+        (("--figure", "curves.pdf", "--width", "3"), "--width 3"),
+        (("--figure", "curves.pdf", "--font-size", "1in"), "--font-size 1in"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_one_line(words: tuple[str, ...], part: str, results: Path, command: Run) -> None:
+    output = command("compare", "--results", str(results), *words, code=2)
+    assert part in output and len(output.strip().splitlines()) == 1 and not Path("curves.pdf").exists()
 
 
 def test_json_has_the_same_numbers(results: Path, command: Run) -> None:

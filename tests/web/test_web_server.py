@@ -76,7 +76,7 @@ def client(stranger: TestClient) -> TestClient:
 
 
 PATHS = ("/", "/static/dashboard.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/table",
-         "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
+         "/api/figure", "/api/link", "/runs", "/api/runs", "/api/events", "/nothing")  # fmt: skip
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------
@@ -256,8 +256,23 @@ def test_a_table_for_a_paper_has_the_arms_on_show(client: TestClient) -> None:
     assert answer.status_code == 200 and ".csv" in answer.headers["content-disposition"]
     assert len(answer.text.splitlines()) == 1 + len(client.get("/api/view").json()["cells"])
     assert "tabular" in client.get("/api/table?form=latex").text
+    (hidden,) = {cell["arm"] for cell in client.get("/api/view").json()["cells"][:1]}
+    assert not any(
+        hidden in line.split(",") for line in client.get(f"/api/table?form=csv&off={hidden}").text.splitlines()
+    )
     for query in ("", "?form=docx"):
         assert client.get(f"/api/table{query}").status_code == 400
+
+
+def test_a_figure_for_a_paper_has_one_of_two_widths(client: TestClient) -> None:
+    pytest.importorskip("matplotlib")
+    for columns, points in (("1", b"234"), ("2", b"486")):
+        answer = client.get(f"/api/figure?columns={columns}")
+        assert answer.headers["content-type"] == "application/pdf" and b"/MediaBox [ 0 0 " + points in answer.content
+        assert answer.content == client.get(f"/api/figure?columns={columns}").content
+    every = "|".join(cell["key"] for cell in client.get("/api/view").json()["cells"])
+    for query in ("", "?columns=3", f"?columns=1&off={every}"):
+        assert client.get(f"/api/figure{query}").status_code == 400
 
 
 def test_errors_are_one_line(client: TestClient, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from normbench.compare.answer import compare
 from normbench.compare.configuration import select
 from normbench.compare.groups import tasks
 from normbench.compare.question import Question
-from normbench.draw.style import COLOURS, colours_of
+from normbench.draw.style import COLOURS, colours_of, distinct_colours
 from normbench.runs.run import Run
 from normbench.stats.series import aggregate
 from normbench.web import plots
@@ -63,6 +63,7 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
     question = Question.of(task, {})
     rows = {row.cell.key: row for group in compare(task, question).groups for row in group.rows}
     assert [cell["label"] for cell in found["cells"]] == ["none", "batch", "layer"]  # the baseline first
+    colours = distinct_colours(["none", "batch", "layer"])
     for cell, mean in zip(found["cells"], traces(found, "mean"), strict=True):
         row = rows[cell["key"]]
         assert (cell["n"], cell["mean"], tuple(cell["interval"])) == (5, row.at.mean, row.at.interval)
@@ -70,7 +71,7 @@ def test_numbers_are_those_of_compare_and_of_the_mean_curve():
         assert last.mean is not None
         assert mean["meta"]["arm"] == cell["key"] and mean["y"][-1] == pytest.approx(100 * last.mean, rel=1e-5)
         assert mean["y"][-1] == pytest.approx(cell["mean"], rel=1e-5)
-        assert cell["colour"] == COLOURS[cell["label"]]
+        assert cell["colour"] == colours[cell["label"]]
     assert len(traces(found, "seed")) == 15 and len(traces(found, "band")) == 3
     effects = {trace["meta"]["arm"]: trace["x"][0] for trace in traces(found, "effect", "forest")}
     expected = {row.cell.key: row.difference.mean for row in rows.values() if row.difference}
@@ -230,6 +231,12 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
     assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
     assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
+
+
+def test_groups_are_in_the_order_of_their_learning_rates_whenever_their_runs_came():
+    (task,) = tasks([run for lr in (0.01, 0.1, 1e-3) for run in compared.runs(("none", "layer"), 3, lr=lr)])
+    groups = compare(task, Question.of(task, {})).groups
+    assert [group.place for group in groups] == ["optim.lr=0.001", "optim.lr=0.01", "optim.lr=0.1", ""]
 
 
 def test_the_headline_is_of_the_most_arms_and_the_forest_begins_with_it():
@@ -487,11 +494,25 @@ def test_what_lies_far_off_does_not_flatten_the_forest():
     ],
 )
 def test_what_lies_inside_the_axis_is_drawn_and_arrows_where_it_goes_on(mean, interval, reach, arrows):
-    effect, *cut = plots._effect("ln", "#123456", mean, interval, 1.0, 0.0, "LN: 1")
+    effect, *others = plots._effect("ln", "#123456", mean, interval, 1.0, 0.0, "LN: 1")
+    cut, ends = ([trace for trace in others if trace["meta"]["role"] == role] for role in ("cut", "end"))
     error = effect["error_x"]
     assert (*error["arrayminus"], *error["array"]) == pytest.approx(reach) and error["visible"] == any(reach)
     assert [trace["marker"]["symbol"] for trace in cut] == arrows
     assert bool(effect["marker"]["opacity"]) == (abs(mean) <= 1)
+    inside = [end for end in interval or () if abs(end) <= 1]
+    assert bool(error["width"]) == (not arrows), "where an interval goes on, it has no bar across it"
+    assert [trace["x"][0] for trace in ends] == (inside if arrows else [])
+
+
+def test_the_line_at_zero_stops_where_numbers_stand():
+    layout = seen(compared.runs(("none", "batch", "layer", "rms")))["forest"]["layout"]
+    axis, (low, high) = layout["height"] - layout["margin"]["t"] - layout["margin"]["b"], layout["yaxis"]["range"]
+    pixels = axis / (high - low)
+    texts = [pixels * note["y"] + note["yshift"] for note in layout["annotations"]]
+    zeros = [(pixels * shape["y0"], pixels * shape["y1"]) for shape in layout["shapes"]]
+    assert len(zeros) == 3 and not layout["xaxis"]["zeroline"]
+    assert not any(start - 6 < text < end + 6 for start, end in zeros for text in texts)
 
 
 def test_the_forest_is_as_wide_as_its_answer():

@@ -32,7 +32,8 @@
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
     };
     const note = (one) => ({ ...one, bgcolor: `${colour("--surface")}b0`, font: { ...one.font, color: colour(one.name) } });
-    return { ...layout, paper_bgcolor: colour("--surface"), template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}) };
+    const shape = (one) => ({ ...one, line: { ...one.line, color: colour(one.name) } });
+    return { ...layout, paper_bgcolor: colour("--surface"), template: { layout: page }, ...(layout.annotations ? { annotations: layout.annotations.map(note) } : {}), ...(layout.shapes ? { shapes: layout.shapes.map(shape) } : {}) };
   }
 
   // Marks, bands and intervals take the colour of the line.

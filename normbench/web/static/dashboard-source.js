@@ -49,6 +49,7 @@ window.normbench = window.normbench || {};
 
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
     file: (query) => `api/share?${new URLSearchParams(query)}`,
+    figure: (query, columns) => `api/figure?${new URLSearchParams({ ...query, columns })}`,
     table: (query, form) => `api/table?${new URLSearchParams({ ...query, form })}`,
 
     // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.

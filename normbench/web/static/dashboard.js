@@ -331,13 +331,15 @@
   function answer() {
     const groups = view.answer ? view.answer.groups.filter((group) => group.size > 1) : [];
     const first = groups[0] || { place: "", sentence: view.heading, rest: "" };
-    const others = groups.slice(1).map((group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" "));
+    const said = (group) => [group.place && `${group.place}:`, group.sentence, group.rest].filter(Boolean).join(" ");
+    const others = groups.slice(1).map(said);
     const long = first.sentence.length > TITLE || first.rest.length >= LONG; // then there is more than the title shows
     const all = off().size ? "Verdict, differences and commands count what is switched off too. A filter leaves runs out." : "";
     nb.fill(at("sentence"), [first, all], () => [
       ...(all ? [nb.el("span", { class: "caption" }, all)] : []),
       ...(first.place ? [nb.el("small", { title: first.whole }, first.place)] : []), nb.el("strong", { class: "two", title: first.sentence }, first.sentence),
-      ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : first.rest ? [nb.el("span", {}, first.rest)] : []),
+      ...(long ? [folded("In words", nb.el("span", {}, `${first.sentence} ${first.rest}`))] : []),
+      ...(view.answer ? [nb.el("span", {}, ...(long || !first.rest ? [] : [first.rest, " "]), nb.copy(said(first)))] : []),
     ]);
     nb.fill(at("reported"), others, () => (others.length ? [folded(`${others.length} other setting${others.length > 1 ? "s" : ""}`, nb.el("ul", {}, ...bullets(others)))] : []));
     const cells = new Set(shown().map((cell) => cell.key));
@@ -454,7 +456,7 @@
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     const task = view.tasks.find((one) => one.key === view.query.task) || view.tasks[0];
     at("task").title = at("task").selectedOptions.length ? at("task").selectedOptions[0].label : "";
-    if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: `${query.filter || ""} ${task.filter}`.trim() })}`;
+    if (task && !nb.source.shared) at("to-runs").href = `runs?${new URLSearchParams({ filter: [...new Set(`${query.filter || ""} ${task.filter}`.trim().split(/\s+/))].join(" ") })}`;
     filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || (answered || !view.cells.length ? "No curve yet" : "Loading the curves…"));
     nb.say(at("caption"), `${view.caption} ${counted()}`.trim());
@@ -476,6 +478,10 @@
     if (!nb.source.shared) {
       at("share-html").href = nb.source.file(query);
       for (const form of ["latex", "markdown", "csv"]) at(`share-${form}`).href = nb.source.table(query, form);
+      for (const columns of at("share-pdf-1") ? [1, 2] : []) {
+        at(`share-pdf-${columns}`).href = nb.source.figure(query, columns);
+        at(`share-pdf-${columns}`).hidden = Boolean(view.swept) || !view.curves;
+      }
     }
     details(query.run || "");
   }
