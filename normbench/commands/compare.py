@@ -135,9 +135,7 @@ def command(
     remarks = terminal.console(stderr=True) if as_json else console
     runs, every = configuration.finished(filters, results, lambda line: say(remarks, f"normbench: {line}"))
     if not runs:
-        words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
-        some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
-        raise BadInput(f"no finished runs below {results}. Try: {some}")
+        raise BadInput(f"no finished run below {results}. Try: {format.first_command(results)}")
     whole = groups.tasks(every) if filters else []
     compared = [
         task.among(whole, lambda further: configuration.fitting(filters, every, further))

@@ -61,7 +61,7 @@ def command(
     console = terminal.console(stderr=as_json or output == Path("-"))
     runs, _ = configuration.finished(filters, results, lambda line: say(console, f"  note: {line}"))
     if not runs:
-        raise BadInput(f"no finished run below {results}. (normbench status)")
+        raise BadInput(f"no finished run below {results}. Try: {format.first_command(results)}")
     if form != "wandb":
         answer = _table(form, runs, output, results, console)
     else:

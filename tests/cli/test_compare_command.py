@@ -150,7 +150,7 @@ def test_bad_input_is_one_line(results: Path, words: list[str], says: str, comma
 
 
 def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, command: Run) -> None:
-    assert "normbench train -m" in command("compare", "--results", str(tmp_path), code=2)
+    assert "normbench reproduce ln2016/fig6 --fidelity smoke" in command("compare", "--results", str(tmp_path), code=2)
 
 
 def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, command: Run) -> None:
