@@ -22,7 +22,7 @@
 #
 # Build arguments
 #   BASE         an image with Python 3.11 or later, venv and glibc
-#   TORCH_INDEX  where torch and torchvision come from: the CPU builds by default. CUDA (run with `--gpus all`):
+#   TORCH_INDEX  where torch comes from: the CPU build by default. CUDA (run with `--gpus all`):
 #                --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128
 #                Empty (--build-arg TORCH_INDEX=): the index that pip uses for everything else.
 #   REVISION     the commit, for the label: --build-arg REVISION="$(git rev-parse HEAD)"
@@ -37,7 +37,7 @@ WORKDIR /src
 COPY pyproject.toml ./
 RUN python3 -c 'import tomllib; \
     project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-    extras = [project["optional-dependencies"][name] for name in ("train", "vgg", "wandb")]; \
+    extras = [project["optional-dependencies"][name] for name in ("train", "wandb")]; \
     needs = sum(extras, project["dependencies"]); \
     torch = [need for need in needs if need.startswith("torch")]; \
     print(*torch, sep="\n", file=open("torch.txt", "w")); \

@@ -9,77 +9,60 @@ interrupted command goes on; delete features.npy.part where the images or weight
 from __future__ import annotations
 
 import argparse
-import importlib
-import io
-import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import torch
 from PIL import Image
 from rich.progress import track
+from torch import nn
 
 from normbench import data
 from normbench.config import compose
 from normbench.data import captions
 
 SIDE, CROP, FEATURES = 256, 224, 4096
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of torchvision's weights, RGB
-SCHEMA = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-library = None  # a schema lives as long as its library
+MEAN, STD = np.array([(0.485, 0.456, 0.406), (0.229, 0.224, 0.225)], np.float32)  # of torchvision's weights, RGB
 
 
-def torchvision() -> ModuleType:
-    """The default wheel's operators are linked against CUDA; beside a CPU torch the import stops at their fake kernels.
-
-    Transforms and models need none of them: define their schemas and import again.
-    """
-    global library
-    try:
-        return importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "operator torchvision::" not in str(error):
-            raise
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in (SCHEMA, f"q{SCHEMA}"):
-        library.define(schema)
-    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-        del sys.modules[name]
-    return importlib.import_module("torchvision")
-
-
-def vgg19(weights: Path) -> torch.nn.Module:
-    """Up to fc7 and its ReLU."""
-    model = torchvision().models.vgg19()
-    model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
-    model.classifier = model.classifier[:5]
-    return model.eval()
+def vgg19() -> nn.Module:
+    """Up to fc7 and its ReLU, for crops of 224 x 224; the names of parameters are torchvision's."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for width, convolutions in (64, 2), (128, 2), (256, 4), (512, 4), (512, 4):
+        for _ in range(convolutions):
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+            channels = width
+        layers.append(nn.MaxPool2d(2))
+    fc6, fc7 = nn.Linear(512 * 7 * 7, FEATURES), nn.Linear(FEATURES, FEATURES)
+    classifier = nn.Sequential(fc6, nn.ReLU(), nn.Dropout(), fc7, nn.ReLU())
+    parts = {"features": nn.Sequential(*layers), "flatten": nn.Flatten(), "classifier": classifier}
+    return nn.Sequential(OrderedDict(parts)).eval()
 
 
 def ten_crops(path: Path) -> torch.Tensor:
     """(10, 3, 224, 224): corners and centre after the shorter side is 256, each mirrored too."""
-    transforms = torchvision().transforms.functional
     with Image.open(path) as image:
-        whole = transforms.resize(image.convert("RGB"), SIDE, antialias=True)
-    crops = [transforms.to_tensor(crop) for crop in transforms.ten_crop(whole, CROP)]
-    return torch.stack([transforms.normalize(crop, MEAN, STD) for crop in crops])
+        width, height = image.size
+        size = (SIDE, SIDE * height // width) if width < height else (SIDE * width // height, SIDE)
+        resized = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR), np.float32)
+    pixels = (resized / 255 - MEAN) / STD
+    bottom, right = pixels.shape[0] - CROP, pixels.shape[1] - CROP
+    corners = [(0, 0), (0, right), (bottom, 0), (bottom, right), (round(bottom / 2), round(right / 2))]
+    crops = [view[y : y + CROP, x : x + CROP] for view in (pixels, pixels[:, ::-1]) for y, x in corners]
+    return torch.from_numpy(np.stack(crops).transpose(0, 3, 1, 2))
 
 
 def extract(paths: Sequence[Path], features: Callable[[Path], torch.Tensor], target: Path) -> None:
-    """Write `target`, a row of features for each path; rows of an interrupted call are kept."""
-    head, part, width = io.BytesIO(), target.with_name(f"{target.name}.part"), 4 * FEATURES
-    shape = (len(paths), FEATURES)
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    with part.open("ab") as file:
-        if file.tell() < head.tell():
-            file.truncate(0)
-            file.write(head.getvalue())
-        done = (file.tell() - head.tell()) // width
-        file.truncate(head.tell() + done * width)
-        for path in track(paths[done:], "features"):
-            file.write(features(path).numpy().astype("<f4").tobytes())
+    """Write `target`, a row of features for each path; rows of an interrupted call are kept, but for its last one."""
+    part = target.with_name(f"{target.name}.part")
+    rows = np.lib.format.open_memmap(part, "r+" if part.exists() else "w+", np.float32, (len(paths), FEATURES))
+    done = max(int(rows.any(1).sum()) - 1, 0)
+    for row in track(range(done, len(paths)), "features"):
+        rows[row] = features(paths[row]).numpy()
+    rows.flush()
     part.replace(target)
 
 
@@ -90,7 +73,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     entries = captions.coco_images(data.root(), int(compose.declaration("data", "coco")["captions"]))
-    network = vgg19(given.weights).to(given.device)
+    network = vgg19()
+    weights = torch.load(given.weights, map_location="cpu", weights_only=True)
+    network.load_state_dict({name: weights[name] for name in network.state_dict()})
+    network.to(given.device)
 
     @torch.no_grad()
     def features(path: Path) -> torch.Tensor:

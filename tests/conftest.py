@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -56,6 +57,27 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     if not torch.cuda.is_available():  # whose threads do not survive that
         monkeypatch.setattr(pool, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Forked}))
+
+
+@pytest.fixture(scope="session")
+def repaired_torchvision() -> Any:
+    """The default wheel's operators are linked against CUDA; beside a CPU torch its import stops at their fake kernels.
+
+    Models, transforms and timm need none of them: their schemas are defined here, and it is imported again.
+    """
+    import torch
+
+    try:
+        yield pytest.importorskip("torchvision")
+        return
+    except RuntimeError as error:
+        assert "operator torchvision::" in str(error)
+    library = torch.library.Library("torchvision", "FRAGMENT")  # a schema lives as long as its library
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    yield importlib.import_module("torchvision")
 
 
 def copies(make: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:

@@ -49,8 +49,8 @@ SMALL = {
         "model.placement=peri",  # which has all sites
     ),
     "vit": (
-        *("data=digit_images", "model.patch=4", "model.layers=2", "model.width=8", "model.heads=2"),
-        *("model.placement=peri", "train.batch_size=20"),
+        *("data=coloured_digits", "data.fraction=0.25", "model.patch=16", "model.layers=2", "model.width=8"),
+        *("model.heads=2", "model.placement=peri", "train.batch_size=20"),
     ),
 }
 # With which it learns a batch by heart in a moment.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normbench.battery.trials import Trial, specs_of
@@ -70,8 +70,8 @@ class Pace:
         """The seconds of one run: the median of published ones, else as its experiment declares."""
         if not (specs := specs_of([trial])):
             return 0.0
-        place = pace.Place(trial.experiment, self.fidelity, _model(trial), trial.axes, self.config_dir)
-        declared = pace.seconds([(place, specs[0].steps)], self.stored.published.values())
+        like = replace(specs[0], experiment=trial.experiment, fidelity=self.fidelity, axes=trial.axes)
+        declared = pace.seconds([like], self.stored.published.values(), self.config_dir)
         return None if declared is None else declared + START
 
 

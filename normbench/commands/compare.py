@@ -30,8 +30,7 @@ from normbench.compare.ranking import Ranking
 from normbench.draw.panels import Panel, profile
 from normbench.errors import BadInput
 from normbench.runs import choices
-from normbench.runs.run import EVALUATED, FINISHED, Run
-from normbench.runs.table import Runs
+from normbench.runs.run import EVALUATED, Run
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 from normbench.web.board import Board
@@ -90,23 +89,6 @@ MOST_REFERENCES = 12
 ROWS = 40  # of the list of tasks
 
 
-def _selected(filters: Sequence[str], results: Path) -> tuple[list[Run], Sequence[Run], list[str]]:
-    """The finished runs that fit; all of them, without curves; and notes."""
-    every: list[Run] = []
-
-    def choose(heads: Sequence[Run]) -> list[Run]:
-        every.extend(heads)
-        fitting = configuration.select(filters, heads)
-        if heads and not fitting:
-            raise BadInput(f"no finished run below {results} fits {' '.join(filters)}.")
-        return fitting
-
-    stored = Runs(results)
-    runs, notes = stored.finished(choose)
-    whole = {head.id for head in stored.heads if head.status in FINISHED}  # loading finds damage
-    return runs, [run for run in every if run.id in whole], notes
-
-
 def command(
     filters: Filters,
     results: Results,
@@ -154,13 +136,10 @@ def command(
     if form and as_json:
         raise BadInput("--json and --form both print an answer. Give one of them.")
     console, config_dir = terminal.console(), choices(results, config_dir)
-    runs, every, notes = _selected(filters, results)
-    for note in notes:
-        say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
+    remarks = terminal.console(stderr=True) if as_json else console
+    runs, every = configuration.finished(filters, results, lambda line: say(remarks, f"normbench: {line}"))
     if not runs:
-        words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
-        some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
-        raise BadInput(f"no finished runs below {results}. Try: {some}")
+        raise BadInput(f"no finished run below {results}. Try: {format.first_command(results)}")
     whole = groups.tasks(every) if filters else []
     compared = [
         task.among(whole, lambda further: configuration.fitting(filters, every, further))

@@ -22,7 +22,6 @@ from normbench.files import scratch
 from normbench.files.reading import place
 from normbench.runs import files
 from normbench.runs.run import Run
-from normbench.runs.table import Runs
 
 EPILOG = """examples:
   normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
@@ -60,7 +59,9 @@ def command(
     if output == Path("-") and as_json:
         raise BadInput("--output - writes the table to standard output, where --json writes the answer.")
     console = terminal.console(stderr=as_json or output == Path("-"))
-    runs = _chosen(results, filters, console)
+    runs, _ = configuration.finished(filters, results, lambda line: say(console, f"  note: {line}"))
+    if not runs:
+        raise BadInput(f"no finished run below {results}. Try: {format.first_command(results)}")
     if form != "wandb":
         answer = _table(form, runs, output, results, console)
     else:
@@ -117,19 +118,3 @@ def _wandb(runs: Sequence[Run], logger: Mapping[str, str], results: Path, consol
     if mode == "offline":
         say(console, f"  {wandb_run.files(results)}")
     return {"runs": len(runs), "place": str(results / "wandb") if mode == "offline" else project}
-
-
-def _chosen(results: Path, filters: Sequence[str], console: Console) -> list[Run]:
-    """The runs that fit; damaged ones are left out with a note."""
-
-    def choose(finished: Sequence[Run]) -> list[Run]:
-        chosen = configuration.select(filters, finished) if finished else []
-        if not chosen:
-            which = f" fits {' '.join(filters)}" if finished else ""
-            raise BadInput(f"no finished run below {results}{which}. (normbench status)")
-        return chosen
-
-    runs, notes = Runs(results).finished(choose)
-    for note in notes:
-        say(console, f"  note: {note}")
-    return runs

@@ -224,8 +224,7 @@ class Reproduce(Judging):
         counts = f"{format.plural(len(specs), 'run')} · {len(finished)} done"
         if to_train:
             jobs = min(processes, len(to_train))
-            to_come = [(pace.Place.of(spec, artifact.config_dir), spec.steps) for spec in to_train]
-            seconds = pace.seconds(to_come, finished)
+            seconds = pace.seconds(to_train, finished, artifact.config_dir)
             about = "" if seconds is None else f"about {format.duration(seconds / jobs)} "
             self.say(f"  {counts}, {len(to_train)} to run · {about}on {format.plural(jobs, 'process')}\n")
         else:

@@ -14,7 +14,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +29,8 @@ from normbench.core import schema
 from normbench.errors import BadInput, NormbenchError, unknown
 from normbench.files import reading
 from normbench.files.stored import IMPORT, OWN, RUN_GROUPS
-from normbench.runs.run import LABELS, SHORTEST, Run, begun_by
+from normbench.runs.run import FINISHED, LABELS, SHORTEST, Run, begun_by
+from normbench.runs.table import Runs
 
 GROUPS = RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
@@ -227,6 +228,21 @@ def describe_config(config: Mapping[str, Any]) -> str:
         words.pop("train.steps", None)
         words.pop("train.epochs", None)
     return " ".join(names.get(key, f"{key}={value}") for key, value in words.items())
+
+
+def finished(words: Sequence[str], results: Path, note: Callable[[str], None]) -> tuple[list[Run], list[Run]]:
+    """The finished runs that fit, with their curves; all finished ones, without. Errors: as `select`; that none fits.
+
+    note: called with a line about each that cannot be read.
+    """
+    stored = Runs(results)
+    runs, notes = stored.finished(lambda heads: select(words, heads))
+    for line in notes:
+        note(line)
+    every = [head for head in stored.heads if head.status in FINISHED]  # now: loading finds damage
+    if every and not runs:
+        raise BadInput(f"no finished run below {results} fits {' '.join(words)}.")
+    return runs, every
 
 
 def select(words: Sequence[str], runs: Sequence[Run], more: Mapping[str, Values] = MappingProxyType({})) -> list[Run]:

@@ -17,7 +17,6 @@ MODULES = {  # of the distributions that pyproject.toml lists for each extra
         "torch", "hydra", "safetensors", "sklearn", "PIL", "pooch", "requests", "huggingface_hub", "datasets",
         "pandas", "matplotlib",
     ),
-    "vgg": ("torchvision",),
     "wandb": ("wandb",),
 }  # fmt: skip
 # an update of LN and of BN per step: ours without a compiler / ours, of results/bench/rnn.md

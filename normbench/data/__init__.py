@@ -28,7 +28,7 @@ MODULES = {
     "novel_text": "characters",
     **{"imdb": "imdb", "iam_ondb": "strokes"},
     **dict.fromkeys(("sequential_mnist", "sequential_digits"), "sequential"),
-    **dict.fromkeys(("digits", "digit_images", "binarized_digits", "coloured_digits", "recall"), "smoke"),
+    **dict.fromkeys(("digits", "binarized_digits", "coloured_digits", "recall"), "smoke"),
     **dict.fromkeys(
         ("made_captions", "made_cloze", "made_reviews", "made_strokes", "made_text", "made_triples"), "smoke"
     ),

@@ -73,16 +73,6 @@ def digits(config: Config, root: Path, seed: int = 0) -> Dataset:
     return Dataset(str(config["name"]), splits)
 
 
-def digit_images(config: Config, root: Path, seed: int = 0) -> Dataset:
-    """The digits as images: `inputs` (N, 8, 8, 1), grey values / 16; parts as `digits`' own."""
-    sizes = config["declares"]["sizes"]
-    parts = digits({**config, "valid": sizes["valid"], "test": sizes["test"]}, root).splits
-    splits = {
-        name: Split(inputs=part["inputs"].view(-1, 8, 8, 1), targets=part["targets"]) for name, part in parts.items()
-    }
-    return Dataset(str(config["name"]), splits)
-
-
 def binarized_digits(config: Config, root: Path, seed: int = 0) -> Dataset:
     """The digits with every pixel black or white, drawn once by its grey value: `inputs` (N, 64) of 0 and 1."""
     grey, _ = embedded()

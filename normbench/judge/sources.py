@@ -61,11 +61,9 @@ def _runs(word: str, results: Path) -> tuple[Sequence[Run], list[str]]:
     path = Path(word).expanduser()
     if path.exists() and (path.is_absolute() or not (results / word).exists()):
         raise BadInput(f"--runs {word}: there is no {pack.NAME}. Of logs: normbench import {word} --as NAME")
-    from normbench.runs.table import Runs
-
-    near = did_you_mean(word, imported.names(results))
+    near, notes = did_you_mean(word, imported.names(results)), list[str]()
     try:
-        runs, notes = Runs(results).finished(lambda heads: configuration.select(word.split(), heads))
+        runs, _ = configuration.finished(word.split(), results, notes.append)
     except NormbenchError as error:
         reason = near or f" {error} Or a name of normbench import --list, or a pack."
         raise BadInput(f"--runs {word}:{' no runs have that name.' if near else ''}{reason}") from None

@@ -1,7 +1,8 @@
 """A worker process: trains the runs that it receives one by one; imports torch once.
 
 Its only argument is the number of its end of the connection to the pool. In: `{"run": ..., "path": ..., "wandb": ...}`,
-or None, which stops the run. Out: the events `progress`, `warning` and `end`. A run's printed output goes to its log.
+or None, which stops the run and ends the worker. Out: the events `progress`, `warning` and `end`. A run's printed
+output goes to its log.
 
 It ends after a run with a user's code, which may have changed torch for all runs of its process. Where the connection
 ends the pool has ended: the run is saved and the worker ends; so it does on SIGTERM, which a batch system sends to all
@@ -22,7 +23,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from normbench.config.spec import Spec
@@ -39,30 +39,27 @@ Job = dict[str, Any]
 def main() -> None:
     pool = Connection(int(sys.argv[1]))
     os.set_inheritable(pool.fileno(), False)  # programs that a run starts may outlive it
-    jobs: queue.Queue[Job | None] = queue.Queue()
-    stopping = threading.Event()
-    terminated = False
+    jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+    stopped = False
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated  # no Event: a second signal during its `set` would deadlock
-        terminated = True
+    def stop(*_: object) -> None:
+        nonlocal stopped  # no Event: a second signal during its `set` would deadlock
+        stopped = True
 
-    signal.signal(signal.SIGTERM, terminate)
-    threading.Thread(target=_receive, args=(pool, jobs, stopping), daemon=True).start()
-    while not terminated and (job := jobs.get()) is not None:
-        _run(job, pool, lambda: terminated or stopping.is_set())
+    signal.signal(signal.SIGTERM, stop)
+    threading.Thread(target=_receive, args=(pool, jobs, stop), daemon=True).start()
+    while not stopped and (job := jobs.get()):
+        _run(job, pool, lambda: stopped)
         if user_code.executed:
             return
 
 
-def _receive(pool: Connection, jobs: queue.Queue[Job | None], stopping: threading.Event) -> None:
+def _receive(pool: Connection, jobs: queue.SimpleQueue[Job | None], stop: Callable[[], None]) -> None:
+    """Pass runs on, until the pool says or shows by its end that there are no more."""
     with contextlib.suppress(EOFError, OSError):
-        while True:
-            if job := pool.recv():
-                jobs.put(job)
-            else:
-                stopping.set()
-    stopping.set()
+        while job := pool.recv():
+            jobs.put(job)
+    stop()
     jobs.put(None)
 
 

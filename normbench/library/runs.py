@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas
@@ -14,7 +14,6 @@ from normbench.export import tables
 from normbench.files.stored import RUN_GROUPS
 from normbench.runs import root
 from normbench.runs.run import EVALUATED, LABELS, PLACE, Run
-from normbench.runs.table import Runs
 from normbench.stats.series import PARTS, best_step
 
 
@@ -46,19 +45,9 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         if not isinstance(word, str):
             raise BadInput(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = root(results)
-    heads: list[Run] = []
-
-    def choose(found: Sequence[Run]) -> list[Run]:
-        heads.extend(found)
-        return configuration.select(words, found)
-
-    chosen, notes = Runs(folder).finished(choose)
-    for note in notes:
-        warnings.warn(note, stacklevel=2)
+    chosen, _ = configuration.finished(words, folder, partial(warnings.warn, stacklevel=3))
     if not chosen:
-        which = f" that fits {' '.join(words)}" if words and heads else ""
-        place = f"below {folder.absolute()}"
-        raise BadInput(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
+        raise BadInput(f"no finished run below {folder}. Another folder: results= or NORMBENCH_RESULTS.")
     if records:
         return tables.frame(chosen)
     rows = [

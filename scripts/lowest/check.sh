@@ -18,7 +18,7 @@ import tomllib
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
 extras = project["optional-dependencies"]
-for need in [*project["dependencies"], *extras["train"], *extras["vgg"], *extras["wandb"]]:
+for need in [*project["dependencies"], *extras["train"], *extras["wandb"]]:
     name, lowest = re.match(r"([\w.-]+)>=([\d.]+)", need).groups()
     print(f"{name}=={lowest}")
 print(*(need for need in extras["dev"] if not need.startswith("normbench")), sep="\n")

@@ -88,7 +88,7 @@ BAD = [
     (("export", "csv", "--mode", "online"), "--mode is not an option of export csv"),
     (("export", "wandb", "--output", "x"), "--output is not an option of export wandb"),
     (("export", "xml"), "form xml "),
-    (("export", "csv"), "/results. (normbench status)"),
+    (("export", "csv"), "/results. Try: normbench reproduce ln2016/fig6 --fidelity smoke"),
     (("list", "nroms"), "Did you mean 'norms'?"),
     (("data", "get"), "normbench data get mnist"),
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),

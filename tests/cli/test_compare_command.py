@@ -16,8 +16,7 @@ import pytest
 import tiny
 
 from normbench import load_runs
-from normbench.commands import compare
-from normbench.compare import paper_references
+from normbench.compare import configuration, paper_references
 from normbench.draw.panels import Quantity, Reference
 from normbench.papers.bln2022 import configurations
 from normbench.runs import pack
@@ -177,7 +176,7 @@ def test_bad_input_is_one_line(results: Path, words: list[str], says: str, comma
 
 
 def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, command: Run) -> None:
-    assert "normbench train -m" in command("compare", "--results", str(tmp_path), code=2)
+    assert "normbench reproduce ln2016/fig6 --fidelity smoke" in command("compare", "--results", str(tmp_path), code=2)
 
 
 def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, command: Run) -> None:
@@ -260,6 +259,7 @@ def test_what_is_found_damaged_leaves_out_no_seed(tmp_path):
     specs = fake.specs(3)
     paths = [fake.directory(tmp_path / "runs", spec) for spec in specs]
     (paths[2] / "curve.jsonl").write_bytes(b"{}\n")
-    runs, every, notes = compare._selected(["experiment=*"], tmp_path)
+    notes: list[str] = []
+    runs, every = configuration.finished(["experiment=*"], tmp_path, notes.append)
     assert [run.id for run in runs] == [run.id for run in every] and len(runs) == 2
     assert any(specs[2].id in note for note in notes)

@@ -243,20 +243,19 @@ def test_doctor_says_by_extra_what_is_missing(normbench, capfd, monkeypatch: pyt
     version = importlib.metadata.version
 
     def without(name: str) -> str:
-        if name in ("torchvision", "wandb", "pooch"):
+        if name in ("wandb", "pooch"):
             raise importlib.metadata.PackageNotFoundError(name)
         return version(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: needs)
     monkeypatch.setattr(importlib.metadata, "version", without)
-    for module in ("torchvision", "wandb", "pooch"):
+    for module in ("wandb", "pooch"):
         monkeypatch.setitem(sys.modules, module, None)
     assert normbench("doctor", "--json") == 0
     findings = json.loads(capfd.readouterr().out)["findings"]
     notes = [each["text"] for each in findings if each["state"] == "note" and each["topic"] == "versions"]
     assert notes == [
         "pooch: not installed. Run: pip install 'normbench[train]'",
-        "torchvision: not installed. Run: pip install 'normbench[vgg]'",
         "wandb: not installed. Run: pip install 'normbench[wandb]'",
     ]
     (fits,) = [each["text"] for each in findings if "torch 2" in each["text"] and each["topic"] == "versions"]

@@ -39,7 +39,7 @@ def small(name: str, root: Path, held: str = "") -> dict[str, Any]:
 
 
 def test_all_sets_are_tried() -> None:
-    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 25
+    assert set(SETS) == set(EMBEDDED) | set(tinysets.WRITERS) and len(SETS) == 24
 
 
 @pytest.fixture(scope="module", params=SETS)

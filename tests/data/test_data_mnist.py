@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scripted
 import torch
 import yaml
 from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
@@ -230,9 +229,9 @@ def test_planning_needs_no_torch(root: Path, config: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow  # the import takes seconds
-def test_declared_files_are_torchvisions() -> None:
+def test_declared_files_are_torchvisions(repaired_torchvision: Any) -> None:
     declares = compose.declaration("data", "mnist")
-    published = scripted.load("vgg_features").torchvision().datasets.MNIST.resources
+    published = repaired_torchvision.datasets.MNIST.resources
     assert declares["files"] == {f"MNIST/raw/{name}": md5 for name, md5 in published}
 
 

@@ -21,7 +21,7 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and "import" in getattr(node.func, "attr", getattr(node.func, "id", "")):
-            # importlib.import_module("torchvision")
+            # importlib.import_module("datasets")
             found |= {str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)}
     return found
 

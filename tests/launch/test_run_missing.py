@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,23 +73,19 @@ def test_a_launcher_is_made_with_its_options() -> None:
     assert base.load({"name": "local", "jobs": 1}).processes == 1
 
 
-def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experiment(tmp_path: Path) -> None:
+def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experiment() -> None:
     spec = tiny.spec("norm=none")
     labels = {"experiment": "ln2016/fig6", "fidelity": "smoke", "axes": {"train.batch_size": 4}}
     timed = [fake.record(spec, seconds=seconds, steps=20, **labels) for seconds in (2.0, 4.0, 60.0)]
-    name = spec.config["model"]["name"]
-    four, more, other = (
-        pace.Place("ln2016/fig6", "smoke", model, {"train.batch_size": size})
-        for model, size in ((name, 4), (name, 128), ("lenet5", 4))
-    )
-    assert pace.seconds([(four, 10), (four, 5)], timed) == 3.0  # by the median
+    four = replace(spec, **labels)
+    more = replace(four, axes={"train.batch_size": 128})
+    other = replace(four, config={**four.config, "model": {**four.config["model"], "name": "lenet5"}})
+    median = 0.2 * spec.steps
+    assert pace.seconds([four, four], timed, None) == pytest.approx(2 * median)
     (declared,) = (plan.experiment("ln2016/fig6").fidelities["smoke"].seconds,)
-    assert (
-        pace.seconds([(four, 10), (more, 10)], timed)
-        == pace.seconds([(four, 10), (other, 10)], timed)
-        == 2.0 + declared
-    )
-    assert pace.seconds([(four, 10), (pace.Place("ln2016/fig6", "paper", name), 10)], timed) is None
+    for unlike in (more, other):
+        assert pace.seconds([four, unlike], timed, None) == pytest.approx(median + declared)
+    assert pace.seconds([four, replace(four, fidelity="paper", axes={})], timed, None) is None
 
 
 @pytest.mark.parametrize("name", [n for n in compose.choices("experiment") if "smoke" in plan.experiment(n).fidelities])

@@ -72,7 +72,7 @@ def test_the_classifier_is_that_of_the_formulas(placement: str) -> None:
     found = network.evaluate(batch["inputs"][:3].double(), batch["targets"][:3])["nll"].tolist()
     for row in range(3):
         image = batch["inputs"][row].double().numpy()
-        logits = reference.vision(p, image, 4, placement=placement, **SIZES)
+        logits = reference.vision(p, image, 16, placement=placement, **SIZES)
         assert found[row] == pytest.approx(reference.nll(logits, int(batch["targets"][row])), rel=1e-10)
 
 
@@ -174,9 +174,9 @@ def test_muon_takes_the_matrices_of_blocks(model: str) -> None:
     ("words", "message"),
     [
         (("model=char_lm", "data=made_text", "model.heads=3"), r"model\.heads=3 does not divide model\.width=64"),
-        (("model=vit", "data=digit_images", "model.patch=3"), r"model\.patch=3 does not divide images of 8 x 8"),
+        (("model=vit", "data=coloured_digits", "model.patch=3"), r"model\.patch=3 does not divide images of 32 x 32"),
         (("model=vit", "data=digits"), "model=vit reads inputs of height x width x channels, data=digits has vectors"),
-        (("model=vit", "data=made_text"), "digit_images"),
+        (("model=vit", "data=made_text"), "coloured_digits"),
     ],
 )
 def test_what_does_not_fit_is_one_line(words: tuple[str, ...], message: str) -> None:

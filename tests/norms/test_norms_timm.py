@@ -6,7 +6,6 @@ from typing import Any
 
 import contract
 import pytest
-import scripted
 import torch
 from contract import layouts, make
 from torch import Tensor, nn
@@ -19,9 +18,8 @@ from normbench.norms.base import from_channels, to_channels
 pytestmark = pytest.mark.slow  # the import takes seconds
 
 
-@pytest.fixture(scope="module")
-def timm() -> Any:
-    scripted.load("vgg_features").torchvision()  # which timm imports; beside a CPU build of torch it needs this help
+@pytest.fixture
+def timm(repaired_torchvision: Any) -> Any:  # which timm imports
     return pytest.importorskip("timm.layers", reason="timm is not installed: pip install timm")
 
 
