@@ -35,6 +35,12 @@
 #define WIDE(left) ((left) < PANEL * WIDTH ? WIDTH : PANEL * WIDTH) /* of the next panel, where `left` columns are */
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
+#define AHEAD 16  /* rows of a panel that are fetched before they are read */
+
+/* Bytes of a packed matrix above which its rows are fetched ahead: it does not stay in the second cache then, where
+ * fetching costs without any use. norms/kernel.py measures it. */
+int64_t step_fetched = INT64_MAX;
+
 /* Normalizers: over the features of a row; of each number by itself; over the rows of the batch, or its valid ones, or
  * by given statistics. OUT, MIN: eps outside the root. */
 enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
@@ -379,17 +385,19 @@ void NAME(pack)(int64_t down, int64_t right, int64_t depth, int64_t columns, con
 }
 
 /* out = a b, or += where there is `more`, for `rows` rows, of a `deep` and of out `columns` apart, and `vectors` vectors
- * of columns; rows and vectors are constants where this is called. */
+ * of columns; rows, vectors and ahead are constants where this is called. */
 static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
                                                              int64_t depth, int64_t columns, int more, const int rows,
-                                                             const int vectors) {
+                                                             const int vectors, const int ahead) {
     NAME(vector) sums[8][PANEL];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
             sums[r][v] = more ? *(NAME(vector) *)(out + r * columns + v * WIDTH) : (NAME(vector)){0};
-    for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH)
+    for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH) {
+        for (int v = 0; ahead && v < vectors; v++) __builtin_prefetch(b + (AHEAD * vectors + v) * WIDTH);
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++) sums[r][v] += a[r * deep + k] * *(const NAME(vector) *)(b + v * WIDTH);
+    }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
 }
@@ -397,7 +405,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int6
 /* All rows by `depth` rows of a panel, of which out has `there` columns; bands of nearly the same height. */
 static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
                                                               int64_t rows, int64_t depth, int64_t columns,
-                                                              int64_t there, int more, const int vectors) {
+                                                              int64_t there, int more, const int vectors, const int ahead) {
     REAL aside[8 * PANEL * WIDTH];
     const int part = there < vectors * WIDTH;
     const int64_t apart = part ? vectors * WIDTH : columns;
@@ -406,7 +414,7 @@ static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int
         count = (rows + left - 1) / left;
         REAL *to = part ? aside : out;
         for (int64_t r = 0; part && more && r < count; r++) memcpy(to + r * apart, out + r * columns, there * sizeof *to);
-#define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors); break;
+#define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors, ahead); break;
         switch (count) { BAND(1) BAND(2) BAND(3) BAND(4) BAND(5) BAND(6) BAND(7) BAND(8) }
 #undef BAND
         for (int64_t r = 0; part && r < count; r++) memcpy(out + r * columns, to + r * apart, there * sizeof *to);
@@ -417,6 +425,7 @@ static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int
 /* out (rows, columns) = a (rows, depth) b (depth, columns), b as `pack` has left it. Some rows of a stay in the second
  * cache while b goes by, and a block of a panel in the first while they do. */
 void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, const REAL *packed, REAL *out) {
+    const int ahead = depth * columns * (int64_t)sizeof *packed > step_fetched;
     for (int64_t first = 0; first < rows; first += SOME, a += SOME * depth, out += SOME * columns) {
         const int64_t some = rows - first < SOME ? rows - first : SOME;
         const REAL *b = packed;
@@ -425,8 +434,9 @@ void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, 
             const int64_t there = columns - j < width ? columns - j : width;
             for (int64_t k = 0, high; k < depth; k += high, b += high * width) {
                 high = depth - k < BLOCK ? depth - k : BLOCK;
-                if (width > WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL);
-                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1);
+                if (width == WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1, 0);
+                else if (ahead) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 1);
+                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 0);
             }
         }
     }
