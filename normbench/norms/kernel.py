@@ -8,13 +8,15 @@ import errno
 import functools
 import hashlib
 import itertools
+import math
 import os
 import platform
 import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,6 +47,10 @@ PIECES = {  # functions besides the recurrences: how many sizes, numbers and arr
 }
 
 PATIENCE = 120  # s for the compiler
+# matrices (rows, columns) from 1 to 12 MB, of which products with FEW rows are timed
+MATRICES, FEW = ((256, 1024), (400, 1600), (1024, 1024), (1024, 3072)), 16
+TIMES, GAIN = 9, 1.03
+NEVER = 2**63 - 1
 
 
 class Unavailable(Exception):
@@ -87,16 +93,16 @@ def _load_or_build() -> ctypes.CDLL:
         library = folder / f"step-{_key()}.so"
         if library.exists():
             with contextlib.suppress(Unavailable):  # not loadable here: build it again
-                return _open(library)
+                return _tuned(_open(library), library)
         with scratch.folder("build-", folder) as aside:
             built = _build(aside)
             with open(built, "rb") as file:
                 os.fsync(file.fileno())  # loading a torn one, as a power cut leaves it, may kill the process
             os.replace(built, library)
-        return _open(library)
+        return _tuned(_open(library), library)
     except OSError:
         with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
-            return _open(_build(aside))  # once mapped, its file may go
+            return _tuned(_open(built := _build(aside)), built)  # once mapped, its file may go
 
 
 def _folder() -> Path:
@@ -180,6 +186,44 @@ def _open(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from None
     return library
+
+
+def _tuned(library: ctypes.CDLL, path: Path) -> ctypes.CDLL:
+    """With what was measured on this machine, once: a file beside the library keeps it. No result depends on it."""
+    kept = path.with_suffix(".fetched")
+    fetched = ctypes.c_int64.in_dll(library, "step_fetched")
+    try:
+        fetched.value = int(kept.read_text())
+    except (OSError, ValueError):
+        sizes = [4 * rows * columns for rows, columns in MATRICES]
+        gains = [_gain(library, fetched, *shape) for shape in MATRICES]
+        fetched.value = threshold(sizes, gains)
+        with contextlib.suppress(OSError):  # measured again by the next process
+            kept.write_text(str(fetched.value))
+    return library
+
+
+def threshold(sizes: Sequence[int], gains: Sequence[float]) -> int:
+    """The largest size that gains nothing by rows that are fetched ahead; NEVER where no larger one was measured.
+
+    >>> threshold([1, 2, 4], [1.2, 1.0, 1.1])
+    2
+    """
+    without = [size for size, gain in zip(sizes, gains, strict=True) if gain < GAIN]
+    return NEVER if sizes[-1] in without else max(without, default=0)
+
+
+def _gain(library: ctypes.CDLL, fetched: ctypes.c_int64, rows: int, columns: int) -> float:
+    """How many times as fast a product with few rows is when the matrix' rows are fetched ahead."""
+    a, packed, out = torch.zeros(FEW, rows), torch.zeros(rows, columns), torch.empty(FEW, columns)
+    arrays = [tensor.data_ptr() for tensor in (a, packed, out)]
+    least = {NEVER: math.inf, 0: math.inf}
+    for _ in range(TIMES):
+        for fetched.value in least:
+            start = time.perf_counter()
+            library.product_float(FEW, rows, columns, *arrays)
+            least[fetched.value] = min(least[fetched.value], time.perf_counter() - start)
+    return least[NEVER] / least[0]
 
 
 # --- when it computes ------------------------------------------------------------------------------------------------

@@ -78,6 +78,21 @@ class Backend(Protocol):
         """All steps, products included; false, and nothing done, where these are better made one by one."""
         ...
 
+    @classmethod
+    def infer(
+        cls,
+        plan: Plan,
+        vectors: Vectors,
+        x: Tensor,
+        inputs: Projection,
+        projection: Projection,
+        h: Tensor,
+        c: Tensor,
+        mask: Tensor | None,
+    ) -> bool:
+        """All steps from x (T, B, features) on, for no backward pass; false, and nothing done, where it cannot."""
+        ...
+
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         """Before the first backward step: gradients of all outputs, of the last c, and of the last h past the product.
 

@@ -53,6 +53,8 @@ class Sequence(torch.autograd.Function):
         h = _states(h0, len(x))
         c = _states(c0, len(x)) if keep else c0.clone().expand(len(h), *c0.shape)
         v = Vectors(*(part.contiguous() for part in gains_and_shifts))
+        if not keep and inside is None and backend.infer(plan, v, x, inputs, projection, h, c, mask):
+            return h[1:].data, h[-1].clone(), c[-1].clone()
         at_once = len(x) if keep else inputs.at_once(x)
         products: Tensor | None = None
         for first in range(0, len(x), at_once):

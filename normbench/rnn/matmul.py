@@ -17,7 +17,6 @@ ROWS, SUMMED = 1024, 4096  # of a product over all steps, made or summed at once
 HUGE = 1 << 22  # bytes above which memory is asked for in large pages
 MADV_HUGEPAGE = 14
 VECTOR = 16  # numbers of the kernel's widest vector
-AT_ONCE = 1 << 22  # bytes of the products of some steps that are used and forgotten
 
 
 @functools.cache
@@ -142,12 +141,9 @@ class Projection:
     def at_once(self, x: Tensor) -> int:
         """How many steps of x (T, B, features) to take together, where W x is of no use after its step.
 
-        The kernel's products are the same for any number. Of others as many as `tall_matmul` has in one product, for
-        the same bits; all of them where whole steps do not fill it.
+        As many as `tall_matmul` has in one product, for the same bits; all of them where whole steps do not fill it.
         """
         size = x.shape[1] * len(self.weight) * x.element_size()
-        if self.packs:
-            return max(1, AT_ONCE // max(1, size))
         fitting = x.is_cpu and len(x) * size > 2 * HUGE and ROWS % x.shape[1] == 0
         return ROWS // x.shape[1] if fitting else len(x)
 

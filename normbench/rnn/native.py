@@ -18,8 +18,9 @@ ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c", "inside")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 PRODUCT = ("packed", "dh")
-SCRATCH, BENT = 8, 9  # of step.c
-CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest on any processor
+SCRATCH, BENT, GROUP = 8, 9, 8  # of step.c
+IN_CACHE = 1 << 19  # bytes of W x of some steps, which are read again at once
+CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are as fast as those of several threads
 
 
 class Job(ctypes.Structure):
@@ -31,7 +32,8 @@ class Job(ctypes.Structure):
         ("clip", ctypes.c_double),
         *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
         ("moments", ctypes.c_void_p * 4),
-        *[(name, ctypes.c_void_p) for name in ("seen", "sums", "curved")],
+        *[(name, ctypes.c_void_p) for name in ("seen", "sums", "curved", "x", "packed_x", "gathered")],
+        *[(name, ctypes.c_int64) for name in ("inputs", "down", "right", "some")],
     )
 
 
@@ -67,7 +69,7 @@ class Run:
         if mask is not None:
             self._point(mask=mask)
         self.rows = batch if plan.over_rows else 1  # of scratch
-        self.curved = z.new_empty(self.rows * BENT * plan.hidden)
+        self.curved = z.new_empty((batch if plan.over_rows else GROUP) * BENT * plan.hidden)
         self._point(curved=self.curved)
         if plan.over_rows:
             self.job.moments[:] = [of_norm.data_ptr() for of_norm in moments]
@@ -116,6 +118,30 @@ class Run:
         self._forward_all(self.address, len(self.z), None)
         return True
 
+    @classmethod
+    def infer(
+        cls,
+        plan: Plan,
+        vectors: Vectors,
+        x: Tensor,
+        inputs: Projection,
+        projection: Projection,
+        h: Tensor,
+        c: Tensor,
+        mask: Tensor | None,
+    ) -> bool:
+        """As `forward_all`, with the products of x (T, B, features) too: some steps at a time, whose z stays cached."""
+        if plan.over_rows or inputs.drop is not None or x.stride(2) != 1 or not _own(projection):
+            return False
+        step = x.shape[1] * len(inputs.weight)
+        some = min(len(x), max(1, IN_CACHE // (step * x.element_size())))
+        run = cls(plan, vectors, x.new_empty(some, x.shape[1], len(inputs.weight)), h, c, mask, keep=False)
+        gathered = x.new_empty(some, *x.shape[1:])
+        run._point(packed=projection.ahead[0].values, packed_x=inputs.ahead[0].values, x=x, gathered=gathered)
+        run.job.inputs, run.job.down, run.job.right, run.job.some = x.shape[2], x.stride(0), x.stride(1), some
+        run._forward_all(run.address, len(x), None)
+        return True
+
     def backward_all(self, projection: Projection, dh: Tensor) -> bool:
         """The same of the backward steps; dh is overwritten by what reaches h_0 through the products."""
         if not _own(projection):
@@ -147,6 +173,6 @@ class Run:
 
 
 def _own(projection: Projection) -> bool:
-    """Whether the kernel makes the products with W_h too."""
+    """Whether the kernel makes the products with W_h too: it has one thread, and fetches large weights ahead."""
     cached = projection.weight.numel() * projection.weight.element_size() <= CACHED
-    return projection.drop is None and (projection.packs or cached)
+    return projection.drop is None and (projection.packs or cached or torch.get_num_threads() == 1)

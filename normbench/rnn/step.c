@@ -35,6 +35,12 @@
 #define WIDE(left) ((left) < PANEL * WIDTH ? WIDTH : PANEL * WIDTH) /* of the next panel, where `left` columns are */
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
+#define AHEAD 16  /* rows of a panel that are fetched before they are read */
+
+/* Bytes of a packed matrix above which its rows are fetched ahead: it does not stay in the second cache then, where
+ * fetching costs without any use. norms/kernel.py measures it. */
+int64_t step_fetched = INT64_MAX;
+
 /* Normalizers: over the features of a row; of each number by itself; over the rows of the batch, or its valid ones, or
  * by given statistics. OUT, MIN: eps outside the root. */
 enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
@@ -42,6 +48,7 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define CENTRED(kind) ((kind) == LAYER || (kind) == LAYER_OUT)
 #define OVER_ROWS(site) (job->kind[site] >= BATCH)
 #define STRIP 1024 /* columns of a matrix */
+#define GROUP 8   /* rows whose statistics are made one after the other: their sums do not wait for each other */
 #define SCRATCH 8 /* times H values for a row's backward step */
 #define BENT 9  /* the same for what the curves of a row give */
 
@@ -108,6 +115,10 @@ typedef struct {
     REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *dinside, *scratch;
     const REAL *packed;
     REAL *dh, *moments[4], *seen, *sums, *curved;
+    /* x, where z is made here and forgotten, `some` steps at a time: x_t of row b at x[t * down + b * right]. */
+    const REAL *x, *packed_x;
+    REAL *gathered;
+    int64_t inputs, down, right, some;
 } NAME(Job);
 
 /* 2^n and e^r - 1 of x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n q + 2^n and e^x - 1 = 2^n q + (2^n - 1) keep their
@@ -179,9 +190,11 @@ static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64
         }
     sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     memcpy(parts, sums, sizeof parts);
-    for (int64_t half = WIDTH / 2; half > 0; half /= 2)
-        for (int64_t k = 0; k < half; k++) parts[k] += parts[k + half];
-    REAL total = parts[0];
+#define HALVE(half) for (int k = 0; k < (half); k++) parts[k] += parts[k + (half)];
+    if (WIDTH > 8) HALVE(8)
+    if (WIDTH > 4) HALVE(4)
+    if (WIDTH > 2) HALVE(2)
+    REAL total = parts[0] + parts[1];
     for (; j < n; j++) total += squared ? (x[j] - mean) * (x[j] - mean) : x[j];
     return total;
 }
@@ -379,17 +392,19 @@ void NAME(pack)(int64_t down, int64_t right, int64_t depth, int64_t columns, con
 }
 
 /* out = a b, or += where there is `more`, for `rows` rows, of a `deep` and of out `columns` apart, and `vectors` vectors
- * of columns; rows and vectors are constants where this is called. */
+ * of columns; rows, vectors and ahead are constants where this is called. */
 static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
                                                              int64_t depth, int64_t columns, int more, const int rows,
-                                                             const int vectors) {
+                                                             const int vectors, const int ahead) {
     NAME(vector) sums[8][PANEL];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
             sums[r][v] = more ? *(NAME(vector) *)(out + r * columns + v * WIDTH) : (NAME(vector)){0};
-    for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH)
+    for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH) {
+        for (int v = 0; ahead && v < vectors; v++) __builtin_prefetch(b + (AHEAD * vectors + v) * WIDTH);
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++) sums[r][v] += a[r * deep + k] * *(const NAME(vector) *)(b + v * WIDTH);
+    }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
 }
@@ -397,7 +412,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int6
 /* All rows by `depth` rows of a panel, of which out has `there` columns; bands of nearly the same height. */
 static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
                                                               int64_t rows, int64_t depth, int64_t columns,
-                                                              int64_t there, int more, const int vectors) {
+                                                              int64_t there, int more, const int vectors, const int ahead) {
     REAL aside[8 * PANEL * WIDTH];
     const int part = there < vectors * WIDTH;
     const int64_t apart = part ? vectors * WIDTH : columns;
@@ -406,7 +421,7 @@ static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int
         count = (rows + left - 1) / left;
         REAL *to = part ? aside : out;
         for (int64_t r = 0; part && more && r < count; r++) memcpy(to + r * apart, out + r * columns, there * sizeof *to);
-#define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors); break;
+#define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors, ahead); break;
         switch (count) { BAND(1) BAND(2) BAND(3) BAND(4) BAND(5) BAND(6) BAND(7) BAND(8) }
 #undef BAND
         for (int64_t r = 0; part && r < count; r++) memcpy(out + r * columns, to + r * apart, there * sizeof *to);
@@ -417,6 +432,7 @@ static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int
 /* out (rows, columns) = a (rows, depth) b (depth, columns), b as `pack` has left it. Some rows of a stay in the second
  * cache while b goes by, and a block of a panel in the first while they do. */
 void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, const REAL *packed, REAL *out) {
+    const int ahead = depth * columns * (int64_t)sizeof *packed > step_fetched;
     for (int64_t first = 0; first < rows; first += SOME, a += SOME * depth, out += SOME * columns) {
         const int64_t some = rows - first < SOME ? rows - first : SOME;
         const REAL *b = packed;
@@ -425,8 +441,9 @@ void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, 
             const int64_t there = columns - j < width ? columns - j : width;
             for (int64_t k = 0, high; k < depth; k += high, b += high * width) {
                 high = depth - k < BLOCK ? depth - k : BLOCK;
-                if (width > WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL);
-                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1);
+                if (width == WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1, 0);
+                else if (ahead) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 1);
+                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 0);
             }
         }
     }
@@ -448,10 +465,20 @@ static REAL *NAME(standardize_gates)(NAME(Job) *job, int64_t t, REAL *u_in, int6
     return u_in;
 }
 
-/* What the curves of a row give, of z, of u, of c: one place for all rows, or one for each where all are gone through
- * between two uses. */
-#define CURVES(b) (job->curved + (job->seen ? (b) * BENT * n : 0))
+/* What the curves of a row give, of z, of u, of c: one place for each row of a group, or for each of all where these are
+ * gone through between two uses. */
+#define CURVES(b) (job->curved + (job->seen ? (b) : (b) % GROUP) * BENT * n)
 #define PRE(k) ((z[k] - mx) * rx * gx[k] + (u[k] - mh) * rh * gh[k] + shift[k])
+
+/* The statistics of one row's gates. */
+static inline __attribute__((always_inline)) void NAME(lstm_moments)(NAME(Job) *job, int64_t t, int64_t b,
+                                                                     const REAL *u_in) {
+    const int64_t n = job->hidden, row = t * job->batch + b;
+    const REAL *u = u_in ? u_in + b * 4 * n : job->u + row * 4 * n;
+    if (job->mask && !job->mask[row]) return;
+    NAME(moments)(job->z + row * 4 * n, 4 * n, job->kind[0], job->eps[0], job->stats + row * 6);
+    NAME(moments)(u, 4 * n, job->kind[1], job->eps[1], job->stats + row * 6 + 2);
+}
 
 /* c of one row. */
 static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job, int64_t t, int64_t b,
@@ -460,14 +487,13 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *z = job->z + row * 4 * n, *cp = job->c + t * job->apart + b * n;
     const REAL *u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
-    REAL *restrict stats = job->stats + row * 6, *c = job->c + (t + 1) * job->apart + b * n;
+    const REAL *restrict stats = job->stats + row * 6;
+    REAL *c = job->c + (t + 1) * job->apart + b * n;
     if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
     if (job->mask && !job->mask[row]) {
         memmove(c, cp, n * sizeof *c);
         return;
     }
-    NAME(moments)(z, 4 * n, job->kind[0], job->eps[0], stats);
-    NAME(moments)(u, 4 * n, job->kind[1], job->eps[1], stats + 2);
     z = NAME(curves)(job, 0, z, CURVES(b), 4 * n, 0), u = NAME(curves)(job, 1, u, CURVES(b) + 4 * n, 4 * n, 0);
     const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
     SIMD
@@ -502,9 +528,11 @@ static inline __attribute__((always_inline)) void NAME(lstm_output)(NAME(Job) *j
 void NAME(lstm_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
     const int64_t n = job->hidden, batch = job->batch;
     u_in = NAME(standardize_gates)(job, t, u_in, 4, 4);
-    for (int64_t b = 0; b < batch; b++) {
-        NAME(lstm_cell)(job, t, b, u_in);
-        if (!OVER_ROWS(2)) NAME(lstm_output)(job, t, b, u_in);
+    for (int64_t first = 0; first < batch; first += GROUP) {
+        const int64_t end = first + GROUP < batch ? first + GROUP : batch;
+        for (int64_t b = first; b < end; b++) NAME(lstm_moments)(job, t, b, u_in);
+        for (int64_t b = first; b < end; b++) NAME(lstm_cell)(job, t, b, u_in);
+        for (int64_t b = first; b < end && !OVER_ROWS(2); b++) NAME(lstm_output)(job, t, b, u_in);
     }
     if (OVER_ROWS(2)) {
         memcpy(job->seen, job->c + (t + 1) * job->apart, batch * n * sizeof *job->seen);
@@ -721,15 +749,32 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
     NAME(unstandardize_gates)(job, t, 3, 2);
 }
 
+/* z of `count` steps from `first` on. */
+static void NAME(project)(NAME(Job) *job, int64_t first, int64_t count, int64_t columns) {
+    const int64_t batch = job->batch, inputs = job->inputs;
+    REAL *row = job->gathered;
+    for (int64_t t = first; t < first + count; t++)
+        for (int64_t b = 0; b < batch; b++, row += inputs)
+            memcpy(row, job->x + t * job->down + b * job->right, inputs * sizeof *row);
+    NAME(product)(count * batch, inputs, columns, job->gathered, job->packed_x, job->z);
+}
+
 /* All steps at once, products included. Without job->u these go, step by step, through the scratch. */
 #define ALL(cell, gates)                                                                                             \
     void NAME(cell##_forward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                     \
-        const int64_t batch = job->batch, n = job->hidden;                                                           \
+        const int64_t batch = job->batch, n = job->hidden, some = job->x ? job->some : steps;                        \
+        NAME(Job) part = *job;                                                                                       \
         (void)unused;                                                                                                \
-        for (int64_t t = 0; t < steps; t++) {                                                                        \
-            REAL *u = job->u ? job->u + t * batch * gates * n : job->scratch;                                        \
-            NAME(product)(batch, n, gates * n, job->h + t * batch * n, job->packed, u);                              \
-            NAME(cell##_forward)(job, t, job->u ? NULL : u);                                                         \
+        for (int64_t first = 0, count; first < steps; first += count) {                                              \
+            count = steps - first < some ? steps - first : some;                                                     \
+            if (job->x) NAME(project)(job, first, count, gates * n);                                                 \
+            for (int64_t t = 0; t < count; t++) {                                                                    \
+                REAL *u = job->u ? job->u + t * batch * gates * n : job->scratch;                                    \
+                NAME(product)(batch, n, gates * n, part.h + t * batch * n, job->packed, u);                          \
+                NAME(cell##_forward)(&part, t, job->u ? NULL : u);                                                   \
+            }                                                                                                        \
+            part.h += count * batch * n, part.c += count * job->apart;                                               \
+            if (part.mask) part.mask += count * batch;                                                               \
         }                                                                                                            \
     }                                                                                                                \
     void NAME(cell##_backward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                    \

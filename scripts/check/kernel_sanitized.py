@@ -136,7 +136,7 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
                 "dout": make(steps, batch, hidden), "dc": make(batch, state), "carry": make(batch, hidden),
                 "inside": make(8), "dinside": make(8),
                 "scratch": make((batch if over_rows else 1) * 8 * hidden), "dh": make(batch, hidden),
-                "curved": make((batch if over_rows else 1) * 9 * hidden),
+                "curved": make((batch if over_rows else 8) * 9 * hidden),
             }  # fmt: skip
             given |= {"dz": given["z"], "du": given["u"]}
             task = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0, apart=batch * state)
@@ -162,6 +162,11 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
                 task.u, task.apart = None, 0  # nothing is kept
                 task.c, task.scratch = (make(batch, size).ctypes.data for size in (state, width))
                 whole_calls["forward"](ctypes.addressof(task), steps, None)
+                task.packed_x, task.x = packed(library, real, make, 3, width), make(steps, batch, 3).ctypes.data
+                task.inputs, task.down, task.right, task.some = 3, batch * 3, 3, 2  # z of two steps at a time
+                task.z, task.gathered = (make(2 * batch, size).ctypes.data for size in (width, 3))
+                if not over_rows:
+                    whole_calls["forward"](ctypes.addressof(task), steps, None)
             else:
                 product = make(batch, width)
                 for step in range(steps):

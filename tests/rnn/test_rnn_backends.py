@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ def the_named_backend_is_taken(request: pytest.FixtureRequest, monkeypatch: pyte
     taken: list[object] = []
     for run in backends.BACKENDS.values():
         monkeypatch.setattr(run, "prepare", noted(run, run.prepare, taken))
+    infer = native.Run.infer
+    monkeypatch.setattr(native.Run, "infer", lambda *given: infer(*given) and taken.append(native.Run) is None)
     yield
     if name is not None:
         assert set(taken) == {backends.BACKENDS[name]}
@@ -489,6 +492,16 @@ def test_products_of_the_kernel_are_torchs(rows: int, depth: int, columns: int) 
             assert torch.equal(out[rows], room[rows].to(real))
 
 
+@pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")
+def test_what_is_fetched_ahead_changes_no_bit() -> None:
+    a, packed = draw(9, 70), Packed(draw(70, 100, seed=1))
+    fetched = ctypes.c_int64.in_dll(kernel.load(), "step_fetched")
+    before, products = fetched.value, []
+    for fetched.value in (0, 1 << 40, before):
+        products.append(packed.matmul(a))
+    assert torch.equal(products[0], products[1]) and torch.equal(products[0], products[2])
+
+
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("norm", ["layer", "derf", PER_STEP])
@@ -496,6 +509,7 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monke
     """What the cache does not hold is not for the kernel's own products, where others may be the faster ones."""
     monkeypatch.setattr(native, "CACHED", 0)
     monkeypatch.setattr(native.Run, "packs", lambda: False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm))
     near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
     with torch.no_grad(), kernel.using("loop"):
@@ -508,15 +522,17 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monke
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("norm", ["layer", VALID])
+@pytest.mark.parametrize("norm", ["none", "layer", "derf", VALID])
 def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no backward pass comes, the input's products need not all be there at once."""
     layer, mask = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm)), lengths(3, 6)
     with torch.no_grad(), kernel.using(backend):
         wanted, _ = layer(draw(3, 6, 5), mask)
         monkeypatch.setattr(Projection, "at_once", lambda projection, x: 4)
+        monkeypatch.setattr(native, "IN_CACHE", 4 * draw(3, 7 * layer.cell.gates).nbytes)  # four steps of three rows
         torch.testing.assert_close(layer(draw(3, 6, 5), mask)[0], wanted, rtol=1e-12, atol=1e-12)
+        apart = draw(3, 6, 10)[:, :, ::2]  # numbers of a row that do not lie side by side
+        torch.testing.assert_close(layer(apart, mask)[0], layer(apart.contiguous(), mask)[0], rtol=1e-12, atol=1e-12)
     monkeypatch.undo()
     inputs = Projection(torch.empty(4000, 1), None)
     assert [inputs.at_once(torch.empty(200, batch, 1)) for batch in (64, 60, 1)] == [16, 200, 200]
-    assert Projection(inputs.weight, None, packs=True).at_once(torch.empty(200, 64, 1)) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import shutil
@@ -50,7 +51,7 @@ def test_two_processes_at_first_use(
     with multiprocessing.get_context("fork").Pool(2) as pool:
         both = pool.map(described, range(2), chunksize=1)
     assert all(words.startswith("C, ") for words in both) and capfd.readouterr().err == ""
-    assert suffixes(tmp_path) == [".so"], "nothing else is left"
+    assert suffixes(tmp_path) == [".fetched", ".so"], "nothing else is left"
 
 
 @needs_compiler
@@ -65,7 +66,7 @@ def test_a_file_that_is_no_library_is_built_anew(
     library.write_bytes(damage)
     kernel._load.cache_clear()
     assert kernel.compiler()
-    assert library.read_bytes().startswith(b"\x7fELF") and suffixes(tmp_path) == [".so"]
+    assert library.read_bytes().startswith(b"\x7fELF") and suffixes(tmp_path) == [".fetched", ".so"]
 
 
 @needs_compiler
@@ -86,7 +87,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path, monkeyp
     monkeypatch.setattr(kernel, "FLAGS", QUICK)
     kernel._load.cache_clear()
     assert kernel.compiler()
-    assert suffixes(tmp_path) == [".so"]
+    assert suffixes(tmp_path) == [".fetched", ".so"]
 
 
 @needs_compiler
@@ -189,6 +190,21 @@ def test_a_planted_library_is_not_loaded(how: str, tmp_path: Path, monkeypatch: 
     kernel._load.cache_clear()
     assert kernel.compiler() and library.read_bytes() == b"planted"
     assert "another user can write to it" in kernel.refused()
+
+
+@needs_compiler
+def test_what_was_measured_is_kept_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel, "FLAGS", QUICK)
+    kernel._load.cache_clear()
+    kernel.load()
+    (kept,) = kernel.cache().glob("*.fetched")
+    assert int(kept.read_text()) in {0, kernel.NEVER, *(4 * rows * columns for rows, columns in kernel.MATRICES)}
+    for text, expected in (("4096", 4096), ("torn", None)):
+        kept.write_text(text)
+        kernel._load.cache_clear()
+        fetched = ctypes.c_int64.in_dll(kernel.load(), "step_fetched").value
+        assert int(kept.read_text()) == fetched and fetched == (expected or fetched)
 
 
 def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
