@@ -72,7 +72,8 @@ class Shape:
         return 2.0 * self.steps * self.batch * self.layer.cell.gates * self.hidden * (self.inputs + self.hidden)
 
 
-# goals: the time of torch's layer without a normalizer, and somewhat more where a step is small; shares of 65, 60, 75, 43, 70 and 80 % of the limit; 2.4 and 1.15 times a script; twice JAX
+# goals: the time of torch's layer, and somewhat more where a step is small; 65, 60, 75, 43, 70 and 80 % of
+# the limit; 2.4 and 1.15 times a script; twice JAX
 SHAPES = (
     Shape("handwriting 8×500×400", LSTM, 500, 8, 400, 400, 1.0, 1.0, 1 / 0.65, 1 / 2.4, 0.5, 1.4),
     Shape("reader 64×300×240", LSTM, 300, 64, 240, 240, 1.0, 1.0, 1 / 0.6, 1 / 1.15, 0.5, 1.4),

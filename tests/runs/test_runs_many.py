@@ -72,7 +72,7 @@ def test_show_opens_the_files_of_one_run(
 def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
-    status.command(results)
+    status.command([], results)
     assert opened == {"run.json": MANY, "listed": 2}
 
 
