@@ -20,7 +20,7 @@ MODULES = {  # of the distributions that pyproject.toml lists for each extra
     "wandb": ("wandb",),
 }  # fmt: skip
 # an update of LN and of BN per step: ours without a compiler / ours, of results/bench/rnn.md
-WITHOUT_COMPILER = "recurrent layers run on torch's own operations; with a C compiler they are 1.2 to 3.6 times as fast"
+WITHOUT_COMPILER = "recurrent layers run on torch's own operations; with a C compiler they are 1.2 to 2.6 times as fast"
 EXTRAS = {module: extra for extra, modules in MODULES.items() for module in modules}
 
 
