@@ -20,7 +20,7 @@ plan=(
     "dyt2025/last proxy --only DYT-X1"                                                     # 1.2; DYT-X1b as well
     "dyt2025/last proxy --only DYT-X1c"                                                    # 1.2
     "dyt2025/lm proxy --only DYT-4b"                                                       # 0.6
-    "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 as well
+    "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 of dyt2025/vit as well
     # how far seeds differ (11 to 15), for the number of seeds of all other claims
     "dyt2025/lm proxy --control pilot"                                                        # 1.1
     "dyt2025/vit proxy --control pilot"                                                       # 1.1
