@@ -166,7 +166,16 @@ class Reproduce(Judging):
         return [artifact for artifact in chosen if artifact.id not in lacking]
 
     def planned_specs(self, planned: artifacts.Plan) -> list[Spec]:
-        specs = planned.specs(self.seeds, self.only, self.control or self.controls)
+        return self._on_device(planned.specs(self.seeds, self.only, self.control or self.controls))
+
+    def _published_specs(self, planned: artifacts.Plan, specs: Sequence[Spec]) -> list[Spec]:
+        """What is published where it is at hand: all of the artifact's runs, so that `--only` chooses no evidence."""
+        if not (self.only or self.control):
+            return [*specs]
+        whole = self._on_device(planned.specs(self.seeds, [], False))
+        return [*{spec.id: spec for spec in (*whole, *specs)}.values()]
+
+    def _on_device(self, specs: Sequence[Spec]) -> list[Spec]:
         return [replace(spec, config={**spec.config, "device": self.device}) for spec in specs]
 
     def _artifact(
@@ -181,7 +190,8 @@ class Reproduce(Judging):
         """Exit code as `judge`, and the answer; adds the claims to `judged`. left: seconds."""
         from normbench.papers import tally
 
-        stored = Runs(self.results, {spec.id for spec in specs}, self.others)
+        published_specs = self._published_specs(planned, specs)
+        stored = Runs(self.results, {spec.id for spec in published_specs}, self.others)
         self._show_plan(planned, specs, stored, launcher.processes)
         left = 0 if self.dry_run else left
         ensured = ensure_runs(specs, launcher, stored, watch, left)
@@ -198,7 +208,7 @@ class Reproduce(Judging):
         for line in training.describe_launched(ensured.outcomes, stored):
             self.say(f"  {line}")
         # the pack keeps runs that this plan did not ask for; they are judged with the rest
-        published, files = self._publish(planned, finished)
+        published, files = self._publish(planned, stored.find(published_specs))
         claims = published.verdicts.claims
         judged.append(Judged(planned.artifact.id, claims))
         answer |= {

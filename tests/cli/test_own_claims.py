@@ -40,6 +40,10 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     assert normbench("reproduce", *own, "mine/rms", "--max-time", "0") == 0
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    elsewhere = ("--results", str(tmp_path / "again"), "--from", str(tmp_path / "results" / "own"))
+    assert normbench("reproduce", *own, "mine/rms", "--only", "none", "--max-time", "0", *elsewhere) == 0
+    again = json.loads((tmp_path / "again" / "own" / "mine" / "rms" / "paper" / "verdicts.json").read_text())
+    assert [claim["n"] for claim in again["claims"]] == [5, 5], "--only chooses what is trained, not the evidence"
 
     assert normbench("reproduce", *own, "mine/rms", "--control", "lr-high", "--controls") == 2
     one_control = ("--only", "MINE-1", "--control", "lr-high")
