@@ -144,7 +144,9 @@ def command(
         raise BadInput("--over prints a table alone: leave out --level, --form and --json.")
     ranks = ranking.over(compared, question, over.split(",")) if over else None
     if figure is not None:
-        panels = [_profile(ranks)] if ranks else [panel for task in compared for panel in _panels(task, question)]
+        if ranks and not any(ranks.ranked.values()):
+            raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
+        panels = [profile(ranks.scores)] if ranks else [p for task in compared for p in _panels(task, question)]
         caption = paper.write(figure, panels, width, font_size)
         say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
     pairs = [(task, _about(task, question, compared)) for task in compared]
@@ -176,12 +178,6 @@ def show_ranking(r: Ranking, console: Console) -> None:
 
 def _panels(task: groups.Task, question: Mapping[str, str]) -> list[Panel]:
     return of_groups(Board(task, Question.of(task, question), {}))
-
-
-def _profile(ranks: Ranking) -> Panel:
-    if not any(ranks.ranked.values()):
-        raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
-    return profile(ranks.scores)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

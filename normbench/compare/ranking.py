@@ -58,6 +58,7 @@ class Ranking:
 
     @property
     def no_verdict(self) -> str:
+        """Why no pair has a word, "" where pairs have."""
         fewest = min(len(runs) for arms in self.scores.values() for runs in arms.values())
         return self.why or (f"No verdict: fewer than {FEWEST} seeds." if fewest < FEWEST else "")
 
@@ -95,10 +96,8 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
                 notes[f"fewer than two of {describe.join([*arms])} have such a number. It is left out."].append(title)
                 continue
             if name in scores:
-                way_out = "Add the key that tells them apart, after a comma, or choose by a filter."
-                raise BadInput(
-                    f"--over {','.join(keys)}: {name} has several tasks ({title}; {measured[name]}). {way_out}"
-                )
+                several = f"--over {','.join(keys)}: {name} has several tasks ({title}; {measured[name]})"
+                raise BadInput(f"{several}. Add the key that tells them apart, after a comma, or choose by a filter.")
             for arm, cell in arms.items():
                 if without := sum(not has_logged(run, question) for run in cell.done):
                     notes[f"{without} of {arm} log no such number, and are left out."].append(name)
@@ -116,8 +115,7 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
         raise unknown(f"against={against}: no task has such an arm.", against, every)
     for name, of_task in scores.items():
         if lacking := [arm for arm in every if arm not in of_task]:
-            note = f"no such number of {describe.join(lacking)}. Ranks leave it out, as do pairs with these."
-            notes[note].append(name)
+            notes[f"no such number of {describe.join(lacking)}. Ranks and pairs with these leave it out."].append(name)
         if lost := [f"{n} of {arm}" for arm, runs in of_task.items() if (n := sum(map(math.isinf, runs)))]:
             notes[f"{describe.join(lost)} diverged, and count as worse than all others."].append(name)
     why = f"{describe.because(Difference(why=min(reasons))).capitalize()}." if reasons else ""
