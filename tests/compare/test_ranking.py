@@ -135,6 +135,14 @@ def test_what_a_single_arm_logs_is_no_task() -> None:
     assert {*r.scores} == {"first", "second"} and any("third" in note for note in r.notes)
     with pytest.raises(BadInput, match="two"):
         ranked([run for run in runs if run.config["data"]["name"] != "second"])
+    everywhere = [
+        dataclasses.replace(one, records=[record for record in one.records if record.get("split") != "test"])
+        if one.config["norm"]["name"] != "layer"
+        else one
+        for one in swept()
+    ]
+    with pytest.raises(BadInput, match="two"):
+        ranked(everywhere)
 
 
 def test_each_arm_may_be_behind_another() -> None:
