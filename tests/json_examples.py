@@ -44,8 +44,7 @@ def _form(answer: Any, forms: Sequence[Any]) -> int:
     """The number of the example that has all its keys."""
     if isinstance(answer, list):
         return 0
-    mappings = {number: form for number, form in enumerate(forms) if isinstance(form, dict)}
-    (number,) = [number for number, form in mappings.items() if answer.keys() <= form.keys()]
+    (number,) = [number for number, form in enumerate(forms) if answer.keys() <= form.keys()]
     return number
 
 

@@ -43,7 +43,6 @@ EPILOG = """examples:
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare model=mnist_mlp --form latex > table.tex     a table for a paper
   normbench compare experiment=adhoc --over model,data           which arm is best over all tasks
-  normbench compare experiment=adhoc --over model,data --figure profile.pdf
   normbench compare model=mnist_mlp --figure curves.pdf --width 6.75in --font-size 9pt
   normbench compare                                              list what can be compared
 
@@ -61,12 +60,11 @@ is at most 5 %. Each table and each metric is judged separately. The 5 % hold if
 there is a verdict, false verdicts are more frequent.
 
 --over ranks the arms over several tasks, each with one value of the keys: the average rank of a run among one run of
-each arm, and the probability that it is better than one of the baseline, each at its best learning rate. These tasks:
-what more seeds of them would say; words are of these, and all pairs share the 5 %. Tasks like these: what more tasks
-would say, if these are a random sample. A diverged run is worse than all others. n: the fewest runs in a task. Profile:
+each arm, and the probability that it is better than one of the baseline. Words are of these tasks, and all pairs share
+the 5 %. A diverged run is worse than all others. n: the fewest runs in a task. --figure draws the performance profile:
 the share of runs with a score above τ; a run's score is the share of other arms' runs in its task that it beats.
 
---json prints, shortened, and with --over the second form:
+--json prints, shortened:
   [{"task": {"key": "568f878b54", "title": "mnist_mlp on digits, 2 epochs"},
     "question": {"split": "test", "metric": "nll", "at": "end", "by": [], "facets": [], "against": "", "level": 0.18,
                  "clock": "epoch", "unit": "", "better": "lower"},
@@ -76,12 +74,6 @@ the share of runs with a score above τ; a run's score is the share of other arm
                            "interval": [-0.03, -0.01], "p": 0.004, "holm": 0.004, "word": "ahead", "why": "",
                            "detectable": 0.015, "needed": null, "text": "−0.020 [−0.030, −0.010]"}]}],
     "notes": [], "beside": []}]
-  {"tasks": [{"task": "mnist_mlp mnist", "measured": "...: test error at the end", "runs": {}}],
-   "arms": [{"arm": "layer", "rank": 1.2, "share": 0.8, "these": [0.6, 0.9], "like_these": [0.3, 1.0], "tasks": 6,
-             "runs": 5, "others": 1}],
-   "pairs": [{"first": "layer", "second": "none", "share": 0.8, "these": [0.6, 0.9], "like_these": [0.3, 1.0],
-              "tasks": 6, "runs": 5, "others": 1, "word": "ahead"}],
-   "against": "none", "sentence": "Winner over these tasks: layer, ahead of none.", "notes": []}
 "rows" has for each arm its options, each seed's value, and mean and interval at the end, at best and until the level.
 """
 MOST_TASKS = 3  # tasks; more are only listed
@@ -148,16 +140,18 @@ def command(
     ]
     if not compared:
         raise BadInput(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
-    if over and (level or form == "csv"):
-        raise BadInput("--level and --form csv have no meaning beside --over.")
+    if over and (level or form or as_json):
+        raise BadInput("--over prints a table alone: leave out --level, --form and --json.")
     ranks = ranking.over(compared, question, over.split(",")) if over else None
     if figure is not None:
-        panels = [_profile(ranks)] if ranks else [panel for task in compared for panel in _panels(task, question)]
+        if ranks and not any(ranks.ranked.values()):
+            raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
+        panels = [profile(ranks.scores)] if ranks else [p for task in compared for p in _panels(task, question)]
         caption = paper.write(figure, panels, width, font_size)
         say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
     pairs = [(task, _about(task, question, compared)) for task in compared]
     if ranks:
-        show_ranking(ranks, console, form, as_json)
+        show_ranking(ranks, console)
     elif form:
         print(paper_table.paper_table([_compare(*pair) for pair in pairs], form), end="")
     elif as_json:
@@ -170,13 +164,9 @@ def command(
             show(_compare(*pair), filters, console, results, config_dir)
 
 
-def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) -> None:
-    """Print what is compared in each task, the ranks and the notes; or all of it in another form."""
-    if form:
-        return print(paper_table.of_rows(ranking.title(r), ranking.LEGEND, ranking.table(r), form), end="")
-    if as_json:
-        return say_json(ranking.as_json(r))
-    say(console, ranking.title(r))
+def show_ranking(r: Ranking, console: Console) -> None:
+    """Print what is compared in each task, the ranks and the notes."""
+    say(console, f"{len(r.scores)} tasks: {ranking.TITLE}")
     for task, measured in r.measured.items():
         say(console, f"  {task}: {measured}")
     header, *rows = ranking.table(r)
@@ -188,12 +178,6 @@ def show_ranking(r: Ranking, console: Console, form: str | None, as_json: bool) 
 
 def _panels(task: groups.Task, question: Mapping[str, str]) -> list[Panel]:
     return of_groups(Board(task, Question.of(task, question), {}))
-
-
-def _profile(ranks: Ranking) -> Panel:
-    if not any(ranks.ranked.values()):
-        raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
-    return profile(ranks.scores)
 
 
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:

@@ -208,7 +208,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
         places.setdefault(question.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
     groups = []
     for place, arms in places.items():
-        chosen = {arm: min(cells, key=monitored_rank) for arm, cells in arms.items() if len(cells) > 1}
+        chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
         if len(chosen) > 1:
             names = {arm: f"{arm} {cell.label([TUNED])}".strip() for arm, cell in chosen.items()}
             arms_of = {**question.arms, **{cell.key: names[arm] for arm, cell in chosen.items()}}
@@ -218,7 +218,7 @@ def _tuned(task: Task, question: Question) -> list[Group]:
     return groups
 
 
-def monitored_rank(cell: Cell) -> tuple[int, float]:
+def _monitored(cell: Cell) -> tuple[int, float]:
     """Sort key: lost runs, then the mean of the monitored metric at each run's best, lower is better."""
     values = []
     for run in cell.done:

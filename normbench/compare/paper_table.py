@@ -34,16 +34,13 @@ def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
         for group in c.groups:
             setting = "each at its own best learning rate" if group.tuned else ""
             title = ": ".join(filter(None, [c.task.title, " · ".join(filter(None, [group.place, setting]))]))
-            blocks.append(of_rows(title, describe.heading(c), _rows(group, c), form))
+            heading, rows = describe.heading(c), _rows(group, c)
+            aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left
+            latex = form == "latex"
+            blocks.append(
+                typeset.latex(title, heading, rows, aligned) if latex else typeset.markdown(title, heading, rows)
+            )
     return "\n".join(blocks)
-
-
-def of_rows(title: str, heading: str, rows: Sequence[Sequence[str]], form: str) -> str:
-    """A table of a header and rows, in LaTeX or Markdown."""
-    if form == "markdown":
-        return typeset.markdown(title, heading, rows)
-    aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left
-    return typeset.latex(title, heading, rows, aligned)
 
 
 def _rows(group: Group, c: Comparison) -> list[list[str]]:

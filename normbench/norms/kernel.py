@@ -215,7 +215,10 @@ def threshold(sizes: Sequence[int], gains: Sequence[float]) -> int:
 
 def _gain(library: ctypes.CDLL, fetched: ctypes.c_int64, rows: int, columns: int) -> float:
     """How many times as fast a product with few rows is when the matrix' rows are fetched ahead."""
-    a, packed, out = torch.zeros(FEW, rows), torch.zeros(rows, columns), torch.empty(FEW, columns)
+    a, packed, out = (  # whatever torch's default type and device are
+        torch.zeros(shape, dtype=torch.float32, device="cpu")
+        for shape in ((FEW, rows), (rows, columns), (FEW, columns))
+    )
     arrays = [tensor.data_ptr() for tensor in (a, packed, out)]
     least = {NEVER: math.inf, 0: math.inf}
     for _ in range(TIMES):

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import itertools
-import json
 import math
 
 import pytest
@@ -94,12 +93,11 @@ def test_what_was_not_run_is_left_out_with_a_word() -> None:
     assert "Winner" not in apart.sentence and "rank" not in " ".join(ranking.table(apart)[0])
 
 
-def test_each_arm_is_at_the_rate_that_validation_chooses() -> None:
-    runs = [*swept(), *(run(0.05, "layer", seed, lr=0.1, valid=9.0) for seed in range(1, 7))]
-    runs += [run(0.05, "layer", seed, lr=0.1, valid=9.0, data={"name": "first"}) for seed in range(1, 7)]
-    r = ranked(runs)
-    assert r.scores == ranked(swept()).scores, "the worse rate by validation has the better test error"
-    assert any("learning rate" in note and "2 of layer" in note for note in r.notes)
+def test_several_learning_rates_are_several_tasks() -> None:
+    runs = [*swept(), *(run(0.05, "layer", seed, lr=0.1, data={"name": "first"}) for seed in range(1, 7))]
+    with pytest.raises(BadInput, match=r"optim\.lr"):
+        ranked([*runs, *(run(0.05, "none", seed, lr=0.1, data={"name": "first"}) for seed in range(1, 7))])
+    assert any("optim.lr=0.1" in note for note in ranked(runs).notes)
 
 
 @pytest.mark.parametrize(
@@ -127,39 +125,33 @@ def test_several_keys_name_a_task_together() -> None:
     assert {*names} == {"first train.batch_size=128", "first train.batch_size=4", "second train.batch_size=128"}
 
 
-def test_arms_have_the_names_that_more_tasks_share() -> None:
-    """Those of the experiment where an arm has other options in each task; by values where it has the task's name."""
-    runs = []
-    for name, eps in (("first", 1e-5), ("second", 1e-3)):
-        for norm, error in {"none": 0.5, "layer": 0.1, "batch": 0.3}.items():
-            options = {"eps": eps} if norm == "layer" else {}
-            more = [run(0.2, "layer", seed, options={"eps": 0.1}, data={"name": name}) for seed in range(1, 7)]
-            runs += sweep({norm: error}, options=options, data={"name": name}) + (more if norm == "layer" else [])
-    filed = {"layer1e-05": "ln", "layer0.001": "ln", "layer0.1": "ln-wide", "none": "none", "batch": "bn"}
-    in_experiment = []
-    for of_run in runs:
-        norm = of_run.config["norm"]
-        arm = filed[f"{norm['name']}{norm.get('eps', '')}"]
-        in_experiment.append(dataclasses.replace(of_run, experiment="mine/all", arm=arm))
-    assert {*ranked(in_experiment).ranked} == {"ln", "ln-wide", "none", "bn"} and not ranked(in_experiment).notes
-    by_task = [
-        dataclasses.replace(of_run, arm=f"{of_run.config['data']['name']}-{of_run.arm}", experiment="mine/all")
-        for of_run in swept()
+def test_what_a_single_arm_logs_is_no_task() -> None:
+    runs = swept(third=APART)
+    for i, one in enumerate(runs):
+        if one.config["data"]["name"] == "third" and one.config["norm"]["name"] != "layer":
+            records = [record for record in one.records if record.get("split") != "test"]
+            runs[i] = dataclasses.replace(one, records=records)
+    r = ranked(runs)
+    assert {*r.scores} == {"first", "second"} and any("third" in note for note in r.notes)
+    with pytest.raises(BadInput, match="two"):
+        ranked([run for run in runs if run.config["data"]["name"] != "second"])
+    everywhere = [
+        dataclasses.replace(one, records=[record for record in one.records if record.get("split") != "test"])
+        if one.config["norm"]["name"] != "layer"
+        else one
+        for one in swept()
     ]
-    assert {*ranked(by_task).ranked} == {"none", "batch", "layer"}
+    with pytest.raises(BadInput, match="two"):
+        ranked(everywhere)
 
 
-def test_json_and_tables_have_every_arm() -> None:
-    r = ranked(swept(third={"none": 0.1, "batch": 0.4}))
-    content = json.loads(json.dumps(ranking.as_json(r), allow_nan=False))
-    assert [arm["arm"] for arm in content["arms"]] == list(r.ranked)
-    assert [(p["first"], p["second"]) for p in content["pairs"]] == [
-        ("layer", "batch"),
-        ("layer", "none"),
-        ("batch", "none"),
-    ]
-    header, *rows = ranking.table(r)
-    assert [row[0] for row in rows] == list(r.ranked) and {len(row) for row in rows} == {len(header)}
+def test_each_arm_may_be_behind_another() -> None:
+    """Rock, paper, scissors: of three runs each that of an arm is better than that of the next with probability 5/9."""
+    arms = {"a": (2, 4, 9), "b": (1, 6, 8), "c": (3, 5, 7)}
+    scores = {"ab"[i]: {arm: [10.0 - x for x in numbers * 400] for arm, numbers in arms.items()} for i in range(2)}
+    r = Ranking(scores, {}, "a", "", [])
+    assert {arm for (arm, _), word in r.words.items() if word == BEHIND} == {*arms}
+    assert "No winner" in r.sentence and all(arm in r.sentence for arm in arms)
 
 
 def test_the_area_below_a_profile_is_the_share_behind_the_average_rank() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -536,3 +537,20 @@ def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, m
     monkeypatch.undo()
     inputs = Projection(torch.empty(4000, 1), None)
     assert [inputs.at_once(torch.empty(200, batch, 1)) for batch in (64, 60, 1)] == [16, 200, 200]
+
+
+def test_the_kernel_is_timed_with_floats_of_the_cpu_whatever_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel goes by addresses: smaller numbers, or those of another device, would be written past their end."""
+    made: list[torch.Tensor] = []
+    zeros = torch.zeros
+
+    def noted_zeros(*shape: Any, **options: Any) -> torch.Tensor:
+        made.append(zeros(*shape, **options))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "zeros", noted_zeros)
+    library = types.SimpleNamespace(product_float=lambda *_: None)
+    with torch.device("meta"):
+        kernel._gain(library, ctypes.c_int64(), 2, 3)  # type: ignore[arg-type]
+    assert [tuple(tensor.shape) for tensor in made] == [(16, 2), (2, 3), (16, 3)]
+    assert {(tensor.dtype, tensor.device.type) for tensor in made} == {(torch.float32, "cpu")}
