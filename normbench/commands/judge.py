@@ -174,7 +174,7 @@ class Judge(Judging):
             )
         if sum(given is not None for given in (self.claims, self.compare, self.target)) != 1 and not self.init:
             raise BadInput("judge needs a file of claims, --compare A B or --target NUMBER, one of them.")
-        if self.spending and not self.looks:
+        if self.spending and self.looks is None:
             raise BadInput("--spending is of --looks.")
         for name in ("metric", "split", "better", "length", "looks") if self.claims and not self.init else ():
             if getattr(self, name) is not None:
@@ -199,7 +199,7 @@ class Judge(Judging):
         chosen = (self.arm,) if self.target is not None else self.compare or (arms[1], arms[0])
         of_runs = self.metric, self.split, self.better, self.length or EQUAL
         content = template.better(runs, chosen, *of_runs, self.target)
-        if self.looks:
+        if self.looks is not None:
             at = [int(number) if number.isdecimal() else number for number in self.looks.split(",")]
             content["looks"] = {"at": at, "spending": self.spending} if self.spending else at
         if self.init and self.claims:

@@ -51,6 +51,10 @@ def fail_words(given: Sequence[str]) -> list[str]:
     for word in words:
         if word not in WORDS:
             raise unknown(f"--fail-on {word} is not a word of a claim.", word, WORDS)
+    if given and not words:  # as of a variable that is not set: no gate would be left
+        raise BadInput(
+            f"--fail-on has no word. Choose from: {', '.join(sorted(WORDS))}; without --fail-on nothing fails."
+        )
     return words
 
 

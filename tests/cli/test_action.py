@@ -145,7 +145,7 @@ def test_logs_are_imported_into_a_folder_of_the_job(tmp_path: Path) -> None:
     assert runner.run(number="").returncode == 0 and not (tmp_path / "hacked").exists()
     first, results, second, same = [call for call in runner.calls if call.startswith(("normbench", "results"))]
     assert first == "normbench import --as ours --map ci/map.yaml --yes -- logs/a b $(touch hacked)"
-    assert second.startswith("normbench judge --runs imported/ours --fail-on  --markdown")
+    assert second.startswith("normbench judge --runs imported/ours --markdown")
     assert results == same and Path(results.removeprefix("results=")).is_relative_to(tmp_path / "runner temp")
 
 
