@@ -41,6 +41,7 @@ mkdir "$scratch/state" "$scratch/spool"
 dd if=/dev/urandom of="$scratch/munge.key" bs=1 count=1024 status=none
 chmod 400 "$scratch/munge.key"
 # config_overrides: four tasks beside each other on a machine with fewer cores
+# cred_expire: a requeued task waits that many seconds for its turn (120 by default), so that its end is over by then
 cat >"$scratch/slurm.conf" <<CONF
 ClusterName=check
 SlurmctldHost=$node(127.0.0.1)
@@ -48,7 +49,7 @@ SlurmctldPort=$(free)
 SlurmdPort=$(free)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$scratch/munge/socket
+AuthInfo=socket=$scratch/munge/socket,cred_expire=15
 CredType=cred/munge
 StateSaveLocation=$scratch/state
 SlurmdSpoolDir=$scratch/spool
