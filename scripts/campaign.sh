@@ -23,6 +23,7 @@ plan=(
     "dyt2025/ablation proxy --only DYT-4"                                                  # 1.2; DYT-7 of dyt2025/vit as well
     # how far seeds differ (11 to 15), for the number of seeds of all other claims
     "dyt2025/lm proxy --control pilot"                                                        # 1.1
+    "dyt2025/lm proxy --only DYT-1b"                                                       # 0.8; DYT-3b as well
     "dyt2025/vit proxy --control pilot"                                                       # 1.1
     "rms2019/recall reduced --controls"                              # 3.3; RMS-R1, RMS-P1, RMS-L1
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
@@ -34,7 +35,6 @@ plan=(
 )
 later=(                          # once the numbers of seeds that the pilots ask for (scripts/pilots.py) are committed
     "dyt2025/vit proxy --only DYT-1"                                                       # 0.6; DYT-3, DYT-9 as well
-    "dyt2025/lm proxy --only DYT-1b"                                                       # 0.6; DYT-3b as well
     "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2
     "dyt2025/ablation proxy --only DYT-6"                                                  # 1.2
     "dyt2025/last proxy --only DYT-X1 --control lr-low --control lr-high"                        # 2.3: a third and three times the rate
