@@ -316,7 +316,7 @@ def _below(low: Cell, high: Cell) -> str:
 class Looks:
     """The only numbers of seeds at which a claim is judged, planned before its first run: all share its level."""
 
-    at: Annotated[tuple[Count, ...], longer(2), _growing]
+    at: Annotated[tuple[Annotated[Count, at_most(10**6)], ...], longer(2), _growing]
     spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"  # of the level over the looks: late, or evenly
 
 
