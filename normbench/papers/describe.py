@@ -35,7 +35,7 @@ WHY = {  # what keeps a part from a word
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
     "few pairs": "the sign test needs more seeds",
-    "few runs": "the sign test against a number needs at least {fewest} seeds",
+    "few runs": "the sign test against a number needs at least {about} seeds at this level",
     "ended early": "a run ended before {than} without reaching it: it may have come sooner or later",
     "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not the same",
     "uneven": "{about[0]} runs against {about[1]}: more than twice as many; train {about[2]} of the smaller side",
@@ -48,7 +48,7 @@ _SUGGESTIONS = {  # {under}: ` under lr-low`, or choices that no control varies
     "missing": "planned and missing{until}: {cost}",
     "control": "a control that varies the {under} has to be planned first",
     "single runs": "more seeds do not help: the paper's number is compared with single runs, and these spread",
-    "no mean": "a test of means needs a number of every run: plan longer runs, or {seeds} seeds for the sign test",
+    "no mean": "a test of means needs a number of every run: plan runs with one, or {seeds} seeds for the sign test",
     "out of reach": "no number of seeds within reach would show a difference as small as that seen{under}",
     "seeds": "about {seeds} fresh seeds ({cost}) would show a difference as large as that seen{under}: plan them first",
 }
@@ -294,12 +294,9 @@ def _lost(part: PartResult) -> str:
 
 
 def _why(part: PartResult) -> str:
-    if part.why not in WHY:
-        return str(part.why)
-    planned = max(part.planned or 0, FEWEST)
-    return WHY[part.why].format(
-        about=part.about if "{about[" in WHY[part.why] else ", ".join(part.about),
-        fewest=rules.fewest_pairs(1 - (part.level or 0)),
+    text, planned = WHY.get(part.why, ""), max(part.planned or 0, FEWEST)
+    return text.format(
+        about=part.about if "{about[" in text else ", ".join(part.about),
         than=part.sides[-1] if part.sides else "",
         needed=f"{planned} planned" if planned > FEWEST else planned,
         margin=_margin(part) if part.delta or part.within else "",

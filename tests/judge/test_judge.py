@@ -15,6 +15,7 @@ import pytest
 from scipy import integrate, stats
 
 from normbench.errors import NormbenchError
+from normbench.judge import ci
 from normbench.judge.verdicts import judge
 from normbench.papers.claims import Artifact, built
 from normbench.runs import imported
@@ -212,7 +213,12 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
 
 def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
     runs = arms(lambda seed: run("a", seed, -0.1, lost=seed == 2), of("b", steps=STEPS[:8]))
-    assert word(runs, FINAL, "common") == "holds"
+    (found,) = judge(claims(claim(), length="common"), runs)
+    assert found.word == "holds" and "1 of 7 runs of arm a, 0 of 7" in found.compared
+    assert ci.failing(found, ["diverged"]), "the gate is told"
+    other = arms(of("b", steps=STEPS[:8]), lambda seed: run("a", seed, lost=seed == 2))
+    (found,) = judge(claims(claim(), length="common"), other)
+    assert found.word == "undecided" and ci.failing(found, ["diverged"])
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -534,12 +540,17 @@ def test_counted_seeds_are_no_pairs() -> None:
     assert "Welch" in found.compared
 
 
+LOOKED = [{"claim": "C1", "change": "c", "reason": "r", "looked": {"from": 1, "to": 5}}]
 FIGURE = {"rows": [{"name": "NLL", "split": "test", "metric": "nll"}]}
 
 
-@pytest.mark.parametrize("keys", [{"seen": 3}, {"figure": FIGURE}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [{"seen": 3}, {"figure": FIGURE}, {"amendments": LOOKED}, {"seeds": {"smoke": {"from": 1, "to": 5}}}],
+    ids=str,
+)
 def test_what_an_experiment_plans_is_refused_without_one(keys) -> None:
-    of_file = {key: value for key, value in keys.items() if key in ("seen", "figure")}
+    of_file = {key: value for key, value in keys.items() if key != "seeds"}
     with pytest.raises(NormbenchError, match="experiment"):
         claims(claim() | {key: value for key, value in keys.items() if key not in of_file}, **of_file)
 
