@@ -357,15 +357,17 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
 
 
 def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
-    """It read 0.05 to 0.05."""
+    """It read 0.055 to 0.055."""
 
     def narrow(arm: str, seed: int) -> Run:
-        end = 1 + 0.05 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
+        end = 1 + 0.0546 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
         return curves(arm, seed, {("valid", "loss"): {0: 3.0, 10: end}})
 
     (found,) = judge(claims(claim()), arms(partial(narrow, "a"), partial(narrow, "b")))
     low, high = re.findall(r"\[([\d.]+), ([\d.]+)\]", found.answer)[0]
-    assert found.word == "fails" and 0.05 <= float(low) < float(high) <= 0.0501
+    assert found.word == "fails" and 0.0546 <= float(low) < float(high) <= 0.0547
+    (effect,) = re.findall(r"is ([\d.]+) nats", found.answer)
+    assert float(low) <= float(effect) <= float(high), "with as many digits"
 
 
 FILE_ERRORS = {
