@@ -269,7 +269,7 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         **compared(part, names or {}),
         word=rules.split(word)[0],
         why=why,
-        about=(str(rules.fewest_pairs(alpha)),) if why == "few runs" else observed.about,
+        about=(str(rules.fewest_pairs(alpha)),) if why == "few seeds" else observed.about,
         effect=observed.effect,
         interval=_finite(observed.interval(1 - alpha)),
         level=1 - alpha if statistical and alpha else None,
@@ -320,7 +320,7 @@ def _why(observed: Observed, word: str, alpha: float) -> str:
     if word != rules.UNDECIDED or part.test != "sign":
         return ""
     if len(observed.seeds) < rules.fewest_pairs(alpha):
-        return "few pairs" if part.than is None else "few runs"
+        return "few seeds"
     return "ended early" if observed.early else ""
 
 

@@ -228,6 +228,13 @@ def test_few_seeds_are_undecided_and_the_answer_says_so(n) -> None:
     assert "no verdict below 5 seeds" in found.answer
 
 
+@pytest.mark.parametrize(("n", "found"), [(5, "undecided"), (6, "holds")])
+def test_a_sign_test_of_too_few_pairs_is_incomplete(n, found) -> None:
+    (judged,) = judge(claims(claim(test="sign")), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
+    assert judged.word == found and ("at least 6 seeds" in judged.answer) == (n == 5)
+    assert ci.failing(judged, ["incomplete"]) == ("incomplete" if n == 5 else "")
+
+
 def test_an_arm_without_runs_is_not_run() -> None:
     (found,) = judge(claims(claim(contrast=[[1, {"arm": "c"}], [-1, {"arm": "b"}]])), [run("b", s) for s in SEEDS])
     assert found.reason == "not run" and found.verdict == "untested (not run)"
