@@ -48,6 +48,7 @@ COUNTED = {  # in `counted`: what is said of it
     "unordered": "points that were written late: sorted by their steps, of which none comes twice",
     "blank": "rows without the value",
     "nonfinite": "values that are not finite",
+    "cut": "values after the end of the shortest curve, left out",
 }
 
 ARMS = 5  # that are named

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from normbench.commands import terminal
 from normbench.commands.judging import Judging, print_verdicts
 from normbench.commands.options import argument, flag, option
+from normbench.core import keys
 from normbench.errors import BadInput, did_you_mean
 from normbench.files.reading import place
 from normbench.judge.ci import Judged
 from normbench.papers import describe
-from normbench.papers.claims import EQUAL
+from normbench.papers.claims import EQUAL, Looks
 from normbench.runs import files
 
 if TYPE_CHECKING:
@@ -168,11 +169,8 @@ class Judge(Judging):
             raise BadInput("--init needs the name of the file that it writes: normbench judge CLAIMS.yaml --init")
         if self.init and self.claims and self.claims.exists():
             raise BadInput(f"{self.claims} is there already. --init writes a new file.")
-        if self.compare is not None and self.target is not None:
-            raise BadInput(
-                "--compare A B compares two arms, --target NUMBER --arm A one with a number: give one of them."
-            )
-        if sum(given is not None for given in (self.claims, self.compare, self.target)) != 1 and not self.init:
+        given = [self.compare, self.target, *([] if self.init else [self.claims])]
+        if (count := sum(each is not None for each in given)) > 1 or (not count and not self.init):
             raise BadInput("judge needs a file of claims, --compare A B or --target NUMBER, one of them.")
         if self.spending and self.looks is None:
             raise BadInput("--spending is of --looks.")
@@ -200,7 +198,9 @@ class Judge(Judging):
         of_runs = self.metric, self.split, self.better, self.length or EQUAL
         content = template.better(runs, chosen, *of_runs, self.target)
         if self.looks is not None:
-            at = [int(number) if number.isdecimal() else number for number in self.looks.split(",")]
+            numbers = map(str.strip, self.looks.split(","))
+            at = [int(number[:99]) if number.isdecimal() else number for number in numbers]
+            keys.load(Looks, {"at": at}, "--looks", "(--looks 5,10,20)")
             content["looks"] = {"at": at, "spending": self.spending} if self.spending else at
         if self.init and self.claims:
             files.atomic_write(self.claims, template.commented(runs, words, content).encode())

@@ -35,7 +35,7 @@ class Points:
     def until(self, step: int) -> Points:
         keep = self.step <= step
         epoch = None if self.epoch is None else self.epoch[keep]
-        return Points(self.step[keep], epoch, self.value[keep], self.counted)
+        return Points(self.step[keep], epoch, self.value[keep], self.counted + Counter(cut=int(np.sum(~keep))))
 
 
 def points_of(name: str, parts: Sequence[Part], clocks: Clocks | None, map: Map) -> Points:

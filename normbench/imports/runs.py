@@ -239,7 +239,7 @@ def _of_one_length(runs: Sequence[LoggedRun], rule: str) -> Iterator[LoggedRun]:
         yield replace(
             run,
             curves={
-                target: (entry, points.until(min(ends[target])) if ends[target] else points)
+                target: (entry, points if points.diverged else points.until(min(ends[target])))
                 for target, (entry, points) in run.curves.items()
             },
         )

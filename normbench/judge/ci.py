@@ -17,7 +17,7 @@ FAILED = 6  # the exit code where a claim has a word of --fail-on
 LONGEST = 65_536  # characters of a comment on GitHub
 LONGEST_TEXT = 600  # characters of a statement or sentence in it
 # why a part is undecided for want of runs, or of their ends
-INCOMPLETE = ("incomplete", "no planned look", "uneven", "copies", "cut short", "few runs", "ended early")
+INCOMPLETE = ("incomplete", "no planned look", "uneven", "copies", "cut short", "few seeds", "ended early")
 WORDS = (rules.FAILS, rules.NEGLIGIBLE, rules.UNDECIDED, rules.UNTESTED, rules.DIVERGED, "incomplete")
 GATE = "fails,diverged,untested,incomplete"  # nothing passes that runs should have decided and did not
 LOOKS = (

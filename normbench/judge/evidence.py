@@ -68,18 +68,18 @@ def observe(
     is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
     if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
-    cells = paired_runs(part, at_common.runs)[0]
     observed = gather(part, at_common.runs, None, least, _delta(part), looks, in_pairs=pairs)
+    lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)  # after the common end, too
+    observed = replace(observed, diverged=max(observed.diverged, sum(lost)))
     if not observed.gap and observed.complete and observed.most > MOST_UNEVEN * observed.n:
         counts = observed.n, observed.most, math.ceil(observed.most / MOST_UNEVEN)
         observed = replace(observed, complete=False, why="uneven", about=tuple(map(str, counts)))
     if observed.why == "no record":
         observed = replace(observed, about=(_lacking(observed, at_common.runs),))
-    if not observed.gap and (copies := _copies(part, cells)):
+    if not observed.gap and (copies := _copies(part, paired_runs(part, at_common.runs)[0])):
         observed = replace(observed, complete=False, why="copies", about=(copies,))
     if at_common.short and not observed.gap:
         observed = replace(observed, complete=False, why="cut short", about=at_common.short)
-    lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)
     step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
     return Logged(observed, lost, tuple(_compared(part, cells, pairs, at_common, lost)), step)
 

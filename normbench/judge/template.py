@@ -65,12 +65,13 @@ def better(
 
 def _chosen(option: str, given: str | None, names: Sequence[str], monitored: str) -> str:
     """The given name, else the monitored one, else the only one."""
-    chosen = given or (monitored if monitored in names else names[0] if len(names) == 1 else "")
-    if not chosen:
+    if given is None and (monitored in names or len(names) == 1):
+        given = monitored if monitored in names else names[0]
+    if given is None:
         raise BadInput(f"which {option} is compared? --{option} {' or '.join(names) or 'NAME: no run has one'}")
-    if chosen not in names:
-        raise unknown(f"no run has the {option} {chosen}.", chosen, names)
-    return chosen
+    if given not in names:
+        raise unknown(f"no run has the {option} {given or repr(given)}.", given, names)
+    return given
 
 
 def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]) -> str:

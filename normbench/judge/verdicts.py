@@ -95,7 +95,7 @@ class _Evidence:
 
     def _suggestion(self, verdict: Verdict) -> Suggestion | None:
         """The seeds that would decide a claim about a number; None where something else than their number is amiss."""
-        if any(part.why not in ("", "few runs", "no mean") for part in verdict.parts):
+        if any(part.why not in ("", "few seeds", "no mean") for part in verdict.parts):
             return None
         return suggested_seeds(self.claim, verdict.parts, self.runs, rules.HOLDS, verdict.alpha)
 

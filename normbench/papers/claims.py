@@ -316,7 +316,7 @@ def _below(low: Cell, high: Cell) -> str:
 class Looks:
     """The only numbers of seeds at which a claim is judged, planned before its first run: all share its level."""
 
-    at: Annotated[tuple[Count, ...], longer(2), _growing]
+    at: Annotated[tuple[Annotated[Count, at_most(10**6)], ...], longer(2), _growing]
     spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"  # of the level over the looks: late, or evenly
 
 
@@ -561,7 +561,7 @@ class Artifact:
             raise ValueError(f"seeds: {self.seeds} must be at least {FEWEST}: no verdict rests on fewer.")
         planned: dict[str, Any] = {
             key: getattr(self, key) or None for key in ("figure", "table", "reported", "see", "seen")
-        }
+        } | {"amendments.looked": any(entry.looked for entry in self.amendments) or None}
         for place, claim in enumerate(self.claims):
             fidelities = {*claim.seeds, *(fidelity for seeds in claim.control_seeds.values() for fidelity in seeds)}
             planned[f"claims[{place}].seeds"] = fidelities - {"paper"} or None
@@ -681,7 +681,10 @@ def compared(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     shared = {k: v for k, v in places[0].items() if k != "arm" and places[-1].get(k) == v} if cells else {}
     number = () if part.than is None or not cells else (format_number(part.than, part.scale),)
     return {
-        "sides": (*(name_of({k: v for k, v in cell.items() if k not in shared}, names) for cell in cells), *number),
+        "sides": (
+            *(name_of({k: v for k, v in cell.items() if k not in shared}, names) or "any run" for cell in cells),
+            *number,
+        ),
         "quantity": end.quantity(names),
         "place": ", ".join(filter(None, [name_of(shared, names), "in training mode" if end.mode == "train" else ""])),
         "scale": part.scale,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from normbench.draw.text import minus, show
@@ -19,6 +19,7 @@ from normbench.papers.rules_file import ALPHA, FEWEST
 if TYPE_CHECKING:  # they take a tenth of a second, and `list` judges nothing
     from normbench.papers.decide import ControlVerdict, Verdict
     from normbench.papers.parts import PartResult
+    from normbench.stats.statistics import Interval
 
 MOST_DIGITS = 7  # of the ends of an interval that look alike
 WHY = {  # what keeps a part from a word
@@ -34,8 +35,7 @@ WHY = {  # what keeps a part from a word
     "no planned look": "no planned look at n = {about[0]} (planned: {about[1]})",
     "seen seeds": "the interval lies within {margin}, but these seeds had been seen when that was chosen",
     "censored": "the interval lies within {margin}, but a run has no number",
-    "few pairs": "the sign test needs more seeds",
-    "few runs": "the sign test against a number needs at least {fewest} seeds",
+    "few seeds": "the sign test needs at least {about} seeds at this level",
     "ended early": "a run ended before {than} without reaching it: it may have come sooner or later",
     "no pairs": "only pairs of equal seeds allow this comparison, and the seeds are not the same",
     "uneven": "{about[0]} runs against {about[1]}: more than twice as many; train {about[2]} of the smaller side",
@@ -48,7 +48,7 @@ _SUGGESTIONS = {  # {under}: ` under lr-low`, or choices that no control varies
     "missing": "planned and missing{until}: {cost}",
     "control": "a control that varies the {under} has to be planned first",
     "single runs": "more seeds do not help: the paper's number is compared with single runs, and these spread",
-    "no mean": "a test of means needs a number of every run: plan longer runs, or {seeds} seeds for the sign test",
+    "no mean": "a test of means needs a number of every run: plan runs with one, or {seeds} seeds for the sign test",
     "out of reach": "no number of seeds within reach would show a difference as small as that seen{under}",
     "seeds": "about {seeds} fresh seeds ({cost}) would show a difference as large as that seen{under}: plan them first",
 }
@@ -179,7 +179,7 @@ def _estimate(part: PartResult) -> str:
         return _order(part)
     if part.required is not None:
         return f"{_round(part.effect)}{_unit(part)} (required: {_required(part.required)})"
-    return f"{'median ' if part.test == 'sign' else ''}{size(part, part.effect)}"
+    return f"{'median ' if part.test == 'sign' else ''}{size(part, part.effect, digits=_digits(part, part.interval))}"
 
 
 def is_ratio(part: PartResult) -> bool:
@@ -200,7 +200,7 @@ def size(part: PartResult, value: float, unit: bool = True, digits: int = 2) -> 
 
 def _compared(part: PartResult, value: float) -> str:
     """What is compared, with the effect."""
-    text = f"{'in the median ' if part.test == 'sign' else ''}{size(part, value)}"
+    text = f"{'in the median ' if part.test == 'sign' else ''}{size(part, value, digits=_digits(part, part.interval))}"
     where = f"{part.quantity} {part.place}".rstrip()
     if part.kind == "size" and len(part.sides) == 1:
         return f"the {part.quantity} of {part.sides[0]}{where.removeprefix(part.quantity)} is {text}"
@@ -224,7 +224,7 @@ def _sure(part: PartResult) -> str:
 def _interval(part: PartResult) -> str:
     """`[1.2, 7]`, with its level where that is not 95 %."""
     level = "" if part.level in (None, 1 - ALPHA) else f" ({_percent(part.level or 0)} %)"
-    return f"[{', '.join(_ends(part, part.interval))}]{level}" if part.interval else ""
+    return f"{_brackets(part, part.interval)}{level}" if part.interval else ""
 
 
 def _counts(part: PartResult) -> str:
@@ -239,17 +239,21 @@ def _percent(level: float) -> str:
     return f"{100 - float(f'{rest:.1g}'):.12g}" if rest < 0.05 else f"{100 * level:.3g}"
 
 
-def _ends(part: PartResult, interval: Sequence[float]) -> list[str]:
-    """Both ends, each with its side where they differ, and with as many digits as tell them apart."""
-    texts: list[str] = []
-    for digits in range(2, MOST_DIGITS + 1):
-        if _turned(part) and interval[0] * interval[1] >= 0:
-            texts = [_round(end, digits=digits) for end in sorted(map(abs, interval))]
-        else:
-            texts = [size(part, end, unit=False, digits=digits) for end in interval]
-        if texts[0] != texts[1]:
-            break
-    return texts
+def _brackets(part: PartResult, interval: Interval) -> str:
+    return f"[{', '.join(_ends(part, interval, _digits(part, interval)))}]"
+
+
+def _digits(part: PartResult, interval: Interval | None) -> int:
+    """Of the ends of an interval, and of its effect: two, or as many as tell the ends apart."""
+    differing = (n for n in range(2, MOST_DIGITS) if interval and len({*_ends(part, interval, n)}) > 1)
+    return next(differing, MOST_DIGITS if interval else 2)
+
+
+def _ends(part: PartResult, interval: Interval, digits: int) -> list[str]:
+    """Both ends, each with its side where they differ."""
+    if _turned(part) and interval[0] * interval[1] >= 0:
+        return [_round(end, digits=digits) for end in sorted(map(abs, interval))]
+    return [size(part, end, unit=False, digits=digits) for end in interval]
 
 
 def _claimed(part: PartResult) -> str:
@@ -257,7 +261,7 @@ def _claimed(part: PartResult) -> str:
     if part.kind == "size":
         single = len(part.sides) == 1 and part.scale != "log"  # a number that the paper gives with its digits
         paper = f"{show(part.paper or 0.0)}{_unit(part)}" if single else size(part, part.paper or 0.0)
-        more = f"; one more run would have [{', '.join(_ends(part, part.prediction))}]" if part.prediction else ""
+        more = f"; one more run would have {_brackets(part, part.prediction)}" if part.prediction else ""
         return f"the paper has {paper}, within {_margin(part)}{more}"
     if part.kind == "no_worse":
         return f"claimed is worse by less than {_margin(part)}"
@@ -275,8 +279,8 @@ def _rises(part: PartResult) -> bool:
 
 def _turned(part: PartResult) -> bool:
     """Whether words say the side of a number: not of a ratio, nor of a number that is no difference."""
-    single = 1 in (len(part.sides), len(part.cells)) and not part.better and part.than is None
-    return not single and not is_ratio(part)
+    named = part.better or part.than is not None or 1 not in (len(part.sides), len(part.cells))
+    return bool(named) and not is_ratio(part)
 
 
 def _order(part: PartResult) -> str:
@@ -294,12 +298,9 @@ def _lost(part: PartResult) -> str:
 
 
 def _why(part: PartResult) -> str:
-    if part.why not in WHY:
-        return str(part.why)
-    planned = max(part.planned or 0, FEWEST)
-    return WHY[part.why].format(
-        about=part.about if "{about[" in WHY[part.why] else ", ".join(part.about),
-        fewest=rules.fewest_pairs(1 - (part.level or 0)),
+    text, planned = WHY.get(part.why, ""), max(part.planned or 0, FEWEST)
+    return text.format(
+        about=part.about if "{about[" in text else ", ".join(part.about),
         than=part.sides[-1] if part.sides else "",
         needed=f"{planned} planned" if planned > FEWEST else planned,
         margin=_margin(part) if part.delta or part.within else "",

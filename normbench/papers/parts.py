@@ -255,6 +255,8 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
     """
     part, alpha = observed.part, observed.at_look(alpha)
     above, below = observed.signs
+    ahead = max(above, below, (len(observed.pairs) + 1) // 2)  # what is on neither side speaks for none
+    why = _why(observed, word, alpha)
     by_order = observed.pairs and (part.test == "sign" or not observed.whole)
     plus, minus = ([side[place] for side in observed.sides] for place in (0, 1))
     statistical = part.kind != "exact"
@@ -266,8 +268,8 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         unit=part.unit,
         **compared(part, names or {}),
         word=rules.split(word)[0],
-        why=_why(observed, word, alpha),
-        about=observed.about,
+        why=why,
+        about=(str(rules.fewest_pairs(alpha)),) if why == "few seeds" else observed.about,
         effect=observed.effect,
         interval=_finite(observed.interval(1 - alpha)),
         level=1 - alpha if statistical and alpha else None,
@@ -286,7 +288,9 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         detectable=None
         if observed.sd is None or 1 - alpha == 1
         else detectable_effect(observed.sd, len(observed.seeds), 1 - alpha, POWER),
-        sign_test={"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
+        sign_test={"above": above, "below": below, "p": sign_test(ahead, len(observed.pairs) - ahead)}
+        if by_order
+        else None,
         signed_rank=_signed_rank(observed) if observed.numbers and observed.whole and part.kind != "size" else None,
         censored=observed.censored,
         diverged=observed.diverged,
@@ -316,7 +320,7 @@ def _why(observed: Observed, word: str, alpha: float) -> str:
     if word != rules.UNDECIDED or part.test != "sign":
         return ""
     if len(observed.seeds) < rules.fewest_pairs(alpha):
-        return "few pairs" if part.than is None else "few runs"
+        return "few seeds"
     return "ended early" if observed.early else ""
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 POINTS = 128  # of the grid over the sums that go on to the next look; 64 give the same eight digits
+FARTHEST = 12  # standard deviations of a sum: none lies beyond
 FOR_T = 0.93  # of a level is spent: t tests of few seeds reject more often than Gaussian ones (results/check/looks.md)
 
 
@@ -53,9 +54,10 @@ def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = "obrien-
     for share, step, chance in zip(shares, np.sqrt(np.diff(shares, prepend=0)), np.diff(spent, prepend=0), strict=True):
         bound = brentq(_excess, 0, 40, args=(sums, weights, step, chance), xtol=1e-12)
         of_looks.append(float(2 * ndtr(-bound / math.sqrt(share))))
-        steps = (bound * nodes[:, None] - sums) / step
+        reach = min(bound, FARTHEST * math.sqrt(share))  # of an early bound the grid would miss the sums
+        steps = (reach * nodes[:, None] - sums) / step
         density = np.exp(-(steps**2) / 2) / (step * math.sqrt(2 * math.pi))
-        sums, weights = bound * nodes, bound * sizes * (density @ weights)
+        sums, weights = reach * nodes, reach * sizes * (density @ weights)
     return tuple(of_looks)
 
 

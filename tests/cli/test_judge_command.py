@@ -112,7 +112,7 @@ def test_a_file_is_written_edited_and_judged(mine: Path, normbench: Any, capfd: 
 
 def test_looks_are_planned_on_the_command_line_and_in_a_file(mine: Path, normbench: Any, capfd: Any) -> None:
     words = ("--runs", "mine", *COMPARE, "--better", "lower")
-    (claim,) = said(normbench, capfd, *words, "--looks", "6,9", "--spending", "pocock")["claims"]
+    (claim,) = said(normbench, capfd, *words, "--looks", "6, 9", "--spending", "pocock")["claims"]
     assert (claim["word"], claim["look"], claim["looks"], claim["n"]) == ("holds", 1, [6, 9], 6)
     assert claim["level"] == pytest.approx(1 - level_at(6, (6, 9), 0.05, "pocock"))
     assert normbench("judge", *words, "--looks", "5,9", "--fail-on", "incomplete") == 6
@@ -187,9 +187,14 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
         (("--runs", "mine", *COMPARE, "--metric", "los"), "'loss'"),
         (("--runs", "mine", *COMPARE, "--split", "test"), "valid"),
         (("--runs", "mine", *COMPARE), "--better"),
-        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5,x"), "looks.at[1]: 'x'"),
-        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "9,5"), "looks.at"),
-        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", ""), "looks.at"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5,x"), "--looks: at[1]: 'x'"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "9,5"), "--looks: at: [9, 5]"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", ""), "--looks: at[0]: ''"),
+        (("--runs", "mine", *COMPARE, "--better", "lower", "--looks", "5," + "9" * 5000), "at[1]: 999"),
+        (("--runs", "mine", *COMPARE, "--metric", "", "--better", "lower"), "the metric ''"),
+        (("--runs", "mine", *COMPARE, "--split", "", "--better", "lower"), "the split ''"),
+        (("--runs", "mine arm=ln", "--arm", "", *TARGET), "the arm ''"),
+        (("--runs", "mine", "--compare", "ln", "", "--better", "lower"), "the arm ''"),
         (("--runs", "mine", *COMPARE, "--better", "lower", "--fail-on", ""), "--fail-on has no word"),
         (("--runs", "mine", *COMPARE, "--better", "lower", "--fail-on", ","), "--fail-on has no word"),
         (("--runs", "mine", *COMPARE, "--spending", "pocock"), "--looks"),
@@ -209,7 +214,7 @@ def test_published_runs_are_judged_too(normbench: Any, capfd: Any) -> None:
             "--markdown - and --form",
         ),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(given)[:90],
 )
 def test_bad_input_is_one_line(mine: Path, normbench: Any, capfd: Any, words: tuple[str, ...], named: str) -> None:
     (mine / "c.yaml").write_text(json.dumps(CLAIMS))

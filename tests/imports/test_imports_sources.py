@@ -337,8 +337,18 @@ def test_a_long_csv_with_a_control_and_a_common_length(tmp_path: Path) -> None:
     }
     for run in runs:
         assert values(run, "valid", "loss") == expected_first(run, 4)
+        cut = {"cut": 1} if run.control == "" else {}
+        assert run.config["import"]["counted"] == cut
     with pytest.raises(NormbenchError, match="length: common"):
         read(tmp_path, **{**keys, "length": "equal"})
+
+
+def test_a_common_length_does_not_cut_off_that_a_run_diverged(tmp_path: Path) -> None:
+    for seed, lasts in enumerate(([], [0.4], ["nan"])):
+        rows = "".join(f"{step},{loss}\n" for step, loss in enumerate([0.9, 0.5, *lasts]))
+        (tmp_path / f"ln_s{seed}.csv").write_text(f"step,loss\n{rows}")
+    runs = read(tmp_path, source="csv", series=[{"column": "loss", "split": "valid", "goal": "min"}], length="common")
+    assert [run.status for run in runs] == ["done", "done", "diverged"]
 
 
 def expected_first(run: Run, count: int) -> dict[int, float]:

@@ -15,6 +15,7 @@ import pytest
 from scipy import integrate, stats
 
 from normbench.errors import NormbenchError
+from normbench.judge import ci
 from normbench.judge.verdicts import judge
 from normbench.papers.claims import Artifact, built
 from normbench.runs import imported
@@ -212,7 +213,12 @@ def test_divergence_counts(endpoint, lost, found, seeds) -> None:
 
 def test_a_run_that_diverged_after_the_common_end_is_whole_there() -> None:
     runs = arms(lambda seed: run("a", seed, -0.1, lost=seed == 2), of("b", steps=STEPS[:8]))
-    assert word(runs, FINAL, "common") == "holds"
+    (found,) = judge(claims(claim(), length="common"), runs)
+    assert found.word == "holds" and "1 of 7 runs of arm a, 0 of 7" in found.compared
+    assert ci.failing(found, ["diverged"]), "the gate is told"
+    other = arms(of("b", steps=STEPS[:8]), lambda seed: run("a", seed, lost=seed == 2))
+    (found,) = judge(claims(claim(), length="common"), other)
+    assert found.word == "undecided" and ci.failing(found, ["diverged"])
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -220,6 +226,13 @@ def test_few_seeds_are_undecided_and_the_answer_says_so(n) -> None:
     (found,) = judge(claims(claim()), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
     assert found.word == "undecided" and found.parts[0].why == "incomplete"
     assert "no verdict below 5 seeds" in found.answer
+
+
+@pytest.mark.parametrize(("n", "found"), [(5, "undecided"), (6, "holds")])
+def test_a_sign_test_of_too_few_pairs_is_incomplete(n, found) -> None:
+    (judged,) = judge(claims(claim(test="sign")), arms(of("a", worse=-1.0), of("b"), [range(n)] * 2))
+    assert judged.word == found and ("at least 6 seeds" in judged.answer) == (n == 5)
+    assert ci.failing(judged, ["incomplete"]) == ("incomplete" if n == 5 else "")
 
 
 def test_an_arm_without_runs_is_not_run() -> None:
@@ -351,15 +364,17 @@ def test_a_map_says_what_is_on_a_logarithm_and_not_the_name() -> None:
 
 
 def test_the_ends_of_a_narrow_interval_are_told_apart() -> None:
-    """It read 0.05 to 0.05."""
+    """It read 0.055 to 0.055."""
 
     def narrow(arm: str, seed: int) -> Run:
-        end = 1 + 0.05 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
+        end = 1 + 0.0546 * (arm == "a") + 1e-5 * seed * (1 + (arm == "a"))
         return curves(arm, seed, {("valid", "loss"): {0: 3.0, 10: end}})
 
     (found,) = judge(claims(claim()), arms(partial(narrow, "a"), partial(narrow, "b")))
     low, high = re.findall(r"\[([\d.]+), ([\d.]+)\]", found.answer)[0]
-    assert found.word == "fails" and 0.05 <= float(low) < float(high) <= 0.0501
+    assert found.word == "fails" and 0.0546 <= float(low) < float(high) <= 0.0547
+    (effect,) = re.findall(r"is ([\d.]+) nats", found.answer)
+    assert float(low) <= float(effect) <= float(high), "with as many digits"
 
 
 FILE_ERRORS = {
@@ -534,12 +549,17 @@ def test_counted_seeds_are_no_pairs() -> None:
     assert "Welch" in found.compared
 
 
+LOOKED = [{"claim": "C1", "change": "c", "reason": "r", "looked": {"from": 1, "to": 5}}]
 FIGURE = {"rows": [{"name": "NLL", "split": "test", "metric": "nll"}]}
 
 
-@pytest.mark.parametrize("keys", [{"seen": 3}, {"figure": FIGURE}, {"seeds": {"smoke": {"from": 1, "to": 5}}}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [{"seen": 3}, {"figure": FIGURE}, {"amendments": LOOKED}, {"seeds": {"smoke": {"from": 1, "to": 5}}}],
+    ids=str,
+)
 def test_what_an_experiment_plans_is_refused_without_one(keys) -> None:
-    of_file = {key: value for key, value in keys.items() if key in ("seen", "figure")}
+    of_file = {key: value for key, value in keys.items() if key != "seeds"}
     with pytest.raises(NormbenchError, match="experiment"):
         claims(claim() | {key: value for key, value in keys.items() if key not in of_file}, **of_file)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from normbench.papers.page import PartText
 from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.run import Run
+from normbench.stats.looks import level_at
 from normbench.stats.statistics import seeds_needed
 
 FINAL: dict[str, Any] = {"kind": "final", "split": "valid", "metric": "loss"}
@@ -109,6 +111,48 @@ def test_a_run_that_diverged_after_it_had_reached_the_level_is_later(sooner, wor
     assert verdict.word == word and verdict.diverged and ci.failing(verdict, ["diverged"])
     assert verdict.parts[0].sign_test and verdict.parts[0].sign_test["above"] == 1
     assert verdict.parts[0].cells[0]["values"][-1] == "diverged"
+
+
+@pytest.mark.parametrize("lost", [1, 4])
+def test_a_run_that_ends_early_hides_none_that_diverged(lost) -> None:
+    values = [0.5 + seed / 100 for seed in range(8)]
+    runs = [run(0, [0, 50, 90], [9, 5, 0.5])]
+    runs += [run(k, [0, 50, 90, 100], [9, 5, values[k], "NaN"], lost=True) for k in range(1, lost + 1)]
+    runs += [run(k, [0, 50, 90, 100], [9, 5, values[k], 0.4]) for k in range(lost + 1, 8)]
+    entry = {"id": "C1", "kind": "direction", "statement": "s", "parts": [part(1.0)]}
+    (verdict,) = judge(built({"claims": [entry], "length": "common"}, Path("claims.yaml")), runs)
+    assert verdict.word == "undecided" and ci.failing(verdict, ["diverged"]) == "diverged"
+    assert f"{lost} of 8 runs" in (verdict.compared or "")
+
+
+@pytest.mark.parametrize(("ties", "early", "word"), [(0, 0, "holds"), (2, 0, "undecided"), (0, 2, "undecided")])
+def test_the_p_of_signs_is_that_which_decides(ties, early, word) -> None:
+    """A tie, and a run of which nobody knows, speak for neither side: p counts them against both, as the interval."""
+    late = run(90, [0, 50, 100], [9, 5, 3])
+    runs = [*(falling(seed, 50 + seed) for seed in range(8)), late]
+    runs += [run(30 + k, [0, 90, 100], [9 + k, 1, 0.5]) for k in range(ties)]
+    runs += [run(60 + k, [0, 50], [9 + k, 5]) for k in range(early)]
+    verdict = judged(runs, 90, **BY_SIGNS)
+    p = stats.binomtest(8, 9 + ties + early, 0.5).pvalue
+    assert verdict.word == word == ("holds" if p < 0.05 else "undecided")
+    assert verdict.parts[0].sign_test == {"above": 1, "below": 8, "p": pytest.approx(p)}
+    nobody = judged([run(k, [0, 50], [9 + k, 5]) for k in range(7)], 90, **BY_SIGNS)
+    assert nobody.parts[0].sign_test == {"above": 0, "below": 0, "p": 1}
+
+
+def test_the_sign_test_says_how_many_seeds_the_level_of_a_look_needs() -> None:
+    entry = {"id": "C1", "kind": "direction", "statement": "s", "parts": [part(90, **BY_SIGNS)]}
+    planned = built({"claims": [entry], "looks": [6, 1000]}, Path("claims.yaml"))
+    (verdict,) = judge(planned, [falling(seed, 50 + seed) for seed in range(6)])
+    (least,) = map(int, verdict.parts[0].about)
+    level = level_at(6, (6, 1000), 0.05, "obrien-fleming")
+    assert 2 * 0.5**least <= level < 2 * 0.5 ** (least - 1) and f"at least {least} seeds" in verdict.answer
+
+
+@pytest.mark.parametrize("cell", [{}, {"task": "easy"}], ids=str)
+def test_an_answer_about_runs_without_an_arm_has_a_subject(cell) -> None:
+    runs = [replace(each, axes={"task": "easy"}) for each in ends([0.5 + k / 100 for k in range(8)])]
+    assert judged(runs, 1.0, contrast=[[1, cell]]).answer.startswith("any run is 0.46 nats better than 1 in final")
 
 
 def test_what_never_reaches_its_level_is_later_than_any_number_up_to_its_end() -> None:

@@ -99,7 +99,7 @@ HOLDS, FAILS = "holds · nothing open", "fails · nothing open"
         (SIGN, REACHED + NEVER, HOLDS, ""),
         (replace(SIGN, expect="positive"), REACHED + NEVER, FAILS, ""),
         (replace(SIGN, test="t"), REACHED + NEVER, "undecided", "no mean"),
-        (SIGN, REACHED[:5] + NEVER[:5], "undecided", "few pairs"),
+        (SIGN, REACHED[:5] + NEVER[:5], "undecided", "few seeds"),
         (SIGN, [timed_run("ln", s, 0) for s in range(6)] + [timed_run("bn", s, 4) for s in range(6)], HOLDS, ""),
         (direction(TIME, scale="log"), times(4, 4, 4, 4, 5), HOLDS, ""),
     ],

@@ -33,6 +33,14 @@ def test_a_brownian_motion_crosses_as_often_as_is_spent(spending: str, looks: tu
 
 
 @pytest.mark.parametrize("spending", SPENDINGS)
+@pytest.mark.parametrize("last", [2000, 10**6])
+@pytest.mark.parametrize("level", [0.05, 0.001])
+def test_an_early_look_leaves_the_last_nearly_all(spending: str, last: int, level: float) -> None:
+    first, at_last = levels((5, last), level, spending)
+    assert first + at_last == pytest.approx(level, rel=0.01) and first <= SPENDINGS[spending](level, 5 / last) + 1e-12
+
+
+@pytest.mark.parametrize("spending", SPENDINGS)
 @pytest.mark.parametrize("looks", [(5, 10, 20), (6, 8, 10, 12), tuple(range(5, 21))])
 def test_a_smaller_level_is_smaller_at_each_look(spending: str, looks: tuple[int, ...]) -> None:
     """Else Holm's steps would not keep their level over several looks."""
