@@ -282,7 +282,8 @@ def t_quantile(freedom: float, level: float) -> float:
     """Half the width of the two-sided `level` interval of Student's t, in standard errors."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + level) / 2))
+    upper = (1 + level) / 2
+    return float(stdtrit(freedom, upper)) if upper < 1 else math.inf  # some versions of scipy have NaN there
 
 
 def _detection(noncentrality: float, n: int, level: float) -> float:

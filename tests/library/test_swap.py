@@ -187,7 +187,8 @@ def test_weights_are_stored_loaded_copied_and_compiled() -> None:
     y = trained(model, x)
     again.load_state_dict(model.state_dict())
     assert torch.equal(again.eval()(x), y) and torch.equal(copy.deepcopy(model)(x), y)
-    compiled = torch.compile(model.layers[0], backend="eager", fullgraph=True)
+    follows_all = hasattr(torch.optim, "Muon")  # torch from 2.9
+    compiled = torch.compile(model.layers[0], backend="eager", fullgraph=follows_all)
     torch.testing.assert_close(compiled(x), model.layers[0](x))
 
 
