@@ -210,6 +210,12 @@ def test_an_arm_without_runs_is_untested() -> None:
     assert verdict.verdict == "untested (not run)"
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-320])
+def test_a_spread_too_small_to_be_squared_decides_nothing(size) -> None:
+    verdict = judged(ends([size * (1 + seed) for seed in range(6)]), 10 * size)
+    assert verdict.word == "undecided" and verdict.parts[0].why == "alike"
+
+
 @pytest.mark.parametrize("loss", [float("inf"), float("-inf"), float("nan")], ids=str)
 def test_what_is_not_finite_at_the_end_holds_nothing(loss) -> None:
     assert judged(ends([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, loss]), 1.0).word == "undecided"
