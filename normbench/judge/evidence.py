@@ -63,8 +63,8 @@ def observe(
     at_common = at_common_steps(part, compared, length)
     if not at_common.runs:
         return Logged(replace(undecidable, why="no common steps"))
-    same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
-    pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
+    same_seeds = all(cell.keys() == cells[0].keys() for cell in cells) and all(map(_has_seed, compared))
+    pairs = same_seeds or len(cells) == 1
     is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
     if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))

@@ -24,13 +24,13 @@ def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     """A verdict for each claim.
 
     Of k claims that runs can decide the first is decided by tests at 5 %/k, of the other k − 1 the next at 5 %/(k − 1),
-    and so on. Runs that all have one control are judged as if they had none. Raises NormbenchError as `observe`, and
-    where all have one of several controls.
+    and so on. Runs that all have one control that no claim names are judged as if they had none. Raises NormbenchError
+    as `observe`, and where all have one of several controls.
     """
     settings = sorted({run.control for run in runs})
-    if len(settings) == 1:
+    if len(settings) == 1 and settings[0] not in claims.settings:
         runs = [replace(run, control="") for run in runs]
-    elif settings and "" not in settings:
+    elif len(settings) > 1 and "" not in settings:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     claimed = [_Evidence(claim, claims, runs) for claim in claims.claims]
     verdicts = [evidence.verdict(ALPHA) for evidence in claimed]
@@ -85,17 +85,24 @@ class _Evidence:
         if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:
             words = rules.verdict(rules.UNDECIDED, rules.DIVERGED, rules.AS_LOGGED, "")
             verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
-        against_number = any(part.than is not None for part in self.claim.parts)
-        if verdict.word == rules.UNDECIDED and against_number and not self.claim.looks:  # else the next look is named
+        if verdict.word == rules.UNDECIDED and not self.claim.looks:  # else the next look is named
             verdict = replace(verdict, suggestion=self._suggestion(verdict))
         compared = dict.fromkeys(text for logged in self.setting for text in logged.compared)
+        compared |= {
+            f"under {name}, {text}": None
+            for name, of_control in self.controls.items()
+            for logged in of_control
+            for text in logged.compared
+            if text not in compared
+        }
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
         return replace(verdict, answer=describe.evidence(verdict))
 
     def _suggestion(self, verdict: Verdict) -> Suggestion | None:
         """The seeds that would decide a claim about a number; None where something else than their number is amiss."""
-        if any(part.why not in ("", "few seeds", "no mean") for part in verdict.parts):
+        against_number = any(part.than is not None for part in self.claim.parts)
+        if not against_number or any(part.why not in ("", "few seeds", "no mean") for part in verdict.parts):
             return None
         return suggested_seeds(self.claim, verdict.parts, self.runs, rules.HOLDS, verdict.alpha)
 

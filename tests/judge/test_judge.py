@@ -158,6 +158,17 @@ def test_runs_of_other_controls_are_named() -> None:
     assert found.word == "holds" and "2 runs of the control low are left out" in found.compared
 
 
+def test_what_diverged_under_a_control_is_named_and_a_control_is_not_the_setting() -> None:
+    entry = claim() | {"open": ["rate"], "controls": ["low"]}
+    low = arms(of("a", worse=-0.1, control="low"), of("b", control="low", lost=True))
+    (found,) = judge(claims(entry), [*arms(of("a", worse=-0.1), of("b")), *low])
+    assert found.word == "holds" and ci.failing(found, ["diverged"])
+    assert "under low, diverged: 0 of 7 runs of arm a, 7 of 7 runs of arm b" in found.compared
+    assert found.compared.count("pairs of equal seeds") == 1
+    (found,) = judge(claims(entry), low)
+    assert found.reason == "not run"
+
+
 @pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["the same seeds", "other seeds"])
 @pytest.mark.parametrize("counts", [(5, 5), (3, 7)], ids=str)
 def test_an_axis_that_the_cell_does_not_name_is_not_averaged_over(seeds, counts) -> None:
