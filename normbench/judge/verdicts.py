@@ -11,13 +11,11 @@ from normbench.files.stored import LOGGED
 from normbench.judge.evidence import Logged, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.decide import Suggestion, Verdict, decide
+from normbench.papers.decide import PAPER, Suggestion, Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.papers.rules_file import ALPHA
 from normbench.papers.suggested_runs import suggested_seeds
 from normbench.runs.run import Run
-
-PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
 
 
 def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
@@ -52,9 +50,7 @@ class _Evidence:
     """What the runs show of a claim."""
 
     def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[Run]) -> None:
-        why = claim.not_decidable.get(PAPER, "")
-        self.claim, self.names = replace(claim, not_decidable={LOGGED: why} if why else {}), claims.names
-        self.runs = runs
+        self.claim, self.names, self.runs = claim, claims.names, runs
 
         def parts(of: Sequence[Part], control: str) -> list[Logged]:
             group = [run for run in runs if run.control == control]
@@ -75,11 +71,10 @@ class _Evidence:
         verdict = decide(self.claim, LOGGED, setting, controls, reported, reached, self.names, alpha, small=ALPHA)
         parts = []
         for logged, part in zip(self.setting, verdict.parts, strict=True):
-            counts = tuple(len(cell["values"]) for cell in logged.observed.cells)
             quantity = part.quantity
             if logged.step is not None:
                 quantity = f"{quantity.removeprefix('final ')} at step {logged.step:g}"
-            unpaired = None if logged.observed.paired else counts
+            unpaired = tuple(map(len, logged.observed.groups)) or None
             parts.append(replace(part, logged=True, unpaired=unpaired, quantity=quantity))
         worse = any(_lost(logged, 1) > _lost(logged, -1) for logged in self.setting)
         if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:

@@ -131,6 +131,9 @@ def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
     low, high = stats.ttest_ind(ends["a"], ends["b"], equal_var=False).confidence_interval(0.95)
     assert found.interval == pytest.approx((low, high), rel=1e-9) and found.word == "holds"
     assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found.compared
+    assert f"n = {len(seeds[0])} against {len(seeds[1])}" in found.answer
+    (turned,) = judge(claims(claim(contrast=[[-1, {"arm": "b"}], [1, {"arm": "a"}]])), runs)
+    assert turned.answer.split(";")[0] == found.answer.split(";")[0]
     one_more = arms(of("a"), of("b"), (SEEDS, SEEDS[:6]))
     assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0].compared
 
@@ -150,6 +153,13 @@ def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_runs(n, foun
     for seeds in ((range(n), range(100, 105)), (range(100, 105), range(n))):
         (judged,) = judge(claims(claim()), arms(of("a", worse=-0.1), of("b"), seeds))
         assert judged.word == found and ("train 6 of the smaller side" in judged.answer) == (n == 11)
+
+
+def test_seeds_that_alone_decide_are_named() -> None:
+    keys = {"open": ["rate"], "controls": ["low"], "control_seeds": {"low": {"from": 1, "to": 6}}}
+    runs = [*arms(of("a", worse=-0.1), of("b")), *arms(of("a", control="low"), of("b", control="low"))]
+    (found,) = judge(claims(claim() | keys | {"seeds": {"from": 1, "to": 5}}), runs)
+    assert found.n == 5 and "judged on seeds 1 to 5, under low on seeds 1 to 6 alone" in found.answer
 
 
 def test_runs_of_other_controls_are_named() -> None:
