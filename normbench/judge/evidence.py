@@ -78,7 +78,7 @@ def observe(
         observed = replace(observed, about=(_lacking(observed, at_common.runs),))
     if not observed.gap and (copies := _copies(part, paired_runs(part, at_common.runs)[0])):
         observed = replace(observed, complete=False, why="copies", about=(copies,))
-    if at_common.short and not observed.gap:
+    if at_common.short:
         observed = replace(observed, complete=False, why="cut short", about=at_common.short)
     step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
     return Logged(observed, lost, tuple(_compared(part, cells, pairs, at_common, lost)), step)

@@ -90,6 +90,9 @@ def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) ->
     (found,) = judge(claims(claim(endpoint), length="common"), far)
     assert found.word == "undecided" and found.parts[0].why == "cut short"
     assert "a seed 3 ends at 60" in found.answer
+    begun = arms(lambda seed: run("a", seed, -0.1, STEPS[:1] if seed == 3 else STEPS), of("b"))
+    (found,) = judge(claims(claim(endpoint), length="common"), begun)
+    assert found.word in ("undecided", "untested") and "a seed 3 ends at 0" in found.answer
 
 
 def test_a_number_before_the_end_is_not_called_final() -> None:
