@@ -65,8 +65,7 @@ def observe(
         return Logged(replace(undecidable, why="no common steps"))
     same_seeds = all(cell.keys() == cells[0].keys() for cell in cells) and all(map(_has_seed, compared))
     pairs = same_seeds or len(cells) == 1
-    is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
-    if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
+    if not pairs and (sorted(part.weights) != [-1, 1] or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
     observed = gather(part, at_common.runs, None, least, _delta(part), looks, in_pairs=pairs)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)  # after the common end, too
