@@ -65,13 +65,7 @@ def at_common_steps(part: Part, runs: Sequence[Run], length: str) -> AtCommonSte
     for run in runs:
         curve = curves[run.id]
         # a longer log that is cut has no end yet, and so has not diverged; but what diverged reaches no number
-        cut = (
-            length == COMMON
-            and part.than is None
-            and curve
-            and at < max(curve)
-            and math.isfinite(curve.get(at, math.nan))
-        )
+        cut = length == COMMON and part.than is None and math.isfinite(curve.get(at, math.nan)) and at < max(curve)
         status, reason = ("done", "") if cut else (run.status, run.reason)
         records = _only(run, split, metric, end.metric, steps)
         cut_runs.append(replace(run, records=records, steps=int(at), status=status, reason=reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from normbench.compare import metrics
 from normbench.errors import BadInput, unknown
 from normbench.files.stored import IMPORT
-from normbench.papers.claims import Endpoint, Part, format_cell
+from normbench.papers.claims import Endpoint, Level, Part, format_cell
 from normbench.runs.run import Run
-from normbench.stats.series import CLOCKS
+from normbench.stats.series import CLOCKS, series
 
 
 def at_best(end: Endpoint) -> bool:
@@ -57,12 +58,24 @@ def declared(part: Part, runs: Sequence[Run]) -> Part:
         f"{monitored} the runs monitor different metrics.": at_best(end) and len(monitors) > 1,
         f"{monitored} no map of an import has `monitor`.": at_best(end) and not runs[0].monitor["metric"],
         f"some maps say log: true of {end.metric}, some do not.": len(logs) > 1,
+        f"than: {part.than} is before the first point of a run that is at its level there. Claim a later number.": any(
+            _at_level_from_first(part, better, run) for run in runs
+        ),
     }
     for fault, is_so in faults.items():
         if is_so:
             raise BadInput(f"{where}{fault}")
     log = logs.pop() if logs else None
     return replace(part, endpoint=replace(end, better=better, log=log, trapezoid=end.kind == "area"))
+
+
+def _at_level_from_first(part: Part, better: str | None, run: Run) -> bool:
+    """Whether a run is at the level whose time is compared at its first point, and this is later than the number."""
+    end, level = part.endpoint, part.endpoint.level
+    if part.than is None or level is None or isinstance(level, Level):
+        return False
+    x, value = next(iter(series(run, end.split, end.mode, end.metric, x=end.clock)), (math.inf, math.nan))
+    return x > part.than and (value >= level if better == "higher" else value <= level)
 
 
 def _faults_of_clocks(end: Endpoint, runs: Sequence[Run]) -> dict[str, bool]:

@@ -63,10 +63,9 @@ def observe(
     at_common = at_common_steps(part, compared, length)
     if not at_common.runs:
         return Logged(replace(undecidable, why="no common steps"))
-    same_seeds = all(cell.keys() == cells[0].keys() for cell in cells)
-    pairs = len(cells) == 1 or (same_seeds and all(map(_has_seed, compared)))
-    is_difference = sorted(weight for weight, _ in part.contrast) == [-1, 1]
-    if not pairs and (not is_difference or part.test == "sign" or end.relative or end.least):
+    same_seeds = all(cell.keys() == cells[0].keys() for cell in cells) and all(map(_has_seed, compared))
+    pairs = same_seeds or len(cells) == 1
+    if not pairs and (sorted(part.weights) != [-1, 1] or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
     observed = gather(part, at_common.runs, None, least, _delta(part), looks, in_pairs=pairs)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)  # after the common end, too
@@ -78,7 +77,7 @@ def observe(
         observed = replace(observed, about=(_lacking(observed, at_common.runs),))
     if not observed.gap and (copies := _copies(part, paired_runs(part, at_common.runs)[0])):
         observed = replace(observed, complete=False, why="copies", about=(copies,))
-    if at_common.short and not observed.gap:
+    if at_common.short:
         observed = replace(observed, complete=False, why="cut short", about=at_common.short)
     step = at_common.end if end.kind == "final" and at_common.end < at_common.last else None
     return Logged(observed, lost, tuple(_compared(part, cells, pairs, at_common, lost)), step)

@@ -65,13 +65,12 @@ def better(
 
 def _chosen(option: str, given: str | None, names: Sequence[str], monitored: str) -> str:
     """The given name, else the monitored one, else the only one."""
-    if given is None and (monitored in names or len(names) == 1):
-        given = monitored if monitored in names else names[0]
-    if given is None:
+    chosen = (monitored if monitored in names else names[0] if len(names) == 1 else None) if given is None else given
+    if chosen is None:
         raise BadInput(f"which {option} is compared? --{option} {' or '.join(names) or 'NAME: no run has one'}")
-    if given not in names:
-        raise unknown(f"no run has the {option} {given or repr(given)}.", given, names)
-    return given
+    if chosen not in names:
+        raise unknown(f"no run has the {option} {chosen or repr(chosen)}.", chosen, names)
+    return chosen
 
 
 def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]) -> str:

@@ -11,26 +11,24 @@ from normbench.files.stored import LOGGED
 from normbench.judge.evidence import Logged, observe
 from normbench.papers import describe, rules
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.decide import Suggestion, Verdict, decide
+from normbench.papers.decide import PAPER, Suggestion, Verdict, decide
 from normbench.papers.parts import Observed
 from normbench.papers.rules_file import ALPHA
 from normbench.papers.suggested_runs import suggested_seeds
 from normbench.runs.run import Run
-
-PAPER = "paper"  # under which a file without an experiment has the seeds of a claim
 
 
 def judge(claims: Artifact, runs: Sequence[Run]) -> list[Verdict]:
     """A verdict for each claim.
 
     Of k claims that runs can decide the first is decided by tests at 5 %/k, of the other k − 1 the next at 5 %/(k − 1),
-    and so on. Runs that all have one control are judged as if they had none. Raises NormbenchError as `observe`, and
-    where all have one of several controls.
+    and so on. Runs that all have one control that no claim names are judged as if they had none. Raises NormbenchError
+    as `observe`, and where all have one of several controls.
     """
     settings = sorted({run.control for run in runs})
-    if len(settings) == 1:
+    if len(settings) == 1 and settings[0] not in claims.settings:
         runs = [replace(run, control="") for run in runs]
-    elif settings and "" not in settings:
+    elif len(settings) > 1 and "" not in settings:
         raise BadInput(f"all runs have a control, {' or '.join(settings)}: choose one, --runs 'NAME control=...'.")
     claimed = [_Evidence(claim, claims, runs) for claim in claims.claims]
     verdicts = [evidence.verdict(ALPHA) for evidence in claimed]
@@ -52,9 +50,7 @@ class _Evidence:
     """What the runs show of a claim."""
 
     def __init__(self, claim: Claim, claims: Artifact, runs: Sequence[Run]) -> None:
-        why = claim.not_decidable.get(PAPER, "")
-        self.claim, self.names = replace(claim, not_decidable={LOGGED: why} if why else {}), claims.names
-        self.runs = runs
+        self.claim, self.names, self.runs = claim, claims.names, runs
 
         def parts(of: Sequence[Part], control: str) -> list[Logged]:
             group = [run for run in runs if run.control == control]
@@ -75,27 +71,33 @@ class _Evidence:
         verdict = decide(self.claim, LOGGED, setting, controls, reported, reached, self.names, alpha, small=ALPHA)
         parts = []
         for logged, part in zip(self.setting, verdict.parts, strict=True):
-            counts = tuple(len(cell["values"]) for cell in logged.observed.cells)
             quantity = part.quantity
             if logged.step is not None:
                 quantity = f"{quantity.removeprefix('final ')} at step {logged.step:g}"
-            unpaired = None if logged.observed.paired else counts
+            unpaired = tuple(map(len, logged.observed.groups)) or None
             parts.append(replace(part, logged=True, unpaired=unpaired, quantity=quantity))
         worse = any(_lost(logged, 1) > _lost(logged, -1) for logged in self.setting)
         if worse and verdict.word not in rules.DECIDED and verdict.reason != rules.NOT_RUN:
             words = rules.verdict(rules.UNDECIDED, rules.DIVERGED, rules.AS_LOGGED, "")
             verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
-        against_number = any(part.than is not None for part in self.claim.parts)
-        if verdict.word == rules.UNDECIDED and against_number and not self.claim.looks:  # else the next look is named
+        if verdict.word == rules.UNDECIDED and not self.claim.looks:  # else the next look is named
             verdict = replace(verdict, suggestion=self._suggestion(verdict))
         compared = dict.fromkeys(text for logged in self.setting for text in logged.compared)
+        compared |= {
+            f"under {name}, {text}": None
+            for name, of_control in self.controls.items()
+            for logged in of_control
+            for text in logged.compared
+            if text not in compared
+        }
         compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
         verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
         return replace(verdict, answer=describe.evidence(verdict))
 
     def _suggestion(self, verdict: Verdict) -> Suggestion | None:
         """The seeds that would decide a claim about a number; None where something else than their number is amiss."""
-        if any(part.why not in ("", "few seeds", "no mean") for part in verdict.parts):
+        against_number = any(part.than is not None for part in self.claim.parts)
+        if not against_number or any(part.why not in ("", "few seeds", "no mean") for part in verdict.parts):
             return None
         return suggested_seeds(self.claim, verdict.parts, self.runs, rules.HOLDS, verdict.alpha)
 

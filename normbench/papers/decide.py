@@ -17,6 +17,7 @@ from normbench.runs.run import Run
 from normbench.stats.examples import Spread
 from normbench.stats.statistics import Interval
 
+PAPER = "paper"  # under which a file without an experiment, too, has the seeds of a claim
 Parts = Sequence[Observed]
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 OF_CLAIM = ("id", "kind", "ours", "statement", "quote", "locator", "unvaried", "beside")
@@ -134,7 +135,7 @@ class Evidence:
         planned = self._planned(part, control, self.looks[control])
         shared = paired_runs(part, self.runs[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if seed in planned]
-        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
+        post_hoc = self.fidelity == PAPER and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
         post_hoc = post_hoc or (not control and self._judged_before(used))
         observed = gather(
             part,
@@ -196,7 +197,8 @@ def decide(
     reached: the last look that has its runs, 0 for none. names: what sentences call arms and variants. alpha: of its
     tests, at all looks together. small: as of `rules.part_word`. rules_sha256: of what decides it.
     """
-    undecidable = fidelity in claim.not_decidable
+    place = PAPER if fidelity == LOGGED else fidelity
+    undecidable = place in claim.not_decidable
     outcome = rules.NOT_DECIDABLE if undecidable else rules.claim_word(setting, alpha, small)
     of_controls = {name: rules.control_words(parts, len(controls), alpha, setting) for name, parts in controls.items()}
     robust = rules.robustness(outcome, list(of_controls.values()), bool(claim.unvaried))
@@ -228,11 +230,11 @@ def decide(
         basis=basis,
         robustness=robust,
         verdict=rules.verdict(word, reason, basis, robust),
-        undecidable=claim.not_decidable.get(fidelity, ""),
+        undecidable=claim.not_decidable.get(place, ""),
         deciding=index if parts else None,
         share=_share(outcome, *everywhere, alpha=alpha),
         scattered=scattered,
-        alone=_alone(claim, fidelity),
+        alone=_alone(claim, place),
         alpha=alpha,
         spent=0.0 if undecidable else _spent(claim, setting, alpha, earlier),
         looks=(claim.looks.at if claim.looks else (planned,)) if planned else (),
@@ -250,7 +252,7 @@ def decide(
 def _basis(claim: Claim, fidelity: str) -> str:
     if fidelity == LOGGED:
         return rules.AS_LOGGED
-    return rules.EXACT if claim.kind == "exact" and fidelity == "paper" else fidelity
+    return rules.EXACT if claim.kind == "exact" and fidelity == PAPER else fidelity
 
 
 def deciding(word: str, parts: Parts, alpha: float) -> int:

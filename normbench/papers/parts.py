@@ -327,7 +327,7 @@ def _why(observed: Observed, word: str, alpha: float) -> str:
 def _signed_rank(observed: Observed) -> float:
     """Effects that are equal up to rounding share their rank."""
     largest = max(abs(number) for numbers in (observed.numbers, *observed.sides) for number in numbers)
-    return signed_rank([round(effect / (1e-9 * largest)) for effect in observed.numbers] if largest else [])
+    return signed_rank([round(1e9 * (effect / largest)) for effect in observed.numbers] if largest else [])
 
 
 def _margin(observed: Observed) -> float | None:

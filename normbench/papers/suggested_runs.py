@@ -118,11 +118,8 @@ def _seeds(part: PartResult, alpha: float) -> int | None:
     """Of one part; None where more than MOST would be needed."""
     if part.test == "sign":
         counts = part.sign_test or {}
-        above, below = counts["above"], counts["below"]
-        if above == below or (needed := signs_needed(above / (above + below), alpha, limit=MOST)) is None:
-            return None
-        seeds = math.ceil(needed * part.n / (above + below))  # ties do not count
-        return seeds if seeds <= MOST else None
+        share = max(counts["above"], counts["below"]) / part.n  # ties are on no side, as where it decides
+        return signs_needed(share, alpha, limit=MOST) if share > 1 / 2 else None
     margin, small, sd = part.within or part.delta, part.tost, part.sd
     if not sd or part.prediction is None or part.effect is None:  # up to rounding all seeds alike
         return None

@@ -82,7 +82,8 @@ class Effects:
         if not self.whole or self.most < 2:
             return False
         largest = max(abs(number) for numbers in (*self.samples, *self.sides) for number in numbers)
-        return all(max(sample) - min(sample) <= ROUNDING * largest for sample in self.samples)
+        # squares of smaller numbers than 1e-150 are 0, which would look like certainty
+        return all(max(sample) - min(sample) <= ROUNDING * largest + 1e-150 for sample in self.samples)
 
     @property
     def mean(self) -> float | None:

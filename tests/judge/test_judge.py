@@ -90,6 +90,9 @@ def test_ends_that_differ_are_refused_or_cut_where_the_file_says_so(endpoint) ->
     (found,) = judge(claims(claim(endpoint), length="common"), far)
     assert found.word == "undecided" and found.parts[0].why == "cut short"
     assert "a seed 3 ends at 60" in found.answer
+    begun = arms(lambda seed: run("a", seed, -0.1, STEPS[:1] if seed == 3 else STEPS), of("b"))
+    (found,) = judge(claims(claim(endpoint), length="common"), begun)
+    assert found.word in ("undecided", "untested") and "a seed 3 ends at 0" in found.answer
 
 
 def test_a_number_before_the_end_is_not_called_final() -> None:
@@ -131,6 +134,9 @@ def test_runs_without_a_partner_count_and_are_named(seeds) -> None:
     low, high = stats.ttest_ind(ends["a"], ends["b"], equal_var=False).confidence_interval(0.95)
     assert found.interval == pytest.approx((low, high), rel=1e-9) and found.word == "holds"
     assert f"seeds 6, 7 of arm {'a' if len(seeds[0]) > 5 else 'b'} have no partner" in found.compared
+    assert f"n = {len(seeds[0])} against {len(seeds[1])}" in found.answer
+    (turned,) = judge(claims(claim(contrast=[[-1, {"arm": "b"}], [1, {"arm": "a"}]])), runs)
+    assert turned.answer.split(";")[0] == found.answer.split(";")[0]
     one_more = arms(of("a"), of("b"), (SEEDS, SEEDS[:6]))
     assert "seed 7 of arm a has no partner" in judge(claims(claim()), one_more)[0].compared
 
@@ -152,10 +158,28 @@ def test_there_is_no_word_where_one_arm_has_more_than_twice_as_many_runs(n, foun
         assert judged.word == found and ("train 6 of the smaller side" in judged.answer) == (n == 11)
 
 
+def test_seeds_that_alone_decide_are_named() -> None:
+    keys = {"open": ["rate"], "controls": ["low"], "control_seeds": {"low": {"from": 1, "to": 6}}}
+    runs = [*arms(of("a", worse=-0.1), of("b")), *arms(of("a", control="low"), of("b", control="low"))]
+    (found,) = judge(claims(claim() | keys | {"seeds": {"from": 1, "to": 5}}), runs)
+    assert found.n == 5 and "judged on seeds 1 to 5, under low on seeds 1 to 6 alone" in found.answer
+
+
 def test_runs_of_other_controls_are_named() -> None:
     runs = [*arms(of("a", worse=-0.1), of("b")), *(run("a", seed, 9.0, control="low") for seed in (1, 2))]
     (found,) = judge(claims(claim()), runs)
     assert found.word == "holds" and "2 runs of the control low are left out" in found.compared
+
+
+def test_what_diverged_under_a_control_is_named_and_a_control_is_not_the_setting() -> None:
+    entry = claim() | {"open": ["rate"], "controls": ["low"]}
+    low = arms(of("a", worse=-0.1, control="low"), of("b", control="low", lost=True))
+    (found,) = judge(claims(entry), [*arms(of("a", worse=-0.1), of("b")), *low])
+    assert found.word == "holds" and ci.failing(found, ["diverged"])
+    assert "under low, diverged: 0 of 7 runs of arm a, 7 of 7 runs of arm b" in found.compared
+    assert found.compared.count("pairs of equal seeds") == 1
+    (found,) = judge(claims(entry), low)
+    assert found.reason == "not run"
 
 
 @pytest.mark.parametrize("seeds", [(SEEDS, SEEDS), (SEEDS, range(11, 18))], ids=["the same seeds", "other seeds"])

@@ -167,6 +167,16 @@ def test_what_never_reaches_its_level_is_later_than_any_number_up_to_its_end() -
     assert judged([*reached, never[0]], 101, **BY_SIGNS).word == "holds", "at worst one of 13 is later"
 
 
+@pytest.mark.parametrize("expect", ["negative", "positive"])
+def test_a_number_before_the_first_point_of_a_run_at_its_level_is_refused(expect) -> None:
+    runs = [*(falling(seed, 50 + seed) for seed in range(7)), run(9, [50, 100], [0.9, 0.5])]
+    with pytest.raises(NormbenchError, match="first point"):
+        judged(runs, 40, **BY_SIGNS | {"expect": expect})
+    assert judged(runs, 50, **BY_SIGNS).word == "undecided", "one of them is no later"
+    later = [run(seed, [50, 100], [1.1 + seed / 100, 0.5]) for seed in range(7)]
+    assert judged(later, 40, **BY_SIGNS).word == "fails", "at their first point none is there"
+
+
 def test_few_seeds_give_no_word_and_the_answer_says_how_many_would() -> None:
     verdict = judged(ends([0.5, 0.51, 0.52, 0.53]), 1.0)
     assert verdict.word == "undecided" and "below 5 seeds" in verdict.answer and verdict.suggestion is None
@@ -208,6 +218,12 @@ def test_the_number_is_in_the_unit_of_the_logs() -> None:
 def test_an_arm_without_runs_is_untested() -> None:
     verdict = judged(ends([0.5, 0.6]), 1.0, contrast=[[1, {"arm": "other"}]])
     assert verdict.verdict == "untested (not run)"
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-320])
+def test_a_spread_too_small_to_be_squared_decides_nothing(size) -> None:
+    verdict = judged(ends([size * (1 + seed) for seed in range(6)]), 10 * size)
+    assert verdict.word == "undecided" and verdict.parts[0].why == "alike"
 
 
 @pytest.mark.parametrize("loss", [float("inf"), float("-inf"), float("nan")], ids=str)

@@ -125,9 +125,10 @@ def test_what_is_open_below_the_papers_fidelity_has_a_suggestion_too() -> None:
         ({}, "seeds", 787),
         ({"delta": 1.0, "tost": (-0.5, 0.5)}, "seeds", 5),  # small already, on seeds that had been seen
         ({"test": "sign", "n": 12, "sign_test": {"above": 4, "below": 8}, "effect": None}, "seeds", THIRD),
-        ({"test": "sign", "n": 36, "sign_test": {"above": 4, "below": 8}}, "seeds", 3 * THIRD),  # two in three tie
+        ({"test": "sign", "n": 36, "sign_test": {"above": 4, "below": 8}}, "out of reach", None),  # two in three tie
+        ({"test": "sign", "n": 9, "sign_test": {"above": 0, "below": 6}}, "seeds", THIRD),  # one in three ties
         ({"test": "sign", "sign_test": {"above": 0, "below": 5}}, "seeds", 6),
-        ({"test": "sign", "sign_test": {"above": 3, "below": 3}}, "out of reach", None),
+        ({"test": "sign", "n": 6, "sign_test": {"above": 3, "below": 3}}, "out of reach", None),
         ({"kind": "equivalence", "within": 0.6}, "seeds", 27),
         ({"kind": "equivalence", "within": 0.6, "examples": 900, "sd": 1.2}, "out of reach", None),
         ({"examples": 900}, "seeds", 787),  # beside such a spread that of the examples is nothing
