@@ -67,12 +67,11 @@ class Ranking:
         """Who is ahead of all others over these tasks, or who may be."""
         if not self.words:
             return self.no_verdict
-        for arm in self.ranked:
-            others = [other for other in self.ranked if other != arm]
-            if all(self.words.get((arm, other)) == AHEAD for other in others):
-                return f"Winner over these tasks: {arm}, ahead of {describe.join(others)}."
         behind = {arm for (arm, _), word in self.words.items() if word == BEHIND}
         front = [arm for arm in self.ranked if arm not in behind] or [*self.ranked]  # each may be behind another
+        others = [arm for arm in self.ranked if arm != front[0]]
+        if all(self.words.get((front[0], other)) == AHEAD for other in others):
+            return f"Winner over these tasks: {front[0]}, ahead of {describe.join(others)}."
         return f"No winner over these tasks: {describe.join(front)} may be the best."
 
 
