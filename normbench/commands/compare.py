@@ -28,7 +28,6 @@ from normbench.compare.answer import Comparison, Group
 from normbench.compare.question import END, Question
 from normbench.compare.ranking import Ranking
 from normbench.draw.panels import Panel, profile
-from normbench.draw.typeset import in_columns
 from normbench.errors import BadInput
 from normbench.runs import choices
 from normbench.runs.run import EVALUATED, Run
@@ -286,8 +285,8 @@ def _show_group(group: Group, c: Comparison, best: str, console: Console) -> Non
         "ms/update": [text.pace for text in texts],
         "source": [", ".join(f"{n} {name}" for name, n in sorted(counts.items())) for counts in sources if several],
     }
-    header, *rows = in_columns(columns)
-    show_rows(console, header, rows)
+    columns = {title: cells for title, cells in columns.items() if any(cells)}
+    show_rows(console, [*columns], zip(*columns.values(), strict=True))
 
 
 def _overview(tasks: Sequence[groups.Task], console: Console, given: Sequence[str]) -> None:

@@ -4,14 +4,11 @@ A lower number is better. That of a diverged run is infinite: worse than any oth
 
 The share of an arm in a task is the probability that a run of it is better than one of another arm, P(X > Y) of Agarwal
 et al. (2021), averaged over the other arms. The mean rank of a run among one run of each of k arms is then
-1 + (k − 1)·(1 − share). The mean share over tasks has two intervals, for two questions:
+1 + (k − 1)·(1 − share). The mean share over tasks has two intervals, and both cover (results/check/tasks.md):
 
-- these tasks: what more seeds of them would say. Wilson's (1927), of as many tosses of a coin as there are tasks times
-  runs of an arm: P(X > Y) of so many runs never varies more (Birnbaum, Klose 1957), nor do means of unequal ones.
-- tasks like these, of which these are a random sample: Gaffke's (2005) of the mean of numbers between 0 and 1, which is
-  that of Clopper and Pearson (1934) where all shares are 0 or 1.
-
-Both cover (results/check/tasks.md). Bootstraps and Student's t do not where an arm wins in most tasks.
+- these tasks, with more seeds: Wilson's (1927), of as many tosses of a coin as there are tasks times runs of an arm.
+  P(X > Y) never varies more (Birnbaum, Klose 1957).
+- tasks like these, of which these are a random sample: Gaffke's (2005) of the mean of numbers between 0 and 1.
 """
 
 from __future__ import annotations
