@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from rich.console import Console
 
 from normbench.commands import format, paper, terminal
-from normbench.commands.options import ConfigDir, Filters, Json, Results, option
+from normbench.commands.options import ConfigDir, Filters, Form, Json, Results, option
 from normbench.commands.terminal import say, say_json, say_under, show_rows
 from normbench.compare import (
     answer,
@@ -115,7 +115,7 @@ def command(
             show_default="95 % of the way from the worst start to the best value",
         ),
     ] = None,
-    form: Annotated[Literal["latex", "markdown", "csv"] | None, option("print tables for a paper instead")] = None,
+    form: Form = None,
     figure: paper.Figure = None,
     width: paper.Width = None,
     font_size: paper.FontSize = None,

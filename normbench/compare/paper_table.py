@@ -9,8 +9,8 @@ from normbench.compare import describe
 from normbench.compare.answer import Comparison, Group, Row
 from normbench.compare.configuration import text
 from normbench.compare.question import TUNED
-from normbench.draw import typeset
-from normbench.draw.typeset import Form
+from normbench.draw.tables import csv_text
+from normbench.draw.typeset import Form, table
 from normbench.papers.rules_file import ALPHA
 
 NUMBERS = ("arm", "learning_rate", "n", "diverged", "mean", "low", "high")
@@ -34,22 +34,17 @@ def paper_table(comparisons: Sequence[Comparison], form: Form) -> str:
         for group in c.groups:
             setting = "each at its own best learning rate" if group.tuned else ""
             title = ": ".join(filter(None, [c.task.title, " · ".join(filter(None, [group.place, setting]))]))
-            heading, rows = describe.heading(c), _rows(group, c)
-            aligned = "l".ljust(len(rows[0]), "r")[:-1] + "l"  # numbers to the right, arm and word to the left
-            latex = form == "latex"
-            blocks.append(
-                typeset.latex(title, heading, rows, aligned) if latex else typeset.markdown(title, heading, rows)
-            )
+            blocks.append(table(title, describe.heading(c), _columns(group, c), {"arm": "l", "word": "l"}, form))
     return "\n".join(blocks)
 
 
-def _rows(group: Group, c: Comparison) -> list[list[str]]:
-    """A header and a row for each arm, as people read them; columns in which nothing stands are left out."""
+def _columns(group: Group, c: Comparison) -> dict[str, list[str]]:
+    """What stands in the row of each arm, as people read it."""
     baseline = next((d.second for d in group.against), "")
     unit = f", {c.question.metric.unit}" if c.question.metric.unit else ""
     interval = f"[{100 * (1 - ALPHA):g} % interval]"
     rows = list(zip(group.rows, describe.table(group.rows, c), strict=True))
-    columns = {
+    return {
         "arm": [row.arm for row, _ in rows],
         "learning rate": [_rate(row) for row, _ in rows],
         "n": [str(row.at.n) for row, _ in rows],
@@ -59,7 +54,6 @@ def _rows(group: Group, c: Comparison) -> list[list[str]]:
         "p (Holm)": [texts.holm for _, texts in rows],
         "word": [row.difference.word if row.difference else "" for row, _ in rows],
     }
-    return typeset.in_columns(columns)
 
 
 def _rate(row: Row) -> str:
@@ -77,4 +71,4 @@ def _csv(comparisons: Sequence[Comparison]) -> str:
                 line = [c.task.title, setting, row.arm, _rate(row), at.n, row.diverged, at.mean, *(at.interval or NONE)]
                 against = [d.second, d.mean, *(d.interval or NONE), d.holm, d.word] if d else [""] * 6
                 lines.append([*line, c.question.metric.unit, *against])
-    return typeset.as_csv(lines)
+    return csv_text(lines)

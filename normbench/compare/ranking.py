@@ -51,28 +51,20 @@ class Ranking:
     @cached_property
     def words(self) -> dict[tuple[str, str], str]:
         """Of the first against the second over these tasks, {} for no verdict: all pairs share ALPHA (Bonferroni)."""
-        if self.no_verdict:
-            return {}
-        ends = {names: pair.these for names, pair in self.pairs(1 - ALPHA / math.comb(len(self.ranked), 2)).items()}
+        pairs = {} if self.why else self.pairs(1 - ALPHA / math.comb(len(self.ranked), 2))
+        ends = {names: pair.these for names, pair in pairs.items()}
         return {n: AHEAD if low > 0.5 else BEHIND if high < 0.5 else UNDECIDED for n, (low, high) in ends.items()}
-
-    @property
-    def no_verdict(self) -> str:
-        """Why no pair has a word, "" where pairs have."""
-        fewest = min(len(runs) for arms in self.scores.values() for runs in arms.values())
-        return self.why or (f"No verdict: fewer than {FEWEST} seeds." if fewest < FEWEST else "")
 
     @property
     def sentence(self) -> str:
         """Who is ahead of all others over these tasks, or who may be."""
-        if not self.words:
-            return self.no_verdict
-        for arm in self.ranked:
-            others = [other for other in self.ranked if other != arm]
-            if all(self.words.get((arm, other)) == AHEAD for other in others):
-                return f"Winner over these tasks: {arm}, ahead of {describe.join(others)}."
+        if self.why:
+            return self.why
         behind = {arm for (arm, _), word in self.words.items() if word == BEHIND}
         front = [arm for arm in self.ranked if arm not in behind] or [*self.ranked]  # each may be behind another
+        others = [arm for arm in self.ranked if arm != front[0]]
+        if all(self.words.get((front[0], other)) == AHEAD for other in others):
+            return f"Winner over these tasks: {front[0]}, ahead of {describe.join(others)}."
         return f"No winner over these tasks: {describe.join(front)} may be the best."
 
 
@@ -82,33 +74,33 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
     measured: dict[str, str] = {}
     reasons = set[str]()
     notes = defaultdict[str, list[str]](list)  # of which tasks each is
+    option = f"--over {','.join(keys)}"
     for task in tasks:
-        question = Question.of(task, {name: word for name, word in query.items() if name != "against"})
+        question = Question.of(task, {**query, "against": ""})
         if question.metric.rising is None:
             raise BadInput(f"{task.title}: nothing says which way {question.metric.title} is better. Say --better.")
+        c = Comparison(task, question, [])
         for place in dict.fromkeys(map(question.place, task.cells)):
             # names by values, which are the same in all tasks
             arms = {task.arm_name(cell, question.by): cell for cell in task.cells if question.place(cell) == place}
             title = ", ".join(filter(None, [task.title, place]))
-            name = _name(list(arms.values()), keys, title)
+            name = " ".join(_value(key, list(arms.values()), title) for key in keys)
             runs = {arm: values for arm, cell in arms.items() if (values := numbers(cell, question))}
             if len(runs) < 2:
                 notes[f"fewer than two of {describe.join([*arms])} have such a number. It is left out."].append(title)
                 continue
             if name in scores:
-                several = f"--over {','.join(keys)}: {name} has several tasks ({title}; {measured[name]})"
+                several = f"{option}: {name} has several tasks ({title}; {measured[name]})"
                 raise BadInput(f"{several}. Add the key that tells them apart, after a comma, or choose by a filter.")
-            for arm, cell in arms.items():
-                if without := sum(not has_logged(run, question) for run in cell.done):
-                    notes[f"{without} of {arm} log no such number, and are left out."].append(name)
-            c = Comparison(task, question, [])
-            for note in describe.runs_notes(c):
+            without = {arm: sum(not has_logged(run, question) for run in cell.done) for arm, cell in arms.items()}
+            unlogged = [f"{n} of {arm} log no such number, and are left out." for arm, n in without.items() if n]
+            for note in (*unlogged, *describe.runs_notes(c)):
                 notes[note].append(name)
             reasons |= {why_none(list(arms.values()), question)} - {""}
             measured[name] = f"{title}: {question.split} {question.metric.title} {describe.when(c)}"
             scores[name] = runs
     if len(scores) < 2:
-        raise BadInput(f"--over {','.join(keys)} needs two tasks with several arms each, and has {len(scores)}.")
+        raise BadInput(f"{option} needs two tasks with several arms each, and has {len(scores)}.")
     every = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
     against = query.get("against") or (NOTHING if NOTHING in every else every[0])
     if against not in every:
@@ -118,22 +110,20 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
             notes[f"no such number of {describe.join(lacking)}. Ranks and pairs with these leave it out."].append(name)
         if lost := [f"{n} of {arm}" for arm, runs in of_task.items() if (n := sum(map(math.isinf, runs)))]:
             notes[f"{describe.join(lost)} diverged, and count as worse than all others."].append(name)
-    why = f"{describe.because(Difference(why=min(reasons))).capitalize()}." if reasons else ""
+    few = any(len(runs) < FEWEST for of_task in scores.values() for runs in of_task.values())
+    why = f"No verdict: fewer than {FEWEST} seeds." if few else ""
+    why = f"{describe.because(Difference(why=min(reasons))).capitalize()}." if reasons else why
     return Ranking(scores, measured, against, why, [f"{describe.join(names)}: {note}" for note, names in notes.items()])
 
 
-def _name(cells: Sequence[Cell], keys: Sequence[str], title: str) -> str:
-    """The values of the keys, each of which has one for all these cells."""
-    words = []
-    for key in keys:
-        texts = list(dict.fromkeys(configuration.text(cell.values[key]) for cell in cells if key in cell.values))
-        if not texts:
-            known = {key for cell in cells for key in cell.values}
-            raise unknown(f"--over {key}: {title} has no such key.", key, known)
-        if len(texts) > 1:
-            raise BadInput(f"--over {key}: it has several values in {title} ({', '.join(texts)}), so it names no task.")
-        words.append(f"{key}={texts[0]}" if "." in key else texts[0])
-    return " ".join(words)
+def _value(key: str, cells: Sequence[Cell], title: str) -> str:
+    """The one value of a key that all these cells have."""
+    texts = list(dict.fromkeys(configuration.text(cell.values[key]) for cell in cells if key in cell.values))
+    if not texts:
+        raise unknown(f"--over {key}: {title} has no such key.", key, {key for cell in cells for key in cell.values})
+    if len(texts) > 1:
+        raise BadInput(f"--over {key}: it has several values in {title} ({', '.join(texts)}), so it names no task.")
+    return f"{key}={texts[0]}" if "." in key else texts[0]
 
 
 def numbers(cell: Cell, question: Question) -> list[float]:
@@ -141,9 +131,6 @@ def numbers(cell: Cell, question: Question) -> list[float]:
     values = [value(run, question) for run in cell.done if has_logged(run, question)]
     sign = -1.0 if question.metric.rising else 1.0
     return [math.inf if number is None else sign * number for number in [*values, *[None] * len(cell.diverged)]]
-
-
-# --- words -----------------------------------------------------------------------------------------------------------
 
 
 def table(r: Ranking) -> list[list[str]]:
@@ -156,16 +143,12 @@ def table(r: Ranking) -> list[list[str]]:
         "average rank, these tasks": [f"{s.rank(s.share):.1f} {_ends(s.ranks(s.these))}" if s else "" for s in ranks],
         "tasks like these": [_ends(s.ranks(s.like_these)) if s else "" for s in ranks],
         f"P(better than {r.against}), %, these tasks": [
-            f"{100 * p.share:.0f} {_percent(p.these)}" if p else "" for p in beside
+            f"{100 * p.share:.0f} {_ends(p.these, 100, 0)}" if p else "" for p in beside
         ],
-        "%, tasks like these": [_percent(p.like_these) if p else "" for p in beside],
+        "%, tasks like these": [_ends(p.like_these, 100, 0) if p else "" for p in beside],
         f"against {r.against}": [r.words.get((arm, r.against), "") for arm in r.ranked],
     })  # fmt: skip
 
 
-def _ends(ranks: Interval) -> str:
-    return f"[{ranks[0]:.1f}, {ranks[1]:.1f}]"
-
-
-def _percent(shares: Interval) -> str:
-    return f"[{100 * shares[0]:.0f}, {100 * shares[1]:.0f}]"
+def _ends(ends: Interval, factor: int = 1, digits: int = 1) -> str:
+    return f"[{factor * ends[0]:.{digits}f}, {factor * ends[1]:.{digits}f}]"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -201,28 +203,27 @@ def panels(
     ]
 
 
-SCORE = "The score of a run is the share of the other arms' runs in its task that it beats; a diverged run beats none."
-AREA = "The area below a line is the larger, the better the average rank is."
+SCORE = (
+    "The score of a run is the share of the other arms' runs in its task that it beats; a diverged run beats none. The "
+    "area below a line is the larger, the better the average rank is."
+)
 
 
 def profile(scores: Scores) -> Panel:
     """The performance profile of arms over the tasks that all of them have (Agarwal et al. 2021): the share of runs
     with a score above τ, each task with the same weight."""
     arms = list(dict.fromkeys(arm for runs in scores.values() for arm in runs))
-    tasks = [runs for runs in scores.values() if len(runs) == len(arms)]
+    tasks, colours = [runs for runs in scores.values() if len(runs) == len(arms)], colours_of(arms)
     reached = {arm: [_scores(arm, runs) for runs in tasks] for arm in arms}
-    places = sorted({0.0, 1.0, *(score for of_tasks in reached.values() for of_run in of_tasks for score in of_run)})
-    colours = colours_of(arms)
+    places = sorted({0.0, 1.0}.union(*itertools.chain(*reached.values())))
     lines = []
     for arm, of_tasks in reached.items():
-        shares = [statistics.fmean(sum(s > place for s in task) / len(task) for task in of_tasks) for place in places]
-        steps = zip(places * 2, [1.0, *shares[:-1], *shares], strict=True)  # before and after each place
-        points = [
-            Point(place, share, None, 0, 0) for place, share in sorted(steps, key=lambda step: (step[0], -step[1]))
-        ]
+        points = []
+        for place, is_beyond in itertools.product(places, (operator.ge, operator.gt)):  # before and after a step
+            share = statistics.fmean(statistics.fmean(is_beyond(score, place) for score in of) for of in of_tasks)
+            points.append(Point(place, share, None, 0, 0))
         lines.append(Line(arm, Look(arm, colours[arm]), points, (), 0))
-    quantity = Quantity("share of runs above τ", "", "", "", x="score τ")
-    return Panel(f"{len(tasks)} tasks", quantity, lines, note=f"{SCORE} {AREA}")
+    return Panel(f"{len(tasks)} tasks", Quantity("share of runs above τ", "", "", "", x="score τ"), lines, note=SCORE)
 
 
 def _scores(arm: str, runs: Mapping[str, Sequence[float]]) -> list[float]:

@@ -323,12 +323,15 @@ def escape(text: str) -> str:
 
 
 def as_csv(entries: Sequence[Entry]) -> str:
-    """Long form, one number a line; six digits, so that another version of a library changes no published file."""
+    """Long form, one number a line."""
+    names = ("group", "row", "quantity", "unit", "paper", "n", "diverged", "censored", "mean")
+    rows = [[*(getattr(e, name) for name in names), *(e.interval or (None, None))] for e in entries]
+    return csv_text([[*names, "low", "high"], *rows])
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """One line a row, nothing for None; six digits, so that another version of a library changes no published file."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["group", "row", "quantity", "unit", "paper", "n", "diverged", "censored", "mean", "low", "high"])
-    for e in entries:
-        numbers = [e.mean, *(e.interval or (None, None))]
-        texts = ["" if value is None else f"{value:.6g}" for value in numbers]
-        writer.writerow([e.group, e.row, e.quantity, e.unit, e.paper, e.n, e.diverged, e.censored, *texts])
+    plain = ([f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(plain)
     return out.getvalue()

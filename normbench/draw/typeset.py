@@ -1,12 +1,10 @@
-"""Tables of texts for a paper: LaTeX (booktabs), Markdown, or CSV with plain numbers."""
+"""Tables of texts for a paper: LaTeX (booktabs) or Markdown."""
 
 from __future__ import annotations
 
-import csv
-import io
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from normbench.draw import tables
 from normbench.draw.text import visible
@@ -27,18 +25,21 @@ SPECIAL = {
 
 
 def in_columns(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """A header and rows of the columns in which something stands."""
-    kept = {title: cells for title, cells in columns.items() if any(cells)}
+    """A header and rows of the columns in which something stands; without rows, of all."""
+    kept = {title: cells for title, cells in columns.items() if any(cells)} or columns
     return [[*kept], *map(list, zip(*kept.values(), strict=True))]
 
 
-def markdown(title: str, heading: str, rows: Sequence[Sequence[str]]) -> str:
-    return f"**{tables.escape(title)}**\n\n{tables.escape(heading)}\n\n{tables.lines(rows)}"
+def table(title: str, heading: str, columns: Mapping[str, Sequence[str]], left: Mapping[str, str], form: Form) -> str:
+    """Markdown, or a tabular for \\usepackage{booktabs}, with what it is as a comment above it.
 
-
-def latex(title: str, heading: str, rows: Sequence[Sequence[str]], aligned: str) -> str:
-    """A tabular for \\usepackage{booktabs}; what it is stands above it as a comment."""
+    left: the columns of the tabular whose cells do not stand on the right.
+    """
+    rows = in_columns(columns)
+    if form == "markdown":
+        return f"**{tables.escape(title)}**\n\n{tables.escape(heading)}\n\n{tables.lines(rows)}"
     header, *others = map(_latex_row, rows)
+    aligned = "".join(left.get(column, "r") for column in rows[0])
     lines = [f"% {visible(title)}", f"% {visible(heading)}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", header]
     return "\n".join([*lines, r"\midrule", *others, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -50,14 +51,3 @@ def _latex_row(row: Sequence[str]) -> str:
 
 def _escape(cell: str) -> str:
     return "".join(SPECIAL.get(character, character) for character in visible(cell)).replace("--", "-{}-")
-
-
-def as_csv(rows: Sequence[Sequence[Any]]) -> str:
-    """One line a row; numbers with six digits, nothing for None."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([_plain(value) for value in row] for row in rows)
-    return out.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value

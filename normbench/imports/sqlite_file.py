@@ -15,7 +15,7 @@ from normbench.imports import mlflow_store, trackio_store
 from normbench.imports.log import LARGEST, Log, refuse
 
 MAGIC = b"SQLite format 3\0"
-BESIDE = ("-wal", "-journal")  # endings of the files with what is not yet in the store, or is to be undone
+ENDS = ("-wal", "-journal", "")  # beside the store: what is not yet in it, what is to be undone
 TRIES = 5
 STORES: dict[str, tuple[set[str], Callable[..., list[Log]]]] = {  # each with the tables that tell it
     "trackio": ({"metrics", "configs"}, trackio_store.read),
@@ -27,15 +27,13 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     """The runs of a store; none where it is of another program, or of another source than the declared one."""
     if not content.startswith(MAGIC):
         return []
-    content, beside = _settled(content, path)
-    file = {**log["file"], "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    contents = _settled(path)
+    file = {**log["file"], "sha256": hashlib.sha256(contents[""]).hexdigest(), "bytes": len(contents[""])}
     with TemporaryDirectory(prefix="normbench-") as folder:
-        copy = Path(folder, "store.db")
-        copy.write_bytes(content)
-        for end, written in beside.items():
-            Path(f"{copy}{end}").write_bytes(written)
+        for end, content in contents.items():
+            Path(folder, f"store.db{end}").write_bytes(content)
         try:
-            with closing(sqlite3.connect(copy)) as store:
+            with closing(sqlite3.connect(Path(folder, "store.db"))) as store:
                 store.execute("PRAGMA trusted_schema = OFF")
                 tables = {name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
                 for source, (needed, reader) in STORES.items():
@@ -46,19 +44,13 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
     return []
 
 
-def _settled(content: bytes, path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """The store, and what lies beside it, as they were at one moment: the store is the same before and after."""
+def _settled(path: Path) -> dict[str, bytes]:
+    """The store and what lies beside it at one moment: read again, they are the same."""
+    last = None
     for _ in range(TRIES):
-        beside = {end: written for end in BESIDE if (written := _content(Path(f"{path}{end}")))}
-        again = reading.read(path, LARGEST)
-        if again == content:
-            return content, beside
-        content = again
+        paths = {end: Path(f"{path}{end}") for end in ENDS}
+        contents = {end: reading.read(path, LARGEST) for end, path in paths.items() if path.is_file()}
+        if contents == last:
+            return contents
+        last = contents
     raise refuse(path, "is written to faster than it can be read: import it later, or a copy of it.")
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return reading.read(path, LARGEST)
-    except FileNotFoundError:
-        return b""

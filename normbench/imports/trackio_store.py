@@ -18,36 +18,31 @@ NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-i
 
 def read(store: sqlite3.Connection, path: Path, log: dict[str, Any]) -> list[Log]:
     """Its runs, each with a row for each call of `log`: a run that was resumed has one id, and its rows go on."""
-    columns = {column[1] for column in store.execute("PRAGMA table_info(metrics)")}
-    key = "run_id" if "run_id" in columns else "run_name"  # before version 0.24
-    names, configs = dict[str, str](), dict[str, dict[str, Any]]()
-    for run, name, text in store.execute(f"SELECT {key}, run_name, config FROM configs ORDER BY id"):
-        names[run], configs[run] = name, _config(text)
-    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     (count,) = store.execute("SELECT COUNT(*) FROM metrics").fetchone()
     check_size(path, count, 1)
+    key = "run_id" if _has(store, "metrics", "run_id") else "run_name"  # before version 0.24
+    names, configs = dict[str, str](), dict[str, dict[str, Any]]()
+    for run, name, text in store.execute(f"SELECT {key}, run_name, config FROM configs ORDER BY id"):
+        config = {k: v for k, v in reading.parse(text).items() if k not in OF_TOOL and (k, v) != ("_Group", None)}
+        names[run], configs[run] = name, flat(config)
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     logged = f"SELECT {key}, run_name, step, metrics FROM metrics ORDER BY timestamp, id"  # as Trackio's own API
     for run, name, step, text in store.execute(logged):
         names[run] = name
         rows[run].append(_row(text) | {"step": step})
-    system = _system(store, key)
-    note = f"system metrics of {system} of its {len(names)} runs are left out" if system else ""
-    logs = [
-        Log(
-            source="trackio",
-            tables=[rows_table(rows[run], path)],
-            config=flat(configs.get(run, {})),
-            run=f"{name} ({run})",
-            **{**log, "path": f"{log['path']}/{name}"},
-        )
-        for run, name in names.items()
-    ]
-    return [Log(source="trackio", tables=[], note=note, **log), *logs] if logs else []
+    note = ""
+    if _has(store, "system_metrics", key):
+        (system,) = store.execute(f"SELECT COUNT(DISTINCT {key}) FROM system_metrics").fetchone()
+        note = f"system metrics of {system} of its {len(names)} runs are left out" if system else ""
+    logs = [Log(source="trackio", tables=[], note=note, **log)] if names else []
+    for run, name in names.items():
+        of_run = {**log, "path": f"{log['path']}/{name}", "run": f"{name} ({run})", "config": configs.get(run, {})}
+        logs.append(Log(source="trackio", tables=[rows_table(rows[run], path)], **of_run))
+    return logs
 
 
-def _config(text: str | bytes) -> dict[str, Any]:
-    config = reading.parse(text)
-    return {key: value for key, value in config.items() if key not in OF_TOOL and (key, value) != ("_Group", None)}
+def _has(store: sqlite3.Connection, table: str, column: str) -> bool:
+    return any(name == column for _, name, *_ in store.execute(f"PRAGMA table_info({table})"))
 
 
 def _row(text: str | bytes) -> dict[str, Any]:
@@ -55,11 +50,3 @@ def _row(text: str | bytes) -> dict[str, Any]:
     row = reading.parse(text)
     media = {name: json.dumps(value) for name, value in row.items() if isinstance(value, dict) and "_type" in value}
     return {name: NUMBERS.get(value, value) for name, value in flat(row | media).items()}
-
-
-def _system(store: sqlite3.Connection, key: str) -> int:
-    """How many runs have metrics of the machine."""
-    if not store.execute("PRAGMA table_info(system_metrics)").fetchone():
-        return 0
-    (count,) = store.execute(f"SELECT COUNT(DISTINCT {key}) FROM system_metrics").fetchone()
-    return int(count)

@@ -40,7 +40,8 @@ def wide(x: Tensor) -> Tensor:
 
 def _types(module: nn.Module, kind: str) -> set[torch.dtype]:
     """The types of a module's `_parameters` or `_buffers`, its children's too: 4 times as fast as `parameters()`."""
-    tensors = module._parameters if kind == "_parameters" else module._buffers  # what torch.compile follows, unlike vars()
+    # not vars(module)[kind]: torch.compile would stop there
+    tensors = module._parameters if kind == "_parameters" else module._buffers
     types = {tensor.dtype for tensor in tensors.values() if tensor is not None}
     for child in module._modules.values():
         if child is not None:

@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from normbench.draw import typeset
-from normbench.draw.typeset import Form
+from normbench.draw.tables import csv_text
+from normbench.draw.typeset import Form, table
 from normbench.papers import describe
 from normbench.papers.decide import Verdict
 from normbench.papers.rules_file import ALPHA
 
 HEADING = f"the comparison that decides each claim, with its {100 * (1 - ALPHA):g} % interval over seeds"
 TITLES = ("claim", "sentence", "n", "effect", "interval", "word", "basis", "controls")
-ALIGNED = dict(zip(TITLES, ["l", r"p{0.33\linewidth}", "r", *"lllll"], strict=True))  # of LaTeX
+LEFT = {**dict.fromkeys(TITLES, "l"), "sentence": r"p{0.33\linewidth}", "n": "r"}  # of LaTeX
 NUMBERS = ("comparison", "n", "effect", "low", "high", "level", "unit")  # of CSV
 
 
@@ -25,28 +25,24 @@ def claims_table(title: str, claims: Sequence[tuple[str, Verdict]], form: Form) 
     ['claim', 'sentence', 'comparison']
     """
     if form == "csv":
-        header = ["claim", "sentence", *NUMBERS, "word", "reason", "basis", "controls"]
-        return typeset.as_csv([header, *(_plain(name, claim) for name, claim in claims)])
-    texts = [_texts(name, claim) for name, claim in claims]
-    columns = dict(zip(TITLES, zip(*texts, strict=True), strict=True)) if texts else {}
-    rows = typeset.in_columns(columns) if columns else [TITLES]
-    if form == "markdown":
-        return typeset.markdown(title, HEADING, rows)
-    return typeset.latex(title, HEADING, rows, "".join(ALIGNED[column] for column in rows[0]))
+        header = ("claim", "sentence", *NUMBERS, "word", "reason", "basis", "controls")
+        rows = [[name, c.statement, *_numbers(c), c.word, c.reason, c.basis, c.robustness] for name, c in claims]
+        return csv_text([header, *rows])
+    texts = [[name, c.statement, *describe.in_columns(c), _word(c), c.basis, c.robustness] for name, c in claims]
+    columns = {column: [row[place] for row in texts] for place, column in enumerate(TITLES)}
+    return table(title, HEADING, columns, LEFT, form)
 
 
-def _texts(name: str, claim: Verdict) -> list[str]:
-    word = f"{claim.word} ({claim.reason})" if claim.reason else claim.word
-    return [name, claim.statement, *describe.in_columns(claim), word, claim.basis, claim.robustness]
+def _word(claim: Verdict) -> str:
+    return f"{claim.word} ({claim.reason})" if claim.reason else claim.word
 
 
-def _plain(name: str, claim: Verdict) -> list[Any]:
+def _numbers(claim: Verdict) -> list[Any]:
     """Of a ratio the numbers are the ratio's; of a difference those of the first side less the second."""
     part = describe.deciding(claim)
-    numbers: list[Any] = [""] * len(NUMBERS)
-    if part and part.n and not claim.undecidable:
-        low, high = part.interval or (None, None)
-        ratio = describe.is_ratio(part)
-        effects = [math.exp(end) if ratio and end is not None else end for end in (part.effect, low, high)]
-        numbers = [part.id, part.n, *effects, part.interval and part.level, "times" if ratio else part.unit]
-    return [name, claim.statement, *numbers, claim.word, claim.reason, claim.basis, claim.robustness]
+    if part is None or not part.n or claim.undecidable:
+        return [""] * len(NUMBERS)
+    ratio = describe.is_ratio(part)
+    effects = (part.effect, *(part.interval or (None, None)))
+    plain = (math.exp(end) if ratio and end is not None else end for end in effects)
+    return [part.id, part.n, *plain, part.interval and part.level, "times" if ratio else part.unit]

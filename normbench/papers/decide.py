@@ -168,15 +168,10 @@ class Evidence:
 
     def _has_look(self, control: str, number: int) -> bool:
         """Whether all parts have their runs for this look."""
-        for part in self.claim.parts:
-            if part.kind == "exact":
-                continue
-            planned = self._planned(part, control, number)
-            if self.claim.looks and len(planned) < self.claim.looks.at[number - 1]:  # a control may have fewer seeds
-                return False
-            if not {*planned} <= {*paired_runs(part, self.runs[control])[1]}:
-                return False
-        return True
+        least = self.claim.looks.at[number - 1] if self.claim.looks else 0  # a control may have fewer seeds
+        tested = [part for part in self.claim.parts if part.kind != "exact"]
+        seeds = [(self._planned(part, control, number), paired_runs(part, self.runs[control])[1]) for part in tested]
+        return all(len(planned) >= least and {*planned} <= {*shared} for planned, shared in seeds)
 
 
 def decide(

@@ -4,14 +4,11 @@ A lower number is better. That of a diverged run is infinite: worse than any oth
 
 The share of an arm in a task is the probability that a run of it is better than one of another arm, P(X > Y) of Agarwal
 et al. (2021), averaged over the other arms. The mean rank of a run among one run of each of k arms is then
-1 + (k − 1)·(1 − share). The mean share over tasks has two intervals, for two questions:
+1 + (k − 1)·(1 − share). The mean share over tasks has two intervals, and both cover (results/check/tasks.md):
 
-- these tasks: what more seeds of them would say. Wilson's (1927), of as many tosses of a coin as there are tasks times
-  runs of an arm: P(X > Y) of so many runs never varies more (Birnbaum, Klose 1957), nor do means of unequal ones.
-- tasks like these, of which these are a random sample: Gaffke's (2005) of the mean of numbers between 0 and 1, which is
-  that of Clopper and Pearson (1934) where all shares are 0 or 1.
-
-Both cover (results/check/tasks.md). Bootstraps and Student's t do not where an arm wins in most tasks.
+- these tasks, with more seeds: Wilson's (1927), of as many tosses of a coin as there are tasks times runs of an arm.
+  P(X > Y) never varies more (Birnbaum, Klose 1957).
+- tasks like these, of which these are a random sample: Gaffke's (2005) of the mean of numbers between 0 and 1.
 """
 
 from __future__ import annotations
@@ -83,27 +80,20 @@ def like_these(shares: Sequence[float], level: float = 0.95) -> Interval:
 
 
 def _quantile(values: Sequence[float], alpha: float) -> float:
-    low, high = min(values), max(values)
-    for _ in range(50):  # halves
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(values, middle) < alpha else (low, middle)
-    return low
+    from scipy.optimize import brentq
+
+    high = max(values)
+    return round(float(brentq(lambda limit: below(values, limit) - alpha, 0.0, high)), 10) if high else 0.0
 
 
 def below(values: Sequence[float], limit: float) -> float:
     """P(Σ w[i]·values[i] ≤ limit) with weights that are uniform among all that add up to 1.
 
-    Such weights are exponential variables over their sum: what lies above the limit and what lies below are two sums of
-    exponential variables, and the question is which is longer. Of two such variables with means a and b the first is
-    the shorter one with probability b / (a + b), and what is left of the longer one is as if it began anew.
+    The density of such a mean is the B-spline with its values as knots (Curry, Schoenberg 1966).
     """
-    above = [value - limit for value in values if value > limit]
-    under = [limit - value for value in values if value < limit]
-    chances = [1.0] * len(under) + [0.0]  # that nothing of `above` is left first, from each place in `under`
-    if not above:
-        return 1.0
-    for mean in above:
-        for place in reversed(range(len(under))):
-            first = under[place] / (mean + under[place])
-            chances[place] = first * chances[place] + (1 - first) * chances[place + 1]
-    return chances[0]
+    from scipy.interpolate import BSpline
+
+    low, high = min(values), max(values)
+    if not low <= limit < high:
+        return float(limit >= high)
+    return float(BSpline.basis_element(sorted(values)).integrate(low, limit)) * (len(values) - 1) / (high - low)
