@@ -31,8 +31,8 @@ MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 OURS = "Our own hypotheses"
 LESS = {
     "": "without runs",
-    "reduced": "run with a smaller network or less training only",
-    "proxy": "run on substitute data only",
+    "reduced": "with a smaller network or less training only",
+    "proxy": "on substitute data only",
 }
 WHOLE = (rules.EXACT, rules.NOTHING_OPEN, f"controls {rules.AGREE}")  # facts that leave nothing open
 QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
@@ -73,9 +73,8 @@ def missing(results: Path) -> str:
     highest = {name: next(iter(fidelities(name, results)), "") for name in artifacts.ids()}
     names_at = {fidelity: [name for name in highest if highest[name] == fidelity] for fidelity in ("", *FIDELITIES)}
     parts = [f"{len(names_at[fidelity])} {words}" for fidelity, words in LESS.items() if names_at[fidelity]]
-    below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
-    where = "those on substitute data" if below == names_at["proxy"] else ", ".join(below)
-    warning = f" In {where}, rules that learn nothing are better than every trained network on the first measure."
+    below = sum(bool(caution(results, name, fidelity)) for name, fidelity in highest.items())
+    warning = f" In {below}, as their pages warn, rules that learn nothing are better than every trained network."
     warning = warning if below else ""
     return f"Of {len(highest)} artifacts: {'; '.join(parts) or 'all run at full size, on the data'}.{warning}"
 
@@ -142,13 +141,11 @@ def questions(results: Path) -> str:
 
 
 def _answer(given: Mapping[str, str], results: Path) -> str:
-    """The claim, its verdict, effect and interval, and a link; of what is `planned` and not run: untested."""
+    """The claim, its verdict, effect and interval, and a link."""
     name, id = given["artifact"], given["claim"]
     judged = verdicts(artifacts.load(name), results)
     if id not in judged:
-        if not given.get("planned"):
-            raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
-        return f"{given['what']}: **{rules.UNTESTED}** ({id})"
+        raise BadInput(f"{QUESTIONS}: {name} has no {id} with a verdict.")
     fidelity, claim = judged[id]
     number = ClaimText.of(claim).effect.partition(" × ")[0]  # the examples stand on its page
     word = " · ".join([f"**{claim.word}**", *(text for text in claim.verdict.split(" · ")[1:] if text not in WHOLE)])
