@@ -270,8 +270,7 @@ def _refuse_unserved(subject: Subject, source: Path) -> None:
 
 
 def _refuse_untrainable(subject: Subject, source: Path) -> None:
-    """NormbenchError if it changes its input or a checkpoint would lack part of its state; a battery only reports "
-    "it."""
+    """NormbenchError if it changes its input or a checkpoint would lack part of its state; a battery reports it."""
     axes = subject.layouts()[0]
     try:
         x = subject.inputs(axes)

@@ -61,8 +61,7 @@ def python(*words: str) -> list[str]:
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment of processes that train runs: one thread; freed memory is not returned, unless the user sets "
-    "otherwise."""
+    """Of processes that train runs: one thread; freed memory is not returned, unless the user sets otherwise."""
     return {key: os.environ.get(key, value) for key, value in KEEP_MEMORY.items()} | dict.fromkeys(THREADS, "1")
 
 
