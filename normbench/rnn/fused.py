@@ -7,6 +7,7 @@ with all inputs and the sums for the weights' gradients, is one product over all
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -158,7 +159,8 @@ def sequence(
     learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
     of_elements = [parameter for element in plan.elements.values() for parameter in element.parameters]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (*learned, *of_elements))
-    y, h, c = Sequence.apply(
+    apply = Sequence.apply if keep else functools.partial(Sequence.forward, None)
+    y, h, c = apply(
         cell,
         plan,
         backend,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -125,6 +125,8 @@ def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
 
     Those that are given are filled in, the others for a forward pass to fill; what has none is empty.
     """
+    if not plan.over_rows:
+        return [cell.weight_hh.new_empty(0)] * 4
     moments = []
     for norm, kind, eps, width in zip(_norms(cell), plan.kinds, plan.eps, plan.widths(), strict=True):
         of_norm = cell.weight_hh.new_empty((steps, 3, width) if kind >= BATCH else 0)
@@ -146,14 +148,16 @@ def learn(cell: Cell, plan: Plan, moments: list[Tensor], valid: Tensor) -> None:
 
 def vectors(cell: Cell) -> Vectors:
     """The cell's gains, shifts and biases as the backends take them, under autograd."""
-    size = cell.hidden_size
+    size, gru = cell.hidden_size, isinstance(cell, GRUCell)
     _, after, second = cell.biases()
-    gain_x, shift_x = _gain_and_shift(cell, "input")
-    gain_h, shift_h = _gain_and_shift(cell, "hidden")
+    specs = [_spec(norm) or FusedSpec(NONE) for norm in _norms(cell)]
+    widths = [2 * size, size] if gru else [4 * size]
+    gain_x, shift_x = _gain_and_shift(cell, specs[: 4 if gru else 1 : 2], widths)
+    gain_h, shift_h = _gain_and_shift(cell, specs[1 : 4 if gru else 2 : 2], widths)
     shift = _sum(after, shift_x)
     shift_h = _sum(second, shift_h)
-    empty, inside = cell.weight_hh.new_empty(0), _inside(cell)
-    if isinstance(cell, GRUCell):
+    empty, inside = cell.weight_hh.new_empty(0), _inside(cell, specs)
+    if gru:
         if shift_h is not None:  # the shift of U h is multiplied by r; the gates' shifts are added to the rest
             gates = torch.cat([shift_h[: 2 * size], shift_h.new_zeros(size)])
             shift, shift_h = _sum(shift, gates), shift_h[2 * size :]
@@ -161,33 +165,26 @@ def vectors(cell: Cell) -> Vectors:
     shift = _or_zeros(_sum(shift, shift_h), cell, 4)
     if isinstance(cell, LSTMCell) and cell.forget_bias:
         shift = torch.cat([shift[:size] + cell.forget_bias, shift[size:]])
-    gain_c, shift_c = _gain_and_shift(cell, "cell")
+    gain_c, shift_c = _gain_and_shift(cell, specs[2:3], [size])
     if isinstance(cell, LSTMCell) and cell.scaled:
         gain_c = gain_c * cell.scale
     return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1), inside)
 
 
-def _inside(cell: Cell) -> Tensor:
-    specs = [_spec(norm) or FusedSpec(NONE) for norm in _norms(cell)]
+def _inside(cell: Cell, specs: Sequence[FusedSpec]) -> Tensor:
     if all(spec.alpha is None for spec in specs):
         return cell.weight_hh.new_empty(0)
     zero = cell.weight_hh.new_zeros(1)
     return torch.cat([zero if part is None else part for spec in specs for part in (spec.alpha, spec.shift)])
 
 
-def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:
-    blocks = {"": 1} if term == "cell" else cell.blocks
-    gains, shifts, any_shift = [], [], False
-    for block, gates in blocks.items():
-        norm = cell.norm(f"{term}.{block}" if block else term)
-        size = gates * cell.hidden_size
-        spec = _spec(norm) or FusedSpec(NONE)
-        gains.append(cell.weight_hh.new_ones(size) if spec.gain is None else spec.gain)
-        shifts.append(cell.weight_hh.new_zeros(size) if spec.bias is None else spec.bias)
-        any_shift = any_shift or spec.bias is not None
-    if len(gains) == 1:
-        return gains[0], shifts[0] if any_shift else None
-    return torch.cat(gains), torch.cat(shifts) if any_shift else None
+def _gain_and_shift(cell: Cell, specs: Sequence[FusedSpec], widths: list[int]) -> tuple[Tensor, Tensor | None]:
+    gains, shifts = [], []
+    for spec, width in zip(specs, widths, strict=True):
+        gains.append(cell.weight_hh.new_ones(width) if spec.gain is None else spec.gain)
+        shifts.append(cell.weight_hh.new_zeros(width) if spec.bias is None else spec.bias)
+    gain, shift = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (gains, shifts))
+    return gain, None if all(spec.bias is None for spec in specs) else shift
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

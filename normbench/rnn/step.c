@@ -33,6 +33,7 @@
 #define SOME 256  /* the same of the other matrix */
 #define WIDTH ((int64_t)(BYTES / sizeof(REAL)))
 #define WIDE(left) ((left) < PANEL * WIDTH ? WIDTH : PANEL * WIDTH) /* of the next panel, where `left` columns are */
+#define INLINE static inline __attribute__((always_inline))
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
 #define AHEAD 16  /* rows of a panel that are fetched before they are read */
@@ -52,46 +53,32 @@ enum { NONE, LAYER, RMS, LAYER_OUT, RMS_MIN, TANH, ERF, BATCH, VALID, FIXED };
 #define SCRATCH 8 /* times H values for a row's backward step */
 #define BENT 9  /* the same for what the curves of a row give */
 
+#define PICK(single, other) (sizeof(REAL) == sizeof(float) ? (single) : (other))
+#define MANTISSA PICK(23, 52)
+#define BIAS PICK(127, 1023)
+#define LIMIT PICK(87.0f, 708.0)
+#define LN2_HIGH PICK(0.693359375f, 6.93145751953125e-1)
+#define LN2_LOW PICK(-2.12194440e-4f, 1.42860682030941723212e-6)
+#define ROUND PICK(12582912.0f, 6755399441055744.0) /* 1.5 * 2^23: adding it rounds to an integer */
+#define TINY PICK(1.17549435e-38f, 2.2250738585072014e-308) /* the smallest normal number */
+#define TERMS PICK(7, 13)
+
 #define REAL float
 #define BITS int32_t
 #define UNSIGNED uint32_t
 #define SUFFIX _float
-#define MANTISSA 23
-#define BIAS 127
-#define LIMIT 87.0f
-#define LN2_HIGH 0.693359375f
-#define LN2_LOW -2.12194440e-4f
-#define ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer */
-#define TINY 1.17549435e-38f /* the smallest normal number */
-#define TERMS 7
 #define ROOT __builtin_sqrtf
 #include "step.c"
 #undef REAL
 #undef BITS
 #undef UNSIGNED
 #undef SUFFIX
-#undef MANTISSA
-#undef BIAS
-#undef LIMIT
-#undef LN2_HIGH
-#undef LN2_LOW
-#undef ROUND
-#undef TINY
-#undef TERMS
 #undef ROOT
 
 #define REAL double
 #define BITS int64_t
 #define UNSIGNED uint64_t
 #define SUFFIX _double
-#define MANTISSA 52
-#define BIAS 1023
-#define LIMIT 708.0
-#define LN2_HIGH 6.93145751953125e-1
-#define LN2_LOW 1.42860682030941723212e-6
-#define ROUND 6755399441055744.0
-#define TINY 2.2250738585072014e-308
-#define TERMS 13
 #define ROOT __builtin_sqrt
 #include "step.c"
 
@@ -123,7 +110,7 @@ typedef struct {
 
 /* 2^n and e^r - 1 of x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n q + 2^n and e^x - 1 = 2^n q + (2^n - 1) keep their
  * relative accuracy. Comparisons, unlike fmin, let NaN through. */
-static inline __attribute__((always_inline)) REAL NAME(split)(REAL x, REAL *q) {
+INLINE REAL NAME(split)(REAL x, REAL *q) {
     static const REAL factor[] = {1,          1,           1.0 / 2,      1.0 / 6,       1.0 / 24,
                                   1.0 / 120,  1.0 / 720,   1.0 / 5040,   1.0 / 40320,   1.0 / 362880,
                                   1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
@@ -143,12 +130,12 @@ static inline __attribute__((always_inline)) REAL NAME(split)(REAL x, REAL *q) {
     return power;
 }
 
-static inline __attribute__((always_inline)) REAL NAME(sigmoid)(REAL x) {
+INLINE REAL NAME(sigmoid)(REAL x) {
     REAL q, power = NAME(split)(-x, &q);
     return 1 / (1 + (power * q + power));
 }
 
-static inline __attribute__((always_inline)) REAL NAME(tanh)(REAL x) {
+INLINE REAL NAME(tanh)(REAL x) {
     REAL q, power = NAME(split)(2 * x, &q);
     REAL less = power * q + (power - 1);
     return less / (less + 2);
@@ -160,7 +147,7 @@ static inline REAL NAME(exponential)(REAL x) {
 }
 
 /* In float32 x P(x^2) / Q(x^2), to 5 units of the last place; coefficients from Eigen. */
-static inline __attribute__((always_inline)) REAL NAME(erf)(REAL x) {
+INLINE REAL NAME(erf)(REAL x) {
     static const REAL above[] = {2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2,
                                  1.8520832239976145e-1, 1.128379143519084};
     static const REAL below[] = {-1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3,
@@ -178,7 +165,7 @@ static inline __attribute__((always_inline)) REAL NAME(erf)(REAL x) {
 typedef REAL NAME(vector) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 
 /* Sum of x, or of (x - mean)^2; in four chains, added up by halves, for one addition has to wait for another. */
-static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64_t n, REAL mean, const int squared) {
+INLINE REAL NAME(sum)(const REAL *x, int64_t n, REAL mean, const int squared) {
     NAME(vector) sums[4] = {{0}};
     REAL parts[WIDTH];
     int64_t j = 0;
@@ -247,9 +234,8 @@ static inline const REAL *NAME(curves)(const NAME(Job) *job, int site, const REA
 }
 
 /* dx of y = gain f(alpha x + shift) from dy and f; dgain, if there, += dy f. dx may be x or dy. */
-static inline __attribute__((always_inline)) void NAME(slope)(const NAME(Job) *job, int site, const REAL *dy,
-                                                              const REAL *x, const REAL *f, REAL *dx, const REAL *gain,
-                                                              REAL *dgain, int64_t n, const int kind) {
+INLINE void NAME(slope)(const NAME(Job) *job, int site, const REAL *dy, const REAL *x, const REAL *f, REAL *dx,
+                        const REAL *gain, REAL *dgain, int64_t n, const int kind) {
     const REAL alpha = job->inside[2 * site], shift = job->inside[2 * site + 1];
     REAL dot = 0, sum = 0;
     SUM(omp simd reduction(+ : dot, sum))
@@ -264,9 +250,8 @@ static inline __attribute__((always_inline)) void NAME(slope)(const NAME(Job) *j
     job->dinside[2 * site] += dot, job->dinside[2 * site + 1] += sum;
 }
 
-static inline __attribute__((always_inline)) void NAME(uncurve)(const NAME(Job) *job, int site, const REAL *dy,
-                                                                const REAL *x, const REAL *f, REAL *dx,
-                                                                const REAL *gain, REAL *dgain, int64_t n) {
+INLINE void NAME(uncurve)(const NAME(Job) *job, int site, const REAL *dy, const REAL *x, const REAL *f, REAL *dx,
+                          const REAL *gain, REAL *dgain, int64_t n) {
     if (job->kind[site] == TANH) NAME(slope)(job, site, dy, x, f, dx, gain, dgain, n, TANH);
     else NAME(slope)(job, site, dy, x, f, dx, gain, dgain, n, ERF);
 }
@@ -393,9 +378,8 @@ void NAME(pack)(int64_t down, int64_t right, int64_t depth, int64_t columns, con
 
 /* out = a b, or += where there is `more`, for `rows` rows, of a `deep` and of out `columns` apart, and `vectors` vectors
  * of columns; rows, vectors and ahead are constants where this is called. */
-static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
-                                                             int64_t depth, int64_t columns, int more, const int rows,
-                                                             const int vectors, const int ahead) {
+INLINE void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out, int64_t depth, int64_t columns, int more,
+                       const int rows, const int vectors, const int ahead) {
     NAME(vector) sums[8][PANEL];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
@@ -410,9 +394,8 @@ static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, int6
 }
 
 /* All rows by `depth` rows of a panel, of which out has `there` columns; bands of nearly the same height. */
-static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out,
-                                                              int64_t rows, int64_t depth, int64_t columns,
-                                                              int64_t there, int more, const int vectors, const int ahead) {
+INLINE void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out, int64_t rows, int64_t depth,
+                        int64_t columns, int64_t there, int more, const int vectors, const int ahead) {
     REAL aside[8 * PANEL * WIDTH];
     const int part = there < vectors * WIDTH;
     const int64_t apart = part ? vectors * WIDTH : columns;
@@ -471,8 +454,7 @@ static REAL *NAME(standardize_gates)(NAME(Job) *job, int64_t t, REAL *u_in, int6
 #define PRE(k) ((z[k] - mx) * rx * gx[k] + (u[k] - mh) * rh * gh[k] + shift[k])
 
 /* The statistics of one row's gates. */
-static inline __attribute__((always_inline)) void NAME(lstm_moments)(NAME(Job) *job, int64_t t, int64_t b,
-                                                                     const REAL *u_in) {
+INLINE void NAME(lstm_moments)(NAME(Job) *job, int64_t t, int64_t b, const REAL *u_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *u = u_in ? u_in + b * 4 * n : job->u + row * 4 * n;
     if (job->mask && !job->mask[row]) return;
@@ -481,8 +463,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_moments)(NAME(Job) *
 }
 
 /* c of one row. */
-static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job, int64_t t, int64_t b,
-                                                                  const REAL *u_in) {
+INLINE void NAME(lstm_cell)(NAME(Job) *job, int64_t t, int64_t b, const REAL *u_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *z = job->z + row * 4 * n, *cp = job->c + t * job->apart + b * n;
@@ -502,8 +483,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job
 }
 
 /* h of one row, from its c, or from what normalization over rows has made of it. */
-static inline __attribute__((always_inline)) void NAME(lstm_output)(NAME(Job) *job, int64_t t, int64_t b,
-                                                                    const REAL *u_in) {
+INLINE void NAME(lstm_output)(NAME(Job) *job, int64_t t, int64_t b, const REAL *u_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
@@ -561,8 +541,7 @@ static void NAME(unstandardize_gates)(NAME(Job) *job, int64_t t, int64_t gates, 
 }
 
 /* What a row adds to the gradient of its c by way of h, and d of the output gate; f, i and g for what follows. */
-static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Job) *job, int64_t t, int64_t b,
-                                                                         const REAL *dh_in) {
+INLINE void NAME(lstm_output_back)(NAME(Job) *job, int64_t t, int64_t b, const REAL *dh_in) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
@@ -610,7 +589,7 @@ static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Jo
 }
 
 /* The other gates of a row, and what it hands on, from the whole gradient of its c. */
-static inline __attribute__((always_inline)) void NAME(lstm_cell_back)(NAME(Job) *job, int64_t t, int64_t b) {
+INLINE void NAME(lstm_cell_back)(NAME(Job) *job, int64_t t, int64_t b) {
     const int64_t n = job->hidden, row = t * job->batch + b;
     REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
     REAL *restrict dc = job->dc + b * n, *restrict dshift = job->dshift;
@@ -764,7 +743,6 @@ static void NAME(project)(NAME(Job) *job, int64_t first, int64_t count, int64_t 
     void NAME(cell##_forward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                     \
         const int64_t batch = job->batch, n = job->hidden, some = job->x ? job->some : steps;                        \
         NAME(Job) part = *job;                                                                                       \
-        (void)unused;                                                                                                \
         for (int64_t first = 0, count; first < steps; first += count) {                                              \
             count = steps - first < some ? steps - first : some;                                                     \
             if (job->x) NAME(project)(job, first, count, gates * n);                                                 \
@@ -779,7 +757,6 @@ static void NAME(project)(NAME(Job) *job, int64_t first, int64_t count, int64_t 
     }                                                                                                                \
     void NAME(cell##_backward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                    \
         const int64_t batch = job->batch, n = job->hidden;                                                           \
-        (void)unused;                                                                                                \
         for (int64_t t = steps - 1; t >= 0; t--) {                                                                   \
             NAME(cell##_backward)(job, t, job->dh);                                                                  \
             NAME(product)(batch, gates * n, n, job->du + t * batch * gates * n, job->packed, job->dh);               \
