@@ -258,5 +258,6 @@ def test_smallest_effects_are_of_metrics_that_some_model_has() -> None:
 def test_shipped_artifacts_are_within_reach_of_their_experiments(name: str) -> None:
     """Loading them relies on it; a user's own is checked each time."""
     artifact = artifacts.read(name)
+    assert artifacts.title(name) == artifact.title, "which `list` reads from its line alone"
     artifacts.check_runs(artifact)
     artifacts.table(artifact, []), artifacts.panels(artifact, [])  # its module, if it has one, can be imported
