@@ -26,8 +26,8 @@ plan=(
     "rms2019/recall reduced --only RMS-P1"                           # 0.1
     "rms2019/recall reduced --only RMS-R1"                           # 0.3; on fresh seeds
     "rms2019/recall reduced --only RMS-L1"                           # 0.1; on fresh seeds
-    "dyt2025/lm proxy --only DYT-1b"                                                       # 0.8; DYT-3b as well
     "dyt2025/vit proxy --control pilot"                                                       # 1.1
+    "dyt2025/lm proxy --only DYT-1b"                                                       # 0.8; DYT-3b as well
     "rms2019/recall reduced --controls"                              # 2.4; of all three
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
     "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
