@@ -181,8 +181,12 @@ def main(
     rounds: int,
     rows: Callable[[int], Iterable[Row]],
     reasons: Callable[[Sequence[Row]], Sequence[str]] = lambda _: (),
+    page: str = "",
 ) -> None:
-    """The command line of a benchmark: `rows(rounds)` gives its rows one after the other, `reasons` why some miss."""
+    """The command line of a benchmark: `rows(rounds)` gives its rows one after the other, `reasons` why some miss.
+
+    It is published as `page`, by default under its script's name.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds of each side that are counted")
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -193,4 +197,4 @@ def main(
         show([row])
         results.append(row)
     words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
-    publish(name, title, f"python scripts/bench/{name}.py{words}", results, given.output, reasons(results))
+    publish(page or name, title, f"python scripts/bench/{name}.py{words}", results, given.output, reasons(results))

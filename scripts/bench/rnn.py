@@ -3,7 +3,9 @@
 A training step is forward and backward of one layer over given inputs, gradients of inputs and weights included;
 batch-first, float32, LN 2016 eq. 20-22 and 26-28. Against torch's un-normalized layer, and against the same
 LN cell as others would write it: scripted by TorchScript, in a JAX scan with the projection of the inputs taken out of
-it (where jax can be imported; it runs in this process), and as our own plain loop. The limit is the time that the
+it (where jax can be imported; it runs in this process), as our own plain loop, and as that loop with its step compiled
+by torch.compile (the row's name has the seconds of its first call). Where there is clang, it builds the kernel as well.
+A processor without AVX-512 gets a page of its own, rnn_avx2. The limit is the time that the
 matrix products alone would take at the speed of a large one, which is measured in the same rounds: nobody's step takes
 less, so that where torch takes R times the limit, no ratio to torch can be below 1 / R.
 Batch normalization with statistics of each step by itself: against our own layer without a normalizer.
@@ -14,13 +16,17 @@ Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a 
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import importlib.util
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import harness
 import torch
@@ -154,6 +160,23 @@ def jax_step(shape: Shape, x: Tensor, weight: Tensor) -> Side:
     return lambda: jax.block_until_ready(both(*given))
 
 
+def by_clang(side: Side) -> Side:
+    """A process has a kernel of each compiler that CC names."""
+
+    def step() -> None:
+        with mock.patch.dict(os.environ, CC="clang"):
+            side()
+
+    return step
+
+
+def compiled(ours: Recurrent) -> Recurrent:
+    """A copy that, by the plain loop, takes each step by torch.compile: of all steps at once it would take minutes."""
+    made = copy.deepcopy(ours)
+    made.cells[0].step = torch.compile(made.cells[0].step)
+    return made
+
+
 def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, backend: str = "") -> Side:
     """Forward and backward; by our backend of that name."""
     inputs = x.clone().requires_grad_()
@@ -192,6 +215,14 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     sides["c, inference"] = inferred(ours_on, x, "c")
     sides["torch, inference"] = inferred(lambda inputs: baseline(inputs)[0], x)
     sides["limit"] = lambda: matmul(square, square)
+    has_clang = shutil.which("clang") is not None
+    if has_clang:
+        sides |= {f"clang{kind}": by_clang(sides[f"c{kind}"]) for kind in ("", ", inference")}
+    by_compile = compiled(ours)
+    sides["compiled"] = trained(by_compile, lambda inputs: by_compile(inputs)[0], x, weight, "loop")
+    start = time.perf_counter()
+    sides["compiled"]()
+    first = time.perf_counter() - start
     if lstm:
         scripted, zero = ScriptedLSTM(shape.inputs, shape.hidden), torch.zeros(shape.batch, shape.hidden)
         sides["script"] = trained(scripted, lambda inputs: scripted(inputs, zero, zero), x, weight)
@@ -211,11 +242,16 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
         version = importlib.metadata.version("jax")
         yield harness.row(f"{name}: LN / JAX {version} scan with LN", took["c"], took["jax"], 1, shape.jax)
     yield harness.row(f"{name}: LN / our plain loop", took["c"], took["loop"], 1)
+    step = f"its step compiled, first call {first:.0f} s"
+    yield harness.row(f"{name}: LN / our plain loop, {step}", took["c"], took["compiled"], 1)
     ours_infer, torch_infer = took["c, inference"], took["torch, inference"]
     yield harness.row(f"{name}: LN / nn.{cell}, inference", ours_infer, torch_infer, 1, shape.inference)
     limit = took["limit, inference"]
     yield harness.row(f"{name}: LN, inference / its products at full speed", ours_infer, limit, 1)
     yield harness.row(f"{name}: nn.{cell}, inference / its products at full speed", torch_infer, limit, 1)
+    if has_clang:
+        yield harness.row(f"{name}: LN by clang / nn.{cell}", took["clang"], took["torch"], 1)
+        yield harness.row(f"{name}: LN by clang / nn.{cell}, inference", took["clang, inference"], torch_infer, 1)
 
 
 def batch_normed(
@@ -336,4 +372,5 @@ def reasons(rows: Sequence[harness.Row]) -> Sequence[str]:
 
 if __name__ == "__main__":
     title = "Recurrent training step: ours with normalization / plain layers and other ways to write it"
-    harness.main(__doc__, "rnn", title, 9, rows, reasons)
+    page = "rnn" if "AVX512" in torch.backends.cpu.get_cpu_capability() else "rnn_avx2"
+    harness.main(__doc__, "rnn", title, 9, rows, reasons, page)
