@@ -36,6 +36,13 @@
 #define INLINE static inline __attribute__((always_inline))
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
+/* GCC, where it tunes for AMD, would read a vector of b from memory again for each row of a. */
+#if defined(__x86_64__) && !defined(__clang__)
+#define IN_REGISTER(x) __asm__("" : "+v"(x))
+#else
+#define IN_REGISTER(x)
+#endif
+
 #define AHEAD 16  /* rows of a panel that are fetched before they are read */
 
 /* Bytes of a packed matrix above which its rows are fetched ahead: it does not stay in the second cache then, where
@@ -386,8 +393,13 @@ INLINE void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out, in
             sums[r][v] = more ? *(NAME(vector) *)(out + r * columns + v * WIDTH) : (NAME(vector)){0};
     for (int64_t k = 0; k < depth; k++, b += vectors * WIDTH) {
         for (int v = 0; ahead && v < vectors; v++) __builtin_prefetch(b + (AHEAD * vectors + v) * WIDTH);
+        NAME(vector) row[PANEL];
+        for (int v = 0; v < vectors; v++) {
+            row[v] = *(const NAME(vector) *)(b + v * WIDTH);
+            IN_REGISTER(row[v]);
+        }
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++) sums[r][v] += a[r * deep + k] * *(const NAME(vector) *)(b + v * WIDTH);
+            for (int v = 0; v < vectors; v++) sums[r][v] += a[r * deep + k] * row[v];
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
