@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -108,13 +109,24 @@ class Reproduce(Judging):
             raise BadInput("--figure is of one artifact, and not of --dry-run. (normbench list artifacts)")
         specs = [self.planned_specs(planned) for planned in plans]
         self._bring_shipped(plans)
+        published = [self._published_specs(*pair) for pair in zip(plans, specs, strict=True)]
+        # one table for all artifacts: each would read all packs again
+        stored = Runs(self.results, {spec.id for spec in itertools.chain(*published)}, self.others)
+        damaged = [*map(left_out, stored.damaged)]
+        for line in [f"{line} Delete it to train it again." for line in damaged]:
+            self.say(f"  note: {line}")
+        for line in [line for line in stored.notes if line not in damaged]:
+            self.say(f"  note: {line}")
         answers: list[dict[str, Any]] = []
         codes, started = [0], time.monotonic()
-        for planned, planned_specs in zip(plans, specs, strict=True):
+        for planned, planned_specs, published_specs in zip(plans, specs, published, strict=True):
             name = planned.artifact.id
             left = None if self.max_time is None else max(0.0, self.max_time - (time.monotonic() - started))  # of all
             try:
-                code, answer = self._artifact(planned, planned_specs, launcher, watch, left, judged)
+                stored.refresh()
+                code, answer = self._artifact(
+                    planned, planned_specs, published_specs, stored, launcher, watch, left, judged
+                )
             except NormbenchError as error:  # such as missing data, which the others may not need
                 if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                     raise
@@ -182,6 +194,8 @@ class Reproduce(Judging):
         self,
         planned: artifacts.Plan,
         specs: list[Spec],
+        published_specs: list[Spec],
+        stored: Runs,
         launcher: Launcher,
         watch: Watch,
         left: float | None,
@@ -190,8 +204,6 @@ class Reproduce(Judging):
         """Exit code as `judge`, and the answer; adds the claims to `judged`. left: seconds."""
         from normbench.papers import tally
 
-        published_specs = self._published_specs(planned, specs)
-        stored = Runs(self.results, {spec.id for spec in published_specs}, self.others)
         self._show_plan(planned, specs, stored, launcher.processes)
         left = 0 if self.dry_run else left
         ensured = ensure_runs(specs, launcher, stored, watch, left)
@@ -239,10 +251,7 @@ class Reproduce(Judging):
             self.say(f"  {counts}, {len(to_train)} to run · {about}on {format.plural(jobs, 'process')}\n")
         else:
             self.say(f"  {counts}\n")
-        damaged = [*map(left_out, stored.damaged)]
-        notes = [f"note: {line} Delete it to train it again." for line in damaged]
-        notes += [f"note: {note}" for note in stored.notes if note not in damaged]
-        notes += training.describe_stored(stored, specs, to_train)
+        notes = [*training.describe_stored(stored, specs, to_train)]
         planned_seeds = {seed for _, seeds in planned.cells for seed in seeds}
         further = sorted({spec.seed for spec in specs} - planned_seeds)
         if further and self.fidelity == "paper":
