@@ -7,7 +7,8 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,7 @@ RECORD: dict[str, dict[str, tuple[int, str]]] = {
     "Run": {"run_id": (1, "string"), "config": (4, "Config"), "display_name": (8, "string")},
     "Exit": {"exit_code": (1, "int32")},
 }  # fmt: skip
-
-
-@cache
-def _record() -> Any:
-    return declare("wandb", RECORD, "Record")
+_record = cache(partial(declare, "wandb", RECORD, "Record"))
 
 
 def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
@@ -116,14 +113,14 @@ def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
 
 def _matched(clocks: dict[str, str], names: set[str]) -> dict[str, str]:
     """Clocks by key, also of define_metric("eval/*", ...)."""
-    from fnmatch import fnmatchcase
-
     pairs = ((name, pattern) for pattern in clocks for name in names if fnmatchcase(name, pattern))
     return {name: clocks[pattern] for name, pattern in pairs if name != clocks[pattern]}
 
 
 def _table(history: History, rows: int, path: Path) -> Any:
-    """A column for each key; what a row lacks is null."""
+    """A column for each key; what a row lacks is null; what is no number, text or truth, pictures for example, is its
+    own text.
+    """
     import pyarrow as pa
 
     check_size(path, rows, len(history))
@@ -134,13 +131,7 @@ def _table(history: History, rows: int, path: Path) -> Any:
                 path, "has values that are no JSON, which this version does not read. Export its history as CSV."
             )
         values: list[Any] = [None] * rows
-        for number, value in zip(numbers, _values(tuple(texts)), strict=True):
-            values[number] = value
+        for number, value in zip(numbers, json.loads(f"[{','.join(texts)}]"), strict=True):
+            values[number] = value if isinstance(value, str | int | float | None) else json.dumps(value)
         columns[name] = column(values)
     return pa.table(columns)
-
-
-def _values(texts: tuple[str, ...]) -> list[Any]:
-    """JSON's values; what is no number, text or truth, pictures for example, is its own text."""
-    values = json.loads(f"[{','.join(texts)}]")
-    return [value if isinstance(value, str | int | float | None) else json.dumps(value) for value in values]
