@@ -72,14 +72,16 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
             clocks[record.metric.name or record.metric.glob] = record.metric.step_metric
         finished |= record.HasField("exit")
     tree.pop("_wandb", None)
+    lost = len(content) - end
+    note = f"{lost} bytes after the last whole record are left out" if lost else ""
     return Log(
         source="wandb",
         tables=[_table(history, rows, path)],
         config=flat(tree),
         clocks=_matched(clocks, {*history}),
         run=run,
-        lost=len(content) - end,
-        note="" if finished else "it is not known to have finished",
+        lost=lost,
+        note=note if finished else "it is not known to have finished",
         **log,
     )
 

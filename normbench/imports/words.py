@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from normbench.draw.text import visible
 
@@ -65,6 +66,12 @@ def number_of(word: str) -> float | None:
 def is_blank(word: str) -> bool:
     """Whether a text stands for no measurement: None, N/A, null, -."""
     return word.strip().lower() in BLANKS
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def excerpt(word: str) -> str:
