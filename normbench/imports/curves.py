@@ -44,17 +44,16 @@ def points_of(name: str, parts: Sequence[Part], clocks: Clocks | None, map: Map)
     NormbenchError with the run where the rules of the map refuse it.
     """
     pieces = [_piece(name, part, clocks, map) for part in parts]
-    step, value = (np.concatenate([piece[place] for piece in pieces]) for place in (0, 2))
-    epoch = np.concatenate([piece[1] for piece in pieces]) if clocks and clocks.epoch else None
+    step, epoch, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
     counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
     if parts[0].log.source not in SPARSE:
         counted["blank"] = sum(part.table.num_rows for part in parts) - len(value)
     kept = _in_order(step, map.repeats or "rewind", f"run {parts[0].key}: {name}", counted)
-    step, value = step[kept], value[kept]
+    step, epoch, value = step[kept], epoch[kept], value[kept]
     if len(step) > 2:
         distances = np.diff(step)
         counted["gaps"] = int(np.sum(distances > GAP * np.median(distances)))
-    return Points(step, None if epoch is None else epoch[kept], value, counted)
+    return Points(step, epoch if clocks and clocks.epoch else None, value, counted)
 
 
 def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
