@@ -117,27 +117,23 @@ def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) ->
         return order[last]
     repeats = np.zeros(len(step), dtype=bool)  # whether a step was logged before
     repeats[order[1:]] = np.diff(step[order]) == 0
-    back = np.append(False, np.diff(step) < 0)
-    if not repeats.any():  # nothing was logged again: what was written late is put in its place
-        counted["unordered"] = int(np.sum(step < np.maximum.accumulate(step)))
-        return order
-    if rule == "refuse":
+    if repeats.any() and rule == "refuse":
         place = np.flatnonzero(repeats)[0]
         raise refuse(where, f"step {step[place]} comes after {step[place - 1]}, and repeats: refuse is in the map.")
-    again = np.flatnonzero(back & (step <= step[0]))
-    if len(again):
+    again = np.flatnonzero(np.append(False, np.diff(step) < 0) & (step <= step[0]))
+    if repeats.any() and len(again):
         raise Question(
             f"{where}: step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one "
             "that was begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
             "repeats: last",
         )
-    # A step that comes again takes back whatever was logged before it at this step or later.
+    # A step that comes again takes back whatever was logged before it at this step or later; where none does, what was
+    # written late is put in its place.
     never = np.iinfo(np.int64).max
     later = np.append(np.minimum.accumulate(np.where(repeats, step, never)[::-1])[::-1][1:], never)
     stay = step < later
     same = np.append(np.diff(step) == 0, False)
     counted["repeated"] = int(np.sum(~stay & same))
     counted["rewound"] = int(np.sum(~stay & ~same))
-    kept = order[stay[order]]
     counted["unordered"] = int(np.sum(step[stay] < np.maximum.accumulate(step[stay])))
-    return kept
+    return order[stay[order]]

@@ -35,10 +35,7 @@ class LoggedRun:
 
     key: str
     parts: Sequence[Part]
-    arm: str
-    seed: int
-    control: str
-    axes: Mapping[str, Any]
+    labels: Mapping[str, Any]  # arm, seed, control and axes
     curves: dict[Target, tuple[Series, Points]]
 
 
@@ -71,15 +68,13 @@ def by_run(parts: Sequence[Part], map: Map) -> tuple[dict[str, list[Part]], list
 
 def _logged_run(key: str, parts: Sequence[Part], seed: int, map: Map) -> LoggedRun:
     axes = (map.labels and map.labels.axes) or {}
-    return LoggedRun(
-        key,
-        parts,
-        _label("arm", parts, map),
-        seed,
-        _label("control", parts, map),
-        {axis: _number(value(label, parts, axis)) for axis, label in axes.items()},
-        _curves(key, parts, map),
-    )
+    labels = {
+        "arm": _label("arm", parts, map),
+        "seed": seed,
+        "control": _label("control", parts, map),
+        "axes": {axis: _number(value(label, parts, axis)) for axis, label in axes.items()},
+    }
+    return LoggedRun(key, parts, labels, _curves(key, parts, map))
 
 
 def _curves(key: str, parts: Sequence[Part], map: Map) -> dict[Target, tuple[Series, Points]]:
@@ -254,15 +249,12 @@ def _record(name: str, run: LoggedRun, map: Map) -> Run:
     return imported.record(
         name,
         run.key,
-        run.arm,
-        run.seed,
-        Curve.of_columns(_block(target, points) for target, (_, points) in run.curves.items()),
-        max(watched or lasts.values()),
-        run.control,
-        run.axes,
-        f"{', '.join(diverged)} ends in no finite number" if diverged else "",
-        monitor,
-        _metrics(run),
+        **run.labels,
+        curve=Curve.of_columns(_block(target, points) for target, (_, points) in run.curves.items()),
+        steps=max(watched or lasts.values()),
+        diverged=f"{', '.join(diverged)} ends in no finite number" if diverged else "",
+        monitor=monitor,
+        metrics=_metrics(run),
         about={
             "source": run.parts[0].log.source,
             "files": [dict(log.file) for _, log in sorted(logs.items())],

@@ -138,12 +138,8 @@ def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
 
 
 def _is_beginning(short: Any, long: Any) -> bool:
-    """Whether the rows of a table are the first ones of another, which may have more columns."""
-    return all(
-        name in long.column_names and _is_same(short.column(name), long.column(name).slice(0, short.num_rows))
-        for name in short.column_names
-    )
-
-
-def _is_same(column: Any, other: Any) -> bool:
-    return bool(column.equals(other)) or repr(column.to_pylist()) == repr(other.to_pylist())  # NaN equals itself
+    """Whether the rows of a table are the first ones of another, which may have more columns. NaN equals itself."""
+    names = short.column_names
+    if not {*names} <= {*long.column_names}:
+        return False
+    return repr(short.to_pylist()) == repr(long.slice(0, short.num_rows).select(names).to_pylist())

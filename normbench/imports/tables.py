@@ -74,22 +74,18 @@ class Header:
 def _header(content: bytes, path: Path) -> Header:
     """The first line that is neither blank nor a comment; or the last comment, where numbers follow it."""
     comments: list[tuple[str, int]] = []  # each with the place behind it
-    end = number = 0
+    end = 0
     while True:
         start, end = end, content.find(b"\n", end) + 1
-        if not end:
-            raise refuse(path, "has no whole line of column names.")
-        number += 1
         text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
         if BEFORE_HEADER.match(text):
             comments.append((text, end))
-        elif text.strip():
+        elif text.strip() or not end:
             break
     mark = max(",;\t", key=text.count)
     names = _fields(text, mark)
     if comments and any(number_of(name) is not None for name in names):  # numpy.savetxt: the header is a comment
         text, end = comments.pop()
-        number -= 1
         names = _fields(text.lstrip("# "), mark)
     is_padded = any(name != name.strip() for name in text.split(mark))
     stripped = [name.strip() for name in names]
@@ -100,6 +96,7 @@ def _header(content: bytes, path: Path) -> Header:
     if comments:
         lines = f"{len(comments)} lines" if len(comments) > 1 else "1 line"
         notes = [f"{lines} before the header skipped: {excerpt(comments[0][0])}"]
+    number = content.count(b"\n", 0, end)
     return Header(stripped, mark, content[start:end], number, end, is_padded, notes)
 
 

@@ -25,6 +25,13 @@ SPLIT = re.compile(rf"(?:^|(?<=[^A-Za-z]))({WORD})(?=$|[^A-Za-z])", re.IGNORECAS
 FOLDER = rf"^(.+?)(?:/(?:{'|'.join(sorted(SPLITS, key=len, reverse=True))}))?$"  # of a path, what is not the split
 SEED = re.compile(r"[-_./ ]?seed[-_= ]?(\d+)|[-_]s(\d+)(?=$|/)", re.IGNORECASE)
 
+HINTS = {  # by the beginning of a text in the place of a number
+    r"[-+]?\d+,\d+\Z": " (a decimal comma? write a point)",
+    r"[-+]?[\d.]+ ?%\Z": " (a percentage? write the number alone)",
+    r"\w*tensor\(|\w*[Aa]rray\(": " (log its item())",
+    r"[{[]": " (JSON in a text? write its numbers as columns)",
+}
+
 
 def is_clock(name: str) -> bool:
     """Whether a name is that of a clock, of a time or of an id, and so of no metric."""
@@ -85,12 +92,4 @@ def guess_of(word: str, name: str) -> str:
     word = word.strip()
     if word == name:
         return " (the header again?)"
-    if re.fullmatch(r"[-+]?\d+,\d+", word):
-        return " (a decimal comma? write a point)"
-    if re.fullmatch(r"[-+]?[\d.]+ ?%", word):
-        return " (a percentage? write the number alone)"
-    if re.match(r"\w*tensor\(|\w*[Aa]rray\(", word):
-        return " (log its item())"
-    if re.match(r"[{[]", word):
-        return " (JSON in a text? write its numbers as columns)"
-    return ""
+    return next((hint for pattern, hint in HINTS.items() if re.match(pattern, word)), "")
