@@ -13,9 +13,7 @@ from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.run import HIGHEST, LARGEST
 
-SPARSE = (  # where a blank is no log, by design
-    "huggingface", "lightning", "keras", "wandb", "tensorboard", "trackio", "mlflow",
-)  # fmt: skip
+DENSE = ("csv", "parquet", "jsonl")  # where a blank needs a word; elsewhere it is no log, by design
 GAP = 1.5  # times the median distance of two steps
 
 
@@ -46,7 +44,7 @@ def points_of(name: str, parts: Sequence[Part], clocks: Clocks | None, map: Map)
     pieces = [_piece(name, part, clocks, map) for part in parts]
     step, epoch, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
     counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
-    if parts[0].log.source not in SPARSE:
+    if parts[0].log.source in DENSE:
         counted["blank"] = sum(part.table.num_rows for part in parts) - len(value)
     kept = _in_order(step, map.repeats or "rewind", f"run {parts[0].key}: {name}", counted)
     step, epoch, value = step[kept], epoch[kept], value[kept]
@@ -61,7 +59,7 @@ def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.n
     value, valid = numbers(part, part.values or name)
     if map.blank == "diverged":
         valid = np.ones(len(value), dtype=bool)
-    elif not valid.all() and map.blank is None and part.log.source not in SPARSE:
+    elif not valid.all() and map.blank is None and part.log.source in DENSE:
         raise Question(
             f"{part.log.file['path']}: {np.sum(~valid)} values of '{name}' are blank. Write `blank: missing` into the "
             "map if they were not logged, `blank: diverged` if they were NaN.",

@@ -517,8 +517,7 @@ def _name_of(path: str) -> str:
     """
     words = path.strip("/").split("/")
     bare_words = [SEED.sub("", word) for word in words]
-    seeded = [place for place, word in enumerate(words) if SEED.search(word)]
-    place = seeded[-1] if seeded else len(words) - 1
+    place = max((place for place, word in enumerate(words) if SEED.search(word)), default=len(words) - 1)
     names = [*bare_words[place::-1], *bare_words[place + 1 :]]
     return next((name for name in names if not NO_ARM.fullmatch(name)), "")
 

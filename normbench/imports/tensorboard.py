@@ -109,6 +109,8 @@ def merged(logs: Sequence[Log]) -> list[Log]:
     """Files of a folder in the order of their first events; a restart takes back what earlier files have from its step
     on, whatever the tag, as TensorBoard does.
     """
+    import pyarrow.compute as pc
+
     by_folder: dict[str, list[Log]] = defaultdict(list)
     for log in sorted(logs, key=lambda log: log.began):
         by_folder[log.path].append(log)
@@ -117,16 +119,13 @@ def merged(logs: Sequence[Log]) -> list[Log]:
         in_folder = by_folder[path]
         for number, log in enumerate(in_folder, 1):
             first = min((step for later in in_folder[number:] for step in later.restarts), default=None)
-            kept.append(log if first is None else _until(log, first))
+            if first is not None:
+                tables = [
+                    table.filter(pc.less(table["step"], first)) if table.num_rows else table for table in log.tables
+                ]
+                log = _taken_back(replace(log, tables=tables), sum(table.num_rows for table in log.tables))
+            kept.append(log)
     return kept
-
-
-def _until(log: Log, first: int) -> Log:
-    """A log without its points from a step on."""
-    import pyarrow.compute as pc
-
-    tables = [table.filter(pc.less(table["step"], first)) if table.num_rows else table for table in log.tables]
-    return _taken_back(replace(log, tables=tables), sum(table.num_rows for table in log.tables))
 
 
 def _taken_back(log: Log, before: int) -> Log:

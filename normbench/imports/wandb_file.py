@@ -23,7 +23,6 @@ BLOCK, HEAD = 1 << 15, 7
 FULL, FIRST, MIDDLE, LAST = range(1, 5)
 MOST_VALUES = 25_000_000  # 100 bytes each
 History = dict[str, tuple[list[int], list[str]]]  # by key: numbers of rows, and JSON
-ITEM = {"key": (1, "string"), "nested": (2, "string*"), "value_json": (16, "string")}
 RECORD: dict[str, dict[str, tuple[int, str]]] = {
     "Record": {
         "history": (2, "History"), "config": (5, "Config"), "metric": (12, "Metric"), "run": (17, "Run"),
@@ -31,7 +30,7 @@ RECORD: dict[str, dict[str, tuple[int, str]]] = {
     },
     "History": {"item": (1, "Item*"), "step": (2, "Step")},
     "Step": {"num": (1, "int64")},
-    "Item": ITEM,
+    "Item": {"key": (1, "string"), "nested": (2, "string*"), "value_json": (16, "string")},
     "Config": {"update": (1, "Item*")},
     "Metric": {"name": (1, "string"), "glob": (2, "string"), "step_metric": (4, "string")},
     "Run": {"run_id": (1, "string"), "config": (4, "Config"), "display_name": (8, "string")},
