@@ -14,8 +14,9 @@ from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.files import reading
 from normbench.imports import guess, parts, runs, sources, tensorboard
-from normbench.imports.log import Question
+from normbench.imports.log import Log, Question
 from normbench.imports.map_keys import Map
+from normbench.imports.words import listed
 from normbench.runs.run import Run
 
 SHOWN = 3  # files of which the same is said, by name
@@ -59,18 +60,10 @@ def read(paths: Sequence[Path], name: str, map: Map | None = None) -> Read:
     return Read(records, guessed.map, guessed.keys, [*_notes(logs), *guessed.notes, *left_out])
 
 
-def _notes(logs: Sequence[Any]) -> list[str]:
-    """What each reader says of its file; else how much of it is lost."""
-    cut_notes = {
-        log.file["path"]: f"{log.lost} bytes after the last whole record are left out" for log in logs if log.lost
-    }
-    notes = cut_notes | {log.file["path"]: log.note for log in logs if log.note}
+def _notes(logs: Sequence[Log]) -> list[str]:
+    """What each reader says of its file; first what is cut."""
     paths: dict[str, list[str]] = defaultdict(list)
-    for path, note in notes.items():
-        paths[note].append(path)
-    return [f"{_first(paths[note])}: {note}" for note in paths]
-
-
-def _first(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return f"{', '.join(paths[:SHOWN])}{more}"
+    for log in sorted(logs, key=lambda log: not log.lost):
+        if log.note:
+            paths[log.note].append(log.file["path"])
+    return [f"{listed(of_note, SHOWN)}: {note}" for note, of_note in paths.items()]

@@ -13,9 +13,7 @@ from normbench.imports.map_keys import Clock, Clocks, Map
 from normbench.imports.parts import Part, as_numbers, check_column, first_other
 from normbench.runs.run import HIGHEST, LARGEST
 
-SPARSE = (  # where a blank is no log, by design
-    "huggingface", "lightning", "keras", "wandb", "tensorboard", "trackio", "mlflow",
-)  # fmt: skip
+DENSE = ("csv", "parquet", "jsonl")  # where a blank needs a word; elsewhere it is no log, by design
 GAP = 1.5  # times the median distance of two steps
 
 
@@ -44,17 +42,16 @@ def points_of(name: str, parts: Sequence[Part], clocks: Clocks | None, map: Map)
     NormbenchError with the run where the rules of the map refuse it.
     """
     pieces = [_piece(name, part, clocks, map) for part in parts]
-    step, value = (np.concatenate([piece[place] for piece in pieces]) for place in (0, 2))
-    epoch = np.concatenate([piece[1] for piece in pieces]) if clocks and clocks.epoch else None
+    step, epoch, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
     counted = Counter(nonfinite=int(np.sum(~np.isfinite(value))))
-    if parts[0].log.source not in SPARSE:
+    if parts[0].log.source in DENSE:
         counted["blank"] = sum(part.table.num_rows for part in parts) - len(value)
     kept = _in_order(step, map.repeats or "rewind", f"run {parts[0].key}: {name}", counted)
-    step, value = step[kept], value[kept]
+    step, epoch, value = step[kept], epoch[kept], value[kept]
     if len(step) > 2:
         distances = np.diff(step)
         counted["gaps"] = int(np.sum(distances > GAP * np.median(distances)))
-    return Points(step, None if epoch is None else epoch[kept], value, counted)
+    return Points(step, epoch if clocks and clocks.epoch else None, value, counted)
 
 
 def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -62,7 +59,7 @@ def _piece(name: str, part: Part, clocks: Clocks | None, map: Map) -> tuple[np.n
     value, valid = numbers(part, part.values or name)
     if map.blank == "diverged":
         valid = np.ones(len(value), dtype=bool)
-    elif not valid.all() and map.blank is None and part.log.source not in SPARSE:
+    elif not valid.all() and map.blank is None and part.log.source in DENSE:
         raise Question(
             f"{part.log.file['path']}: {np.sum(~valid)} values of '{name}' are blank. Write `blank: missing` into the "
             "map if they were not logged, `blank: diverged` if they were NaN.",
@@ -118,27 +115,23 @@ def _in_order(step: np.ndarray, rule: str, where: str, counted: Counter[str]) ->
         return order[last]
     repeats = np.zeros(len(step), dtype=bool)  # whether a step was logged before
     repeats[order[1:]] = np.diff(step[order]) == 0
-    back = np.append(False, np.diff(step) < 0)
-    if not repeats.any():  # nothing was logged again: what was written late is put in its place
-        counted["unordered"] = int(np.sum(step < np.maximum.accumulate(step)))
-        return order
-    if rule == "refuse":
+    if repeats.any() and rule == "refuse":
         place = np.flatnonzero(repeats)[0]
         raise refuse(where, f"step {step[place]} comes after {step[place - 1]}, and repeats: refuse is in the map.")
-    again = np.flatnonzero(back & (step <= step[0]))
-    if len(again):
+    again = np.flatnonzero(np.append(False, np.diff(step) < 0) & (step <= step[0]))
+    if repeats.any() and len(again):
         raise Question(
             f"{where}: step {step[again[0]]} comes after {step[again[0] - 1]}, back to the first: two runs, or one "
             "that was begun again. Tell them apart under run:, or take the last of each step with repeats: last.",
             "repeats: last",
         )
-    # A step that comes again takes back whatever was logged before it at this step or later.
+    # A step that comes again takes back whatever was logged before it at this step or later; where none does, what was
+    # written late is put in its place.
     never = np.iinfo(np.int64).max
     later = np.append(np.minimum.accumulate(np.where(repeats, step, never)[::-1])[::-1][1:], never)
     stay = step < later
     same = np.append(np.diff(step) == 0, False)
     counted["repeated"] = int(np.sum(~stay & same))
     counted["rewound"] = int(np.sum(~stay & ~same))
-    kept = order[stay[order]]
     counted["unordered"] = int(np.sum(step[stay] < np.maximum.accumulate(step[stay])))
-    return kept
+    return order[stay[order]]

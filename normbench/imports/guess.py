@@ -18,10 +18,10 @@ from normbench.imports.log import Log, Question, refuse
 from normbench.imports.map_keys import Label, Labels, Long, Map, text
 from normbench.imports.parts import Part, as_numbers, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
-from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, seed_of, split_of
+from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, listed, seed_of, split_of
 
 NAMED = {"tensorboard": "tag", "wandb": "key", "huggingface": "key", "trackio": "key", "mlflow": "key"}
-TABLES = ("csv", "parquet", "jsonl", "keras")  # which may have several runs
+TABLES = ("csv", "parquet", "jsonl", "keras")
 STORES = ("trackio", "mlflow")  # which have ids, configurations and a step of every value
 OF_TRAIN = ("huggingface", "keras")  # where a name without a word of a split is measured in training
 GLOBAL_STEP = ("huggingface", "lightning")  # whose `step` counts updates, with `epoch` beside it
@@ -74,15 +74,16 @@ class Guess:
 def completed(map: Map, logs: Sequence[Log]) -> Guess:
     """The whole map. OpenMap where two answers are possible."""
     source, guess = logs[0].source, Guess(map)
+    table = logs[0].tables[0] if source in TABLES and len(logs) == 1 else None  # which may have several runs
     folders = _split_folders(source, logs)
     if not map.source:
         guess.add("source", source)
-    if not (map.columns or map.run or map.series) and _has_a_column_a_run(source, logs):
+    if table is not None and not (map.columns or map.run or map.series) and _has_a_column_a_run(table):
         guess.add("columns", COLUMN_OF_RUN)
     if map.run is None and not guess.map.columns:
-        if not (map.long or map.series) and (long := _long_form(source, logs)):
+        if table is not None and not (map.long or map.series) and (long := _long_form(table)):
             guess.add("long", long)
-        guess.add("run", _run(source, logs, folders, guess.map.long))
+        guess.add("run", _run(logs, folders, table, guess.map.long))
     all_parts = parts(logs, guess.map)
     if not map.series and (series := guess.ask(lambda: _series(all_parts, folders, guess))):
         guess.add("series", series)
@@ -146,12 +147,12 @@ def _split_folders(source: str, logs: Sequence[Log]) -> list[str]:
     return sorted(split_folders)
 
 
-def _run(source: str, logs: Sequence[Log], folders: Sequence[str], long: Long | None) -> Any:
-    """The tool's id, or the path; of a folder for each split what is before it."""
-    if source in ("wandb", *STORES):
+def _run(logs: Sequence[Log], folders: Sequence[str], table: Any, long: Long | None) -> Any:
+    """The tool's id, columns of the one table, or the path; of a folder for each split what is before it."""
+    if logs[0].source in ("wandb", *STORES):
         return "run_id"
     if not folders:
-        return _run_columns(source, logs, long) or "path"
+        return "path" if table is None else _run_columns(table, long) or "path"
     if alone := [log for log in logs if log.path in folders]:
         raise refuse(
             alone[0].file["path"],
@@ -162,11 +163,8 @@ def _run(source: str, logs: Sequence[Log], folders: Sequence[str], long: Long | 
     return {"path": rf"^(.+?)(?:/(?:{'|'.join(map(re.escape, folders))}))?$"}
 
 
-def _long_form(source: str, logs: Sequence[Log]) -> dict[str, str]:
+def _long_form(table: Any) -> dict[str, str]:
     """The columns of names and values of a table with a row for each metric, or for each split of one metric."""
-    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
-        return {}
-    table = logs[0].tables[0]
     for name in (name for name in table.column_names if _is_text(table, name)):
         series = [other for other in table.column_names if not _names_a_run(table, other) and not is_clock(other)]
         if name.lower() in OF_ROWS and "value" in series:
@@ -176,14 +174,12 @@ def _long_form(source: str, logs: Sequence[Log]) -> dict[str, str]:
     return {}
 
 
-def _run_columns(source: str, logs: Sequence[Log], long: Long | None) -> list[str]:
+def _run_columns(table: Any, long: Long | None) -> list[str]:
     """The columns that tell the runs of one table apart: with them, and without none of them, each step comes once.
 
     None where two choices divide the rows differently, or where a row is of a metric or of a split that is not known.
     """
-    if source not in TABLES or len(logs) > 1 or len(logs[0].tables) > 1:
-        return []
-    table, of_row = logs[0].tables[0], [long.name] if long else []
+    of_row = [long.name] if long else []
     texts = [name for name in table.column_names if _is_text(table, name) and name not in of_row]
     if any(name.lower() in OF_ROWS or all(map(split_of, _texts(table, name))) for name in texts):
         return []
@@ -202,11 +198,9 @@ def _names_a_run(table: Any, name: str) -> bool:
     return last in RUNS or is_setting(name) or _is_text(table, name)
 
 
-def _has_a_column_a_run(source: str, logs: Sequence[Log]) -> bool:
+def _has_a_column_a_run(table: Any) -> bool:
     """Whether all columns of a table but its clock are ARM_SEED, and two arms or more have the same seeds."""
-    if source not in TABLES or len(logs) > 1:
-        return False
-    names = [name for table in logs[0].tables for name in table.column_names if not is_clock(name)]
+    names = [name for name in table.column_names if not is_clock(name)]
     matches = [match for name in names if (match := re.search(COLUMN_OF_RUN, name)) and not split_of(name)]
     seeds: dict[str, set[str]] = defaultdict(set)
     for match in matches:
@@ -258,8 +252,8 @@ def _series(parts: Sequence[Part], folders: Sequence[str], guess: Guess) -> list
     settings = [name for name in splits_by_name if is_setting(name)]
     unsplit = [name for name, splits in splits_by_name.items() if "" in splits and name not in settings]
     lines = [f"not taken: {name} ({why})" for name, why in no_numbers.items()]
-    lines += [f"not taken, for no split is in the name: {_names(unsplit)}"] if unsplit else []
-    lines += [f"not taken, for it is how the training goes: {_names(settings)}"] if settings else []
+    lines += [f"not taken, for no split is in the name: {listed(unsplit, SHOWN)}"] if unsplit else []
+    lines += [f"not taken, for it is how the training goes: {listed(settings, SHOWN)}"] if settings else []
     taken = {name: splits for name, splits in splits_by_name.items() if name not in {*settings, *unsplit}}
     if not taken:
         raise _no_series(parts, unsplit, lines)
@@ -305,34 +299,25 @@ def _splits(
 
 def _no_series(parts: Sequence[Part], unsplit: Sequence[str], lines: Sequence[str]) -> Question:
     """Why no series can be taken: of the first columns, or of all."""
-    key = NAMED.get(parts[0].log.source, "column")
-    if unsplit and parts[0].groups:
-        runs = [{"column": "*", "split": "valid", "metric": "loss"}]
-        return Question(
-            f"{_names(unsplit)} are runs: of which split and metric? Write them into a map, such as series: "
-            "[{column: '*', split: valid, metric: loss}]",
-            as_yaml({"series": runs}),
-            runs,
-        )
-    if unsplit:
-        return Question(
-            f"no series names its split: {_names(unsplit)}. Write them into a map, such as series: "
-            f"[{{{key}: {unsplit[0]}, split: train, metric: {unsplit[0]}}}]",
-            as_yaml({"series": _of_train(parts[0].log.source, unsplit)}),
-            _of_train(parts[0].log.source, unsplit),
-        )
-    columns = _names([name for name in parts[0].names if name])
-    why = "; ".join(lines[:3]) or f"it has {columns} alone" if columns else "it has none"
-    return Question(f"{parts[0].log.file['path']}: no series can be taken: {why}.")
+    source = parts[0].log.source
+    if not unsplit:
+        columns = listed([name for name in parts[0].names if name], SHOWN)
+        why = "; ".join(lines[:3]) or f"it has {columns} alone" if columns else "it has none"
+        return Question(f"{parts[0].log.file['path']}: no series can be taken: {why}.")
+    if parts[0].groups:
+        problem = f"{listed(unsplit, SHOWN)} are runs: of which split and metric?"
+        example = "{column: '*', split: valid, metric: loss}"
+        series = [{"column": "*", "split": "valid", "metric": "loss"}]
+    else:
+        problem = f"no series names its split: {listed(unsplit, SHOWN)}."
+        example = f"{{{NAMED.get(source, 'column')}: {unsplit[0]}, split: train, metric: {unsplit[0]}}}"
+        series = _of_train(source, unsplit)
+    message = f"{problem} Write them into a map, such as series: [{example}]"
+    return Question(message, as_yaml({"series": series}), series)
 
 
 def _of_train(source: str, names: Sequence[str]) -> list[dict[str, str]]:
     return [{NAMED.get(source, "column"): name, "split": "train", "metric": name} for name in names]
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def _names_of_labels(map: Map) -> set[str]:
@@ -360,15 +345,14 @@ def _clocks(parts: Sequence[Part], map: Map, guess: Guess) -> dict[str, Any]:
     key = "key" if NAMED.get(source) == "key" else "column"
     tool_clocks = {clock for part in parts for clock in part.log.clocks.values()}
     chart = any(name.endswith("__MIN") for part in parts for name in part.table.column_names)
-    columns = {name for part, _ in named for name in part.table.column_names}
+    tables = [part.table for part, _ in named]
+    columns = {name for table in tables for name in table.column_names}
     clock_columns = {name: CLOCKS[name.lower()] for name in sorted(columns - tool_clocks) if name.lower() in CLOCKS}
     if source in GLOBAL_STEP and "step" in clock_columns:
-        tables = [part.table for part, _ in named]
         both = "epoch" in clock_columns and all(_has_epochs(table) for table in tables)
         return {clock: {key: clock} for clock in (("step", "epoch") if both else ("step",))}
     if len(clock_columns) == 1 and not chart:
         ((name, clock),) = clock_columns.items()
-        tables = [part.table for part, _ in named]
         if "_step" in columns and any(_repeats(part.table, series, name) for part, series in named):
             guess.notes.append(f"{name} has several values of a series: {STEP_NOTE}")
             both = clock == "epoch" and all(_has_epochs(table, "_step", name) for table in tables)
@@ -533,8 +517,7 @@ def _name_of(path: str) -> str:
     """
     words = path.strip("/").split("/")
     bare_words = [SEED.sub("", word) for word in words]
-    seeded = [place for place, word in enumerate(words) if SEED.search(word)]
-    place = seeded[-1] if seeded else len(words) - 1
+    place = max((place for place, word in enumerate(words) if SEED.search(word)), default=len(words) - 1)
     names = [*bare_words[place::-1], *bare_words[place + 1 :]]
     return next((name for name in names if not NO_ARM.fullmatch(name)), "")
 
@@ -542,10 +525,5 @@ def _name_of(path: str) -> str:
 def _pattern(runs: Mapping[str, Sequence[Part]], names: Sequence[str]) -> str:
     """A regular expression that finds these names in the paths; "" where simple ones do not."""
     paths = [(part.log.path, name) for parts, name in zip(runs.values(), names, strict=True) for part in parts]
-    fitting = (pattern for pattern in ARMS if all(_found(pattern, path) == name for path, name in paths))
+    fitting = (pattern for pattern in ARMS if all([*re.findall(pattern, path), ""][0] == name for path, name in paths))
     return next(fitting, "")
-
-
-def _found(pattern: str, path: str) -> str:
-    match = re.search(pattern, path)
-    return match[1] if match else ""

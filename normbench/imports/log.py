@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,19 @@ class Question(BadInput):
         self.answer, self.series = answer, series
 
 
-def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """`{"model.norm": "ln"}`: a configuration by dotted keys; lists are JSON, and texts have no `${`."""
-    entries: dict[str, Any] = {}
+def leaves(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """`("model.norm", "ln")`: the values of an object, and of those in it, by dotted keys."""
     for key, value in tree.items():
-        name = f"{before}{key}"
-        if isinstance(value, Mapping):
-            entries |= flat(value, f"{name}.")
-            continue
+        if isinstance(value, dict):
+            yield from leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted keys; lists are JSON, and texts have no `${`."""
+    entries: dict[str, Any] = {}
+    for name, value in leaves(tree):
         if not isinstance(value, str | bool | int | float | None):
             value = json.dumps(value, default=str)
         plain = not isinstance(value, float) or abs(value) < float("inf")

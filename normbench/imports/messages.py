@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 Fields = Mapping[str, tuple[int, str]]
-
-
-@cache
-def _pool() -> Any:
-    from google.protobuf import descriptor_pool
-
-    return descriptor_pool.DescriptorPool()
 
 
 def declared(package: str, messages: Mapping[str, Fields], root: str) -> Any:
@@ -21,7 +13,7 @@ def declared(package: str, messages: Mapping[str, Fields], root: str) -> Any:
 
     `*` after it: a list; `?`: 0 is told from nothing.
     """
-    from google.protobuf import descriptor_pb2, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     proto = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
@@ -38,8 +30,9 @@ def declared(package: str, messages: Mapping[str, Fields], root: str) -> Any:
                 added.type, added.type_name = proto.TYPE_MESSAGE, f".{package}.{kind}"
             else:
                 added.type = getattr(proto, f"TYPE_{kind.upper()}")
-    _pool().AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{package}.{root}"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{root}"))
 
 
 def parsed(kind: Any, content: bytes) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -35,11 +35,8 @@ class LoggedRun:
 
     key: str
     parts: Sequence[Part]
-    arm: str
-    seed: int
-    control: str
-    axes: Mapping[str, Any]
-    curves: Mapping[Target, tuple[Series, Points]]
+    labels: Mapping[str, Any]  # arm, seed, control and axes
+    curves: dict[Target, tuple[Series, Points]]
 
 
 def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[Run], list[str]]:
@@ -53,7 +50,7 @@ def runs(name: str, parts: Sequence[Part], map: Map) -> tuple[list[Run], list[st
     seeds = _seeds(by_key, map)
     logged = [_logged_run(key, by_key[key], seeds[key], map) for key in sorted(by_key)]
     if map.length:
-        logged = [*_of_one_length(logged, map.length)]
+        _cut_to_one_length(logged, map.length)
     records = [_record(name, run, map) for run in logged]
     _refuse_twins(records)
     return records, empty
@@ -71,15 +68,13 @@ def by_run(parts: Sequence[Part], map: Map) -> tuple[dict[str, list[Part]], list
 
 def _logged_run(key: str, parts: Sequence[Part], seed: int, map: Map) -> LoggedRun:
     axes = (map.labels and map.labels.axes) or {}
-    return LoggedRun(
-        key,
-        parts,
-        _label("arm", parts, map),
-        seed,
-        _label("control", parts, map),
-        {axis: _number(value(label, parts, axis)) for axis, label in axes.items()},
-        _curves(key, parts, map),
-    )
+    labels = {
+        "arm": _label("arm", parts, map),
+        "seed": seed,
+        "control": _label("control", parts, map),
+        "axes": {axis: _number(value(label, parts, axis)) for axis, label in axes.items()},
+    }
+    return LoggedRun(key, parts, labels, _curves(key, parts, map))
 
 
 def _curves(key: str, parts: Sequence[Part], map: Map) -> dict[Target, tuple[Series, Points]]:
@@ -180,7 +175,7 @@ def _seeds(by_key: Mapping[str, Sequence[Part]], map: Map) -> dict[str, int]:
             counted[cell] += 1
             seeds[key] = counted[cell]
         else:
-            seeds[key] = seed(_label("seed", parts, map) if label is None else value(label, parts, "seed"), key)
+            seeds[key] = seed(_label("seed", parts, map), key)
     return seeds
 
 
@@ -221,7 +216,7 @@ def _refuse_twins(runs: Sequence[Run]) -> None:
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
-def _of_one_length(runs: Sequence[LoggedRun], rule: str) -> Iterator[LoggedRun]:
+def _cut_to_one_length(runs: Sequence[LoggedRun], rule: str) -> None:
     """Curves that end where the shortest one of their split and metric does; diverged ones end where they will."""
     ends: dict[Target, dict[int, str]] = defaultdict(dict)  # each last step with the key of a run
     for run in runs:
@@ -236,21 +231,16 @@ def _of_one_length(runs: Sequence[LoggedRun], rule: str) -> Iterator[LoggedRun]:
                 "length: common cuts all."
             )
     for run in runs:
-        yield replace(
-            run,
-            curves={
-                target: (entry, points if points.diverged else points.until(min(ends[target])))
-                for target, (entry, points) in run.curves.items()
-            },
-        )
+        for target, (entry, points) in run.curves.items():
+            if not points.diverged:
+                run.curves[target] = entry, points.until(min(ends[target]))
 
 
 def _record(name: str, run: LoggedRun, map: Map) -> Run:
     monitor = _monitor(run, map)
     lasts = {target: int(points.step[-1]) for target, (_, points) in run.curves.items()}
-    watched = [
-        last for target, last in lasts.items() if monitor and target[:2] == (monitor["split"], monitor["metric"])
-    ]
+    monitored = (monitor["split"], monitor["metric"]) if monitor else None
+    watched = [last for target, last in lasts.items() if target[:2] == monitored]
     diverged = [f"{target.split} {target.metric}" for target, (_, points) in run.curves.items() if points.diverged]
     logs = {part.log.file["path"]: part.log for part in run.parts}
     counted = sum((points.counted for _, points in run.curves.values()), Counter())
@@ -259,15 +249,12 @@ def _record(name: str, run: LoggedRun, map: Map) -> Run:
     return imported.record(
         name,
         run.key,
-        run.arm,
-        run.seed,
-        Curve.of_columns(_block(target, points) for target, (_, points) in run.curves.items()),
-        max(watched or lasts.values()),
-        run.control,
-        run.axes,
-        f"{', '.join(diverged)} ends in no finite number" if diverged else "",
-        monitor,
-        _metrics(run),
+        **run.labels,
+        curve=Curve.of_columns(_block(target, points) for target, (_, points) in run.curves.items()),
+        steps=max(watched or lasts.values()),
+        diverged=f"{', '.join(diverged)} ends in no finite number" if diverged else "",
+        monitor=monitor,
+        metrics=_metrics(run),
         about={
             "source": run.parts[0].log.source,
             "files": [dict(log.file) for _, log in sorted(logs.items())],
@@ -293,8 +280,7 @@ def written(node: Any) -> Any:
     if isinstance(node, Label):
         return {node.place[0]: node.place[1], **node.renames}
     if is_dataclass(node):
-        node = {field.name: getattr(node, field.name) for field in fields(node)}
-        node = {key: value for key, value in node.items() if value not in (None, ())}
+        node = {key: value for key, value in vars(node).items() if value not in (None, ())}
     if isinstance(node, Mapping):
         return {key: written(value) for key, value in node.items()}
     return [*map(written, node)] if isinstance(node, tuple) else node
@@ -324,9 +310,7 @@ def _block(target: Target, points: Points) -> dict[str, Any]:
 
 def _array(values: np.ndarray) -> Any:
     """Whole numbers or floats; a list where some are not finite."""
-    if values.dtype == np.int64:
-        return array("q", values.tobytes())
     if np.isfinite(values).all():
-        return array("d", values.tobytes())
+        return array("q" if values.dtype == np.int64 else "d", values.tobytes())
     names = {np.inf: "Infinity", -np.inf: "-Infinity"}
     return [number if np.isfinite(number) else names.get(number, "NaN") for number in values.tolist()]

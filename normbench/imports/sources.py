@@ -54,7 +54,11 @@ def find(paths: Sequence[Path], source: str | None) -> list[Log]:
     base = Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
     logs = []
     for path, read, source_by_name, by_folder in chosen:
-        of_path = _read(path, base, read, source or source_by_name, by_folder)
+        try:
+            of_path = _logs(path, base, read, source or source_by_name, by_folder)
+        except MALFORMED as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise refuse(path, f"cannot be read: {why:.200}") from None
         if not of_path and path in paths:
             raise refuse(path, "has no run of Trackio or MLflow.")
         logs += of_path
@@ -102,24 +106,13 @@ def _kind(path: Path, source: str | None) -> tuple[Callable[..., Any], str | Non
     return None
 
 
-def _read(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:
-    """Its logs. NormbenchError with the file's name, whatever the file is."""
-    try:
-        return _logs(path, base, read, source, by_folder)
-    except MALFORMED as error:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise refuse(path, f"cannot be read: {why:.200}") from None
-
-
 def _logs(path: Path, base: Path, read: Callable[..., Any], source: str | None, by_folder: bool) -> list[Log]:
     content = reading.read(path, LARGEST)
     where = Path(os.path.relpath(path, base))
-    name = where.parent.as_posix() if by_folder else SUFFIXES.sub("", where.as_posix())
-    name = NOT_RUN.sub("", name)
+    name = NOT_RUN.sub("", where.parent.as_posix() if by_folder else SUFFIXES.sub("", where.as_posix()))
     name = base.name if name in ("", ".") else name
-    digest = hashlib.sha256(content).hexdigest()
     where.as_posix().encode()  # a name that is no UTF-8 cannot be written into a pack
-    file = {"path": where.as_posix(), "sha256": digest, "bytes": len(content)}
+    file = {"path": where.as_posix(), "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     read_logs = read(content, path, {"file": file, "path": name}, source)
     logs = read_logs if isinstance(read_logs, list) else [read_logs]
     names = [column for log in logs for table in log.tables for column in table.column_names]
@@ -145,12 +138,8 @@ def _longest_states(logs: Sequence[Log]) -> Iterator[Log]:
 
 
 def _is_beginning(short: Any, long: Any) -> bool:
-    """Whether the rows of a table are the first ones of another, which may have more columns."""
-    return all(
-        name in long.column_names and _is_same(short.column(name), long.column(name).slice(0, short.num_rows))
-        for name in short.column_names
-    )
-
-
-def _is_same(column: Any, other: Any) -> bool:
-    return bool(column.equals(other)) or repr(column.to_pylist()) == repr(other.to_pylist())  # NaN equals itself
+    """Whether the rows of a table are the first ones of another, which may have more columns. NaN equals itself."""
+    names = short.column_names
+    if not {*names} <= {*long.column_names}:
+        return False
+    return repr(short.to_pylist()) == repr(long.slice(0, short.num_rows).select(names).to_pylist())

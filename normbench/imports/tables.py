@@ -8,19 +8,18 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from normbench.files import reading
-from normbench.imports.log import UNPACKED, Log, check_size, refuse
+from normbench.imports.log import UNPACKED, Log, check_size, leaves, refuse
 from normbench.imports.words import CLOCKS, excerpt, number_of
 
 MOST_TEXT = 1 << 30  # bytes of Parquet's texts
 HEAD = 1 << 16  # bytes in which the form of a CSV file is found
 BEFORE_HEADER = re.compile(r"\s*#|sep=.$")  # a comment; what Excel reads as the separator
-BLANK = {"keras": ["", "NA"]}  # what tools write for nothing
 
 
 def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
@@ -35,14 +34,15 @@ def read_csv(content: bytes, path: Path, log: dict[str, Any], declared: str | No
     head = body[:HEAD]
     has_commas, has_points = (re.search(rb"(^|[;\n])-?\d+" + mark + rb"\d", head) for mark in (b",", rb"\."))
     comma = bool(header.mark == ";" and has_commas and not has_points)
-    source = declared or _csv_source(header.names)
+    has_val = any(f"val_{name}" in header.names for name in header.names)
+    source = declared or ("keras" if header.names[0] == "epoch" and has_val else "csv")  # of Keras' CSVLogger
     read_options = csv.ReadOptions(
         column_names=header.names,
         block_size=max(len(body), 1 << 16),  # one block: types are those of all rows
         use_threads=False,  # an error names its row
     )
     convert_options = csv.ConvertOptions(
-        null_values=BLANK.get(source, [""]),
+        null_values=["", "NA"] if source == "keras" else [""],
         strings_can_be_null=True,
         decimal_point="," if comma else ".",
     )
@@ -74,22 +74,18 @@ class Header:
 def _header(content: bytes, path: Path) -> Header:
     """The first line that is neither blank nor a comment; or the last comment, where numbers follow it."""
     comments: list[tuple[str, int]] = []  # each with the place behind it
-    end = number = 0
+    end = 0
     while True:
         start, end = end, content.find(b"\n", end) + 1
-        if not end:
-            raise refuse(path, "has no whole line of column names.")
-        number += 1
         text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
         if BEFORE_HEADER.match(text):
             comments.append((text, end))
-        elif text.strip():
+        elif text.strip() or not end:
             break
     mark = max(",;\t", key=text.count)
     names = _fields(text, mark)
     if comments and any(number_of(name) is not None for name in names):  # numpy.savetxt: the header is a comment
         text, end = comments.pop()
-        number -= 1
         names = _fields(text.lstrip("# "), mark)
     is_padded = any(name != name.strip() for name in text.split(mark))
     stripped = [name.strip() for name in names]
@@ -100,6 +96,7 @@ def _header(content: bytes, path: Path) -> Header:
     if comments:
         lines = f"{len(comments)} lines" if len(comments) > 1 else "1 line"
         notes = [f"{lines} before the header skipped: {excerpt(comments[0][0])}"]
+    number = content.count(b"\n", 0, end)
     return Header(stripped, mark, content[start:end], number, end, is_padded, notes)
 
 
@@ -165,11 +162,6 @@ def _unequal_row(body: bytes, header: Header) -> str:
     return ""
 
 
-def _csv_source(names: list[str]) -> str:
-    """Of Keras' CSVLogger the first column is epoch, and a metric stands beside its val_."""
-    return "keras" if names[0] == "epoch" and any(f"val_{name}" in names for name in names) else "csv"
-
-
 def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
     import pyarrow as pa
 
@@ -178,8 +170,10 @@ def read_parquet(content: bytes, path: Path, log: dict[str, Any], declared: str 
         table.validate(full=True)  # texts may be no UTF-8
     except (pa.ArrowException, OSError) as error:
         raise refuse(path, f"is no Parquet file, or is cut: {error}") from None
-    table = _decoded(_flattened(table, path), path)
-    return Log(source=declared or "parquet", tables=[table], note=note, **log)
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()  # `train.loss` of {"train": {"loss": ...}}
+    _check_names(table.column_names, path)
+    return Log(source=declared or "parquet", tables=[_decoded(table, path)], note=note, **log)
 
 
 def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:
@@ -238,27 +232,16 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
     content = content.removeprefix(b"\xef\xbb\xbf")
     if b'"began":' in content.partition(b"\n")[0]:
         raise refuse(path, "is a pack of normbench, which judge --runs and reproduce --from read.")
-    complete, note = content, ""
+    lost, note = 0, ""
     if not content.endswith(b"\n"):
         last = content[content.rfind(b"\n") + 1 :]
         try:
             json.loads(last)
         except (ValueError, RecursionError):
-            complete = content[: len(content) - len(last)]
-            note = f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
-    lines = enumerate(complete.splitlines(), 1)
+            lost, note = len(last), f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
+    lines = enumerate(content[: len(content) - lost].splitlines(), 1)
     table = rows_table((_row(line, number, path) for number, line in lines if line), path)
-    return Log(source="jsonl", tables=[table], lost=len(content) - len(complete), note=note, **log)
-
-
-def _flattened(table: Any, path: Path) -> Any:
-    """A column for each key of objects: `train.loss` of {"train": {"loss": ...}}."""
-    import pyarrow as pa
-
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    _check_names(table.column_names, path)
-    return table
+    return Log(source="jsonl", tables=[table], lost=lost, note=note, **log)
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
@@ -273,16 +256,7 @@ def _row(line: bytes, number: int, path: Path) -> dict[str, Any]:
         raise refuse(path, f"line {number} is no JSON that is read: {error}.") from None
     if not isinstance(row, dict):
         raise refuse(path, f"line {number} must be an object.")
-    return dict(_items(row))
-
-
-def _items(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of an object, and of those in it."""
-    for key, value in row.items():
-        if isinstance(value, dict):
-            yield from _items(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
+    return dict(leaves(row))
 
 
 def _parsed(text: bytes) -> Any:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from normbench.imports.log import MOST_COLUMNS, UNPACKED, Log, flat, refuse
-from normbench.imports.messages import declared
+from normbench.imports.messages import declared, parsed
 
-Points = dict[str, list[tuple[np.ndarray, ...]]]  # by tag: places of records, steps, values
 LONGEST = 1 << 12  # bytes of a record that may be a scalar, and whose sum is checked: others are pictures and graphs
 START = 1  # status of a session that goes on from an event's step
 MOST_RECORDS = 10**7  # 200 bytes of memory each
@@ -50,54 +49,68 @@ TYPES = {1: ("<f4", "float_val"), 2: ("<f8", "double_val"), 3: ("<i4", "int_val"
          19: ("<f2", "half_val")}  # fmt: skip
 
 
+_event = cache(partial(declared, "tensorboard", EVENT, "Event"))
+_hparams = cache(partial(declared, "hparams", HPARAMS, "Data"))
+
+
+@dataclass
+class Events:
+    """What the records of a file have."""
+
+    points: dict[str, list[tuple[np.ndarray, ...]]] = field(default_factory=lambda: defaultdict(list))
+    hparams: dict[str, Any] = field(default_factory=dict)
+    restarts: list[tuple[int, int]] = field(default_factory=list)  # each with the place of its record and its step
+
+    def add(self, tag: str, places: np.ndarray, steps: np.ndarray, values: np.ndarray) -> None:
+        self.points[tag].append((places, steps, values))
+        if len(self.points) > MOST_COLUMNS:
+            raise ValueError(f"it has more than {MOST_COLUMNS} tags")
+
+
 def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
     """Whole records up to the first that is cut or whose sum is wrong; behind it nothing can be trusted."""
-    head = np.frombuffer(content[:12], dtype=np.uint8)
-    if len(head) == 12 and _crc(head[None, :8]) != head[8:].view("<u4"):
-        raise refuse(path, "is no event file of TensorBoard.")
-    starts, lengths, end = _framed(content)
-    points: Points = defaultdict(list)
-    hparams: dict[str, Any] = {}
-    restarts: list[tuple[int, int]] = []  # each with the place of its record and its step
     data = np.frombuffer(content, dtype=np.uint8)
-    bad = len(starts)
+    if len(data) >= 12 and len(_damaged(data[None, :12])):
+        raise refuse(path, "is no event file of TensorBoard.")
+    bounds = _bounds(content)
+    starts, lengths = bounds[:-1] + 12, np.diff(bounds) - 16
     if lengths[lengths <= LONGEST].sum() > UNPACKED:
         raise refuse(path, f"has more than {UNPACKED >> 20} MiB of scalars.")
     groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+    bad = len(starts)
     for places in groups:
-        if lengths[places[0]] > LONGEST:
-            continue
-        rows = data[starts[places][:, None] + np.arange(lengths[places[0]] + 4)]
-        wrong = places[_crc(rows[:, :-4]) != rows[:, -4:].copy().view("<u4")[:, 0]]
-        bad = min(bad, *wrong) if len(wrong) else bad
+        if (length := lengths[places[0]]) <= LONGEST:
+            wrong = _damaged(data[starts[places][:, None] + np.arange(length + 4)])
+            bad = min([bad, *places[wrong]])
+    events = Events()
     for places in groups:
-        intact = places[places < bad]
-        if len(intact):
-            rows = (
-                data[starts[intact][:, None] + np.arange(lengths[intact[0]])] if lengths[intact[0]] <= LONGEST else None
-            )
-            _decode(content, starts, lengths, intact, rows, points, hparams, restarts)
-    end = end if bad == len(starts) else int(starts[bad]) - 12
-    lost = len(content) - end
-    last = max((int(step.max()) for pieces in points.values() for _, step, _ in pieces), default=0)
+        single, length = places[places < bad], lengths[places[0]]
+        if len(single) and WALL + FLOAT + 6 < length <= LONGEST:
+            single = _decode_scalars(data[starts[single][:, None] + np.arange(length)], single, events)
+        for place in single:
+            _decode_record(content[starts[place] : starts[place] + length], int(place), events)
+    lost = len(content) - int(bounds[bad])
+    steps = [step for pieces in events.points.values() for _, step, _ in pieces]
+    last = max((step.max() for step in steps), default=0)
     whole_log = Log(
         source="tensorboard",
-        tables=[*_tables(points, restarts)],
-        config=hparams,
+        tables=[*_tables(events)],
+        config=events.hparams,
         lost=lost,
         note=f"it is cut or damaged after step {last}: {lost} bytes are left out" if lost else "",
-        began=_parsed(_event(), content[starts[0] : starts[0] + lengths[0]]).wall_time if len(starts) else 0.0,
-        restarts=tuple(step for _, step in restarts),
+        began=_parsed(_event(), content[12 : bounds[1] - 4]).wall_time if len(starts) else 0.0,
+        restarts=tuple(step for _, step in events.restarts),
         **log,
     )
-    before = sum(len(step) for pieces in points.values() for _, step, _ in pieces)
-    return _taken_back(whole_log, before)
+    return _taken_back(whole_log, sum(map(len, steps)))
 
 
 def merged(logs: Sequence[Log]) -> list[Log]:
     """Files of a folder in the order of their first events; a restart takes back what earlier files have from its step
     on, whatever the tag, as TensorBoard does.
     """
+    import pyarrow.compute as pc
+
     by_folder: dict[str, list[Log]] = defaultdict(list)
     for log in sorted(logs, key=lambda log: log.began):
         by_folder[log.path].append(log)
@@ -106,16 +119,13 @@ def merged(logs: Sequence[Log]) -> list[Log]:
         in_folder = by_folder[path]
         for number, log in enumerate(in_folder, 1):
             first = min((step for later in in_folder[number:] for step in later.restarts), default=None)
-            kept.append(log if first is None else _until(log, first))
+            if first is not None:
+                tables = [
+                    table.filter(pc.less(table["step"], first)) if table.num_rows else table for table in log.tables
+                ]
+                log = _taken_back(replace(log, tables=tables), sum(table.num_rows for table in log.tables))
+            kept.append(log)
     return kept
-
-
-def _until(log: Log, first: int) -> Log:
-    """A log without its points from a step on."""
-    import pyarrow.compute as pc
-
-    tables = [table.filter(pc.less(table["step"], first)) if table.num_rows else table for table in log.tables]
-    return _taken_back(replace(log, tables=tables), sum(table.num_rows for table in log.tables))
 
 
 def _taken_back(log: Log, before: int) -> Log:
@@ -125,27 +135,24 @@ def _taken_back(log: Log, before: int) -> Log:
     return replace(log, note="; ".join(filter(None, (log.note, note))))
 
 
-def _framed(content: bytes) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where whole records begin, how long they are, and where the last one ends."""
-    starts, lengths = list[int](), list[int]()
-    offset, unpack = 0, struct.Struct("<Q").unpack_from
-    while offset + 16 <= len(content):
+def _bounds(content: bytes) -> np.ndarray:
+    """Where whole records begin, and where the last one ends."""
+    offsets, unpack = [0], struct.Struct("<Q").unpack_from
+    while (offset := offsets[-1]) + 16 <= len(content):
         (length,) = unpack(content, offset)
         if offset + 16 + length > len(content):
             break
-        if len(starts) == MOST_RECORDS:
+        if len(offsets) > MOST_RECORDS:
             raise ValueError(f"it has more than {MOST_RECORDS} records")
-        starts.append(offset + 12)
-        lengths.append(length)
-        offset += 16 + length
-    heads = np.array(starts, dtype=np.int64)
-    sizes = np.array(lengths, dtype=np.int64)
-    if len(heads):
-        rows = np.frombuffer(content, dtype=np.uint8)[heads[:, None] + np.arange(-12, 0)]
-        wrong = np.flatnonzero(_crc(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
-        if len(wrong):
-            return heads[: wrong[0]], sizes[: wrong[0]], int(heads[wrong[0]]) - 12
-    return heads, sizes, offset
+        offsets.append(offset + 16 + length)
+    bounds = np.array(offsets, dtype=np.int64)
+    wrong = _damaged(np.frombuffer(content, dtype=np.uint8)[bounds[:-1, None] + np.arange(12)])
+    return bounds[: wrong[0] + 1] if len(wrong) else bounds
+
+
+def _damaged(rows: np.ndarray) -> np.ndarray:
+    """Which rows do not end with the sum of the bytes before it."""
+    return np.flatnonzero(_crc(rows[:, :-4]) != rows[:, -4:].copy().view("<u4")[:, 0])
 
 
 @cache
@@ -165,29 +172,22 @@ def _crc(rows: np.ndarray) -> np.ndarray:
     return ((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8)
 
 
-def _decode(
-    content: bytes, starts: np.ndarray, lengths: np.ndarray, places: np.ndarray, rows: np.ndarray | None,
-    points: Points, hparams: dict[str, Any], restarts: list[tuple[int, int]],
-) -> None:  # fmt: skip
-    """Records of one length: those with the bytes of a scalar of torch together, the others one by one."""
+def _decode_scalars(rows: np.ndarray, places: np.ndarray, events: Events) -> np.ndarray:
+    """Add records of one length that have the bytes of a scalar of torch together; the places of the others."""
     single = np.ones(len(places), dtype=bool)
-    if rows is not None and rows.shape[1] > WALL + FLOAT + 6:
-        plain = (rows[:, 0] == 9) & (rows[:, 9] == 16) & (rows[:, -FLOAT] == 0x15)
-        long = np.argmax(rows[:, WALL : WALL + 10] < 128, axis=1) + 1  # bytes of the step
-        for bytes_of_step in np.unique(long[plain]):
-            of_length = np.flatnonzero(plain & (long == bytes_of_step))
-            for tag, of_tag in _by_tag(rows[of_length], WALL + int(bytes_of_step)):
-                records = rows[of_length[of_tag]]
-                step = np.zeros(len(records), dtype=np.int64)
-                for place in range(int(bytes_of_step)):
-                    step |= (records[:, WALL + place].astype(np.int64) & 127) << (7 * place)
-                value = np.ascontiguousarray(records[:, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
-                points[tag].append((places[of_length[of_tag]], step, value))
-                _check_tags(points)
-                single[of_length[of_tag]] = False
-    for place in places[single]:
-        start = int(starts[place])
-        _decode_record(content[start : start + int(lengths[place])], int(place), points, hparams, restarts)
+    plain = (rows[:, 0] == 9) & (rows[:, 9] == 16) & (rows[:, -FLOAT] == 0x15)
+    long = np.argmax(rows[:, WALL : WALL + 10] < 128, axis=1) + 1  # bytes of the step
+    for bytes_of_step in np.unique(long[plain]).tolist():
+        of_length = np.flatnonzero(plain & (long == bytes_of_step))
+        for tag, of_tag in _by_tag(rows[of_length], WALL + bytes_of_step):
+            taken = of_length[of_tag]
+            step = np.zeros(len(taken), dtype=np.int64)
+            for place in range(bytes_of_step):
+                step |= (rows[taken, WALL + place].astype(np.int64) & 127) << (7 * place)
+            value = np.ascontiguousarray(rows[taken, 1 - FLOAT :]).view("<f4")[:, 0].astype(np.float64)
+            events.add(tag, places[taken], step, value)
+            single[taken] = False
+    return places[single]
 
 
 def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -205,40 +205,25 @@ def _by_tag(rows: np.ndarray, start: int) -> Iterator[tuple[str, np.ndarray]]:
             yield values[0].tag, same
 
 
-@cache
-def _event() -> Any:
-    return declared("tensorboard", EVENT, "Event")
-
-
-def _decode_record(
-    record: bytes, place: int, points: Points, hparams: dict[str, Any], restarts: list[tuple[int, int]]
-) -> None:  # fmt: skip
+def _decode_record(record: bytes, place: int, events: Events) -> None:
     message = _parsed(_event(), record)
     if message.session.status == START:
-        restarts.append((place, message.step))
+        events.restarts.append((place, message.step))
     for value in message.summary.value:
         if value.metadata.plugin.name == "hparams":
             for entry in _parsed(_hparams(), value.metadata.plugin.content).start.hparams:
                 for _, setting in entry.value.ListFields():
-                    hparams.update(flat({entry.key: setting}))
+                    events.hparams.update(flat({entry.key: setting}))
         simple = [value.simple_value] * value.HasField("simple_value")
         for scalar in _scalar(value.tensor) if value.HasField("tensor") else simple:
-            points[value.tag].append((np.array([place]), np.array([message.step]), np.array([float(scalar)])))
-            _check_tags(points)
-
-
-def _check_tags(points: Points) -> None:
-    if len(points) > MOST_COLUMNS:
-        raise ValueError(f"it has more than {MOST_COLUMNS} tags")
+            events.add(value.tag, np.array([place]), np.array([message.step]), np.array([float(scalar)]))
 
 
 def _parsed(kind: Any, content: bytes) -> Any:
     """A message, empty where these bytes are none: long records have no checked sum."""
-    from google.protobuf.message import DecodeError
-
     try:
-        return kind.FromString(content)
-    except DecodeError:
+        return parsed(kind, content)
+    except ValueError:
         return kind()
 
 
@@ -253,20 +238,15 @@ def _scalar(tensor: Any) -> Iterator[float]:
         yield float(np.frombuffer(values[0].to_bytes(2, "little"), dtype="<f2")[0] if code == "<f2" else values[0])
 
 
-@cache
-def _hparams() -> Any:
-    return declared("hparams", HPARAMS, "Data")
-
-
-def _tables(points: Points, restarts: Sequence[tuple[int, int]]) -> Iterator[Any]:
+def _tables(events: Events) -> Iterator[Any]:
     """A table for each tag, without the points that a later restart takes back."""
     import pyarrow as pa
 
-    if not points:
+    if not events.points:
         yield pa.table({})  # of hparams alone
-    for tag, pieces in points.items():
+    for tag, pieces in events.points.items():
         place, step, value = (np.concatenate(column) for column in zip(*pieces, strict=True))
-        for record, first in restarts:
+        for record, first in events.restarts:
             stay = (place > record) | (step < first)
             place, step, value = place[stay], step[stay], value[stay]
         order = np.argsort(place, kind="stable")

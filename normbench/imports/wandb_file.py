@@ -7,7 +7,8 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ BLOCK, HEAD = 1 << 15, 7
 FULL, FIRST, MIDDLE, LAST = range(1, 5)
 MOST_VALUES = 25_000_000  # 100 bytes each
 History = dict[str, tuple[list[int], list[str]]]  # by key: numbers of rows, and JSON
-ITEM = {"key": (1, "string"), "nested": (2, "string*"), "value_json": (16, "string")}
 RECORD: dict[str, dict[str, tuple[int, str]]] = {
     "Record": {
         "history": (2, "History"), "config": (5, "Config"), "metric": (12, "Metric"), "run": (17, "Run"),
@@ -30,17 +30,13 @@ RECORD: dict[str, dict[str, tuple[int, str]]] = {
     },
     "History": {"item": (1, "Item*"), "step": (2, "Step")},
     "Step": {"num": (1, "int64")},
-    "Item": ITEM,
+    "Item": {"key": (1, "string"), "nested": (2, "string*"), "value_json": (16, "string")},
     "Config": {"update": (1, "Item*")},
     "Metric": {"name": (1, "string"), "glob": (2, "string"), "step_metric": (4, "string")},
     "Run": {"run_id": (1, "string"), "config": (4, "Config"), "display_name": (8, "string")},
     "Exit": {"exit_code": (1, "int32")},
 }  # fmt: skip
-
-
-@cache
-def _record() -> Any:
-    return declare("wandb", RECORD, "Record")
+_record = cache(partial(declare, "wandb", RECORD, "Record"))
 
 
 def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None = None) -> Log:
@@ -75,14 +71,16 @@ def read(content: bytes, path: Path, log: dict[str, Any], declared: str | None =
             clocks[record.metric.name or record.metric.glob] = record.metric.step_metric
         finished |= record.HasField("exit")
     tree.pop("_wandb", None)
+    lost = len(content) - end
+    note = f"{lost} bytes after the last whole record are left out" if lost else ""
     return Log(
         source="wandb",
         tables=[_table(history, rows, path)],
         config=flat(tree),
         clocks=_matched(clocks, {*history}),
         run=run,
-        lost=len(content) - end,
-        note="" if finished else "it is not known to have finished",
+        lost=lost,
+        note=note if finished else "it is not known to have finished",
         **log,
     )
 
@@ -116,14 +114,14 @@ def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
 
 def _matched(clocks: dict[str, str], names: set[str]) -> dict[str, str]:
     """Clocks by key, also of define_metric("eval/*", ...)."""
-    from fnmatch import fnmatchcase
-
     pairs = ((name, pattern) for pattern in clocks for name in names if fnmatchcase(name, pattern))
     return {name: clocks[pattern] for name, pattern in pairs if name != clocks[pattern]}
 
 
 def _table(history: History, rows: int, path: Path) -> Any:
-    """A column for each key; what a row lacks is null."""
+    """A column for each key; what a row lacks is null; what is no number, text or truth, pictures for example, is its
+    own text.
+    """
     import pyarrow as pa
 
     check_size(path, rows, len(history))
@@ -134,13 +132,7 @@ def _table(history: History, rows: int, path: Path) -> Any:
                 path, "has values that are no JSON, which this version does not read. Export its history as CSV."
             )
         values: list[Any] = [None] * rows
-        for number, value in zip(numbers, _values(tuple(texts)), strict=True):
-            values[number] = value
+        for number, value in zip(numbers, json.loads(f"[{','.join(texts)}]"), strict=True):
+            values[number] = value if isinstance(value, str | int | float | None) else json.dumps(value)
         columns[name] = column(values)
     return pa.table(columns)
-
-
-def _values(texts: tuple[str, ...]) -> list[Any]:
-    """JSON's values; what is no number, text or truth, pictures for example, is its own text."""
-    values = json.loads(f"[{','.join(texts)}]")
-    return [value if isinstance(value, str | int | float | None) else json.dumps(value) for value in values]

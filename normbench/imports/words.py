@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from normbench.draw.text import visible
 
@@ -23,6 +24,13 @@ WORD = "|".join(sorted(SPLITS, key=len, reverse=True)).replace("dev", f"{DEVIATI
 SPLIT = re.compile(rf"(?:^|(?<=[^A-Za-z]))({WORD})(?=$|[^A-Za-z])", re.IGNORECASE)
 FOLDER = rf"^(.+?)(?:/(?:{'|'.join(sorted(SPLITS, key=len, reverse=True))}))?$"  # of a path, what is not the split
 SEED = re.compile(r"[-_./ ]?seed[-_= ]?(\d+)|[-_]s(\d+)(?=$|/)", re.IGNORECASE)
+
+HINTS = {  # by the beginning of a text in the place of a number
+    r"[-+]?\d+,\d+\Z": " (a decimal comma? write a point)",
+    r"[-+]?[\d.]+ ?%\Z": " (a percentage? write the number alone)",
+    r"\w*tensor\(|\w*[Aa]rray\(": " (log its item())",
+    r"[{[]": " (JSON in a text? write its numbers as columns)",
+}
 
 
 def is_clock(name: str) -> bool:
@@ -67,6 +75,12 @@ def is_blank(word: str) -> bool:
     return word.strip().lower() in BLANKS
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def excerpt(word: str) -> str:
     """The beginning of a text, in quotes."""
     word = visible(word.strip())
@@ -78,12 +92,4 @@ def guess_of(word: str, name: str) -> str:
     word = word.strip()
     if word == name:
         return " (the header again?)"
-    if re.fullmatch(r"[-+]?\d+,\d+", word):
-        return " (a decimal comma? write a point)"
-    if re.fullmatch(r"[-+]?[\d.]+ ?%", word):
-        return " (a percentage? write the number alone)"
-    if re.match(r"\w*tensor\(|\w*[Aa]rray\(", word):
-        return " (log its item())"
-    if re.match(r"[{[]", word):
-        return " (JSON in a text? write its numbers as columns)"
-    return ""
+    return next((hint for pattern, hint in HINTS.items() if re.match(pattern, word)), "")

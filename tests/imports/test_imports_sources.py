@@ -377,6 +377,6 @@ def test_hparams_of_zero_and_without_a_number_are_kept() -> None:
     event = tensorboard._event()()
     event.summary.value.add().metadata.plugin.name = "hparams"
     event.summary.value[0].metadata.plugin.content = data.SerializeToString()
-    found: dict[str, Any] = {}
-    tensorboard._decode_record(event.SerializeToString(), 0, {}, found, [])
-    assert {key: found[key] for key in ("lr", "big", "on")} == {"lr": 0.0, "big": "inf", "on": False}
+    events = tensorboard.Events()
+    tensorboard._decode_record(event.SerializeToString(), 0, events)
+    assert {key: events.hparams[key] for key in ("lr", "big", "on")} == {"lr": 0.0, "big": "inf", "on": False}
