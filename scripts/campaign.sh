@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 
 # artifact, fidelity, and what is trained of it; core-hours
 plan=(
-    "dyt2025/vit proxy --control pilot"                              # 0.8; how far seeds differ, for the number of seeds
     "dyt2025/lm proxy --only DYT-1b"                                 # 0.8; DYT-3b as well
+    "dyt2025/vit proxy --only DYT-3"                                 # 0.6; DYT-9 of dyt2025/shape as well
     "rms2019/recall reduced --controls"                              # 2.4; of all three
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
     "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
@@ -22,23 +22,21 @@ plan=(
     "rms2019/table10 reduced --controls"                             # 11.1
 )
 # Trained, and their numbers are in the files: the rates that validation chose on seeds 21 and 22 (in conf/experiment/dyt2025;
-# 1.2: `dyt2025/lm proxy --only rms`, `dyt2025/vit proxy --only ln`, each --control rate-low, rate-mid, ...), and the
-# pilots of the language model (1.1: `dyt2025/lm proxy --control pilot`).
-later=(                          # once the numbers of seeds that the pilots ask for (scripts/pilots.py) are committed
-    "dyt2025/vit proxy --only DYT-1"                                                       # 0.6; DYT-3, DYT-9 as well
-    "dyt2025/ablation proxy --only DYT-5"                                                  # 1.2
-    "dyt2025/ablation proxy --only DYT-6"                                                  # 1.2
+# 1.2: `dyt2025/lm proxy --only rms`, `dyt2025/vit proxy --only ln`, each --control rate-low, rate-mid, ...), and how far
+# seeds 11 to 15 differ (1.9: `dyt2025/lm proxy --control pilot`, the same of dyt2025/vit), for the number of seeds.
+later=(
     "dyt2025/last proxy --only DYT-X1 --control lr-low --control lr-high"                        # 2.3: a third and three times the rate
     "dyt2025/last proxy --only DYT-X1c --control lr-low --control lr-high"                       # 2.3
     "dyt2025/ablation proxy --only DYT-4 --control lr-low --control lr-high"                     # 2.4
-    "dyt2025/vit proxy --only DYT-1 --control lr-low --control lr-high"                          # 1.2
+    "dyt2025/vit proxy --only DYT-3 --control lr-low --control lr-high"                          # 1.2
     "dyt2025/lm proxy --only DYT-1b --control lr-low --control lr-high"                          # 1.1
     # the same rates as RMSNorm's
     "dyt2025/lm proxy --only dyt-tuned --control rate-low --control rate-mid --control rate-high --control rate-high2 --control rate-high3"  # 0.7
     "dyt2025/vit proxy --only dyt-tuned --control rate-low --control rate-mid --control rate-high"  # 0.5
 )
 # planned as well, and not yet here: of dyt2025 DYT-2 and DYT-2b (1.2, once dyt-tuned has its rates), DYT-8 (3.8), DYT-X2
-# (1.1), DERF-1 and DERF-2 (1.2), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54)
+# (1.1), DERF-1b (0.6), DERF-3 (2.2), and all controls but the rates' (54). By the pilots DYT-1, 5, 6 and DERF-1, 2 cannot
+# be decided at this size.
 
 case "${1:-}" in
 until)

@@ -141,8 +141,8 @@ def title(name: str, config_dir: Path | None = None) -> str:
     """What an artifact is called; a shipped one is not validated for it."""
     if (shipped := HERE / f"{name}.yaml").is_file():
         # one line of it is read: `list` would else spend a third of its time on claims that it does not show
-        lines = shipped.read_text(encoding="utf-8").splitlines()
-        return str(reading.load_yaml(next(line for line in lines if line.startswith("title:")))["title"])
+        with open(shipped, encoding="utf-8") as lines:
+            return str(reading.load_yaml(next(line for line in lines if line.startswith("title:")))["title"])
     return read(name, config_dir).title
 
 
